@@ -66,6 +66,9 @@ class Network(Settings):
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
     """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs two;
     instance groups use the first unless they name another."""
+    node_subnet_prefix: Annotated[int, Field(ge=17, le=26)] | None = None
+    """Prefix length of each node subnet. Left out: a quarter of the VPC's range per zone (an eighth with four zones),
+    independent of the groups' counts, because resizing a subnet replaces it. Checked against the addresses the groups need."""
     egress: Literal["nat", "closed"] = "nat"
     """`nat`: NAT gateways. `closed`: no route to the internet, interface endpoints for every service the stack calls."""
     nat_gateways: Annotated[int, Field(ge=1, le=4)] = 1

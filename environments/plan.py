@@ -79,9 +79,14 @@ class Plan:
 
     @property
     def node_subnet_prefix(self) -> int:
-        """Prefix length of each node subnet: room for twice the addresses (replacements overlap), /17 to /24."""
-        need = max(self.node_addresses(zone) for zone in self.node_zones) * 2 + 5
-        return min(24, max(17, 32 - math.ceil(math.log2(need))))
+        """Prefix length of every node subnet: as set, else a quarter of the VPC each (an eighth with four zones).
+
+        It must not follow the groups' counts: a subnet's CIDR is create-only, so that scaling a group would replace the
+        subnets under a running cluster. The checks hold the counts against the size instead.
+        """
+        network = self.settings.network
+        vpc_prefix = int(network.cidr.rpartition("/")[2])
+        return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
 
     def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
         """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
