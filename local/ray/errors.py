@@ -1,0 +1,16 @@
+"""The one error a person sees from `local ray` and `local rehearse`."""
+
+from __future__ import annotations
+
+
+class LocalError(Exception):
+    """A message for a person: what is wrong, what was got, what would help. Lower case, no final period.
+
+    Args:
+        message: one line.
+        code: the process's exit code; 2 for bad input (the default), 1 for something that failed while running.
+    """
+
+    def __init__(self, message: str, *, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
