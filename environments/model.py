@@ -117,7 +117,7 @@ class Eks(Settings):
     """The EKS cluster that orchestrates HyperPod: no EC2 node groups, authentication mode API."""
 
     version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] = "1.33"
-    """Kubernetes version; HyperPod supports a range (checked against `environments/platform.yaml`)."""
+    """Kubernetes version; HyperPod supports a range (checked against `environments/platform_versions.yaml`)."""
     endpoint: Endpoint = Endpoint()
     """API server endpoint. Left out: private only."""
     admin_role_arns: list[RoleArn] = []
@@ -188,10 +188,11 @@ class InstanceGroup(Settings):
     """Kubernetes labels of the nodes (`KubernetesConfig.Labels`)."""
     taints: Annotated[list[Taint], Field(max_length=50)] = []
     """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
-    root_volume_gib: Annotated[int, Field(ge=100, le=16384)] | None = None
-    """Size of the root EBS volume. Left out: the service's own default."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = 500
-    """Size of an extra EBS volume mounted at /opt/sagemaker, where container images live. null: none."""
+    """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root volume's
+    size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
+    volume_kms_key_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$")] | None = None
+    """KMS key of the root and the extra volume (`VolumeKmsKeyId`). Left out: the key that AWS owns."""
     training_plan_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$")] | None = None
     """`TrainingPlanArn`: reserved capacity the group draws from."""
     capacity: Literal["on-demand", "spot"] = "on-demand"
@@ -287,9 +288,9 @@ class RayPod(Settings):
     instance_group: HyperPodName
     """Name of the HyperPod instance group whose nodes carry the pod."""
     cpu: Annotated[int, Field(ge=1)] | None = None
-    """vCPU requested and limited. Left out: what the node can give after system pods."""
+    """vCPU requested and limited. Left out: what the node can give after system pods, in proportion to the GPUs taken."""
     memory_gib: Annotated[int, Field(ge=1)] | None = None
-    """Memory requested and limited. Left out: what the node can give after system pods."""
+    """Memory requested and limited. Left out: as for `cpu`."""
     env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
     """Environment variables of the container, on top of the ones for the whole cluster."""
 
@@ -298,9 +299,9 @@ class RayHead(RayPod):
     """The Ray head: GCS, dashboard, Jobs API. No training lands on it (`num-cpus: 0`)."""
 
     memory_gib: Annotated[int, Field(ge=1)] | None = 8
-    """Memory requested and limited."""
+    """Memory requested and limited. null: what the node can give after system pods."""
     cpu: Annotated[int, Field(ge=1)] | None = 2
-    """vCPU requested and limited."""
+    """vCPU requested and limited. null: what the node can give after system pods."""
 
 
 class RayWorkerGroup(RayPod):
@@ -317,7 +318,7 @@ class RayWorkerGroup(RayPod):
     gpus: Annotated[int, Field(ge=0)] | None = None
     """`nvidia.com/gpu` (or Neuron devices) per pod. Left out: all of the instance type's."""
     efa: Annotated[int, Field(ge=0)] | None = None
-    """`vpc.amazonaws.com/efa` interfaces per pod. Left out: all of the instance type's."""
+    """`vpc.amazonaws.com/efa` interfaces per pod. Left out: all of the instance type's, in proportion to `gpus`."""
     shared_memory_gib: Annotated[int, Field(ge=1)] | None = None
     """Size of /dev/shm. Left out: a quarter of the pod's memory."""
 
@@ -384,13 +385,16 @@ class Helm(Settings):
     """Version of AWS's HyperPodHelmChart (health monitoring agent, device plugins, job auto restart)."""
     kuberay_operator: SemanticVersion = "1.7.0"
     """Version of the KubeRay operator chart. Its CRDs are not upgraded by `helm upgrade`."""
+    lock_file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$")] = "charts.lock.yaml"
+    """Lock file of the charts that are deployed, relative to the project. Left out: the project's own; the rehearsal's
+    stand-in charts have theirs."""
 
 
 class InstanceTypeFigures(Settings):
     """Figures of an instance type this project does not know yet."""
 
     vcpus: Annotated[int, Field(ge=1)]
-    """vCPUs with two threads per core."""
+    """vCPUs with every thread of every core (`DefaultVCpus`)."""
     memory_gib: Annotated[int, Field(ge=1)]
     """Memory of the instance."""
     accelerator: Literal["nvidia", "neuron", "none"]
@@ -403,6 +407,10 @@ class InstanceTypeFigures(Settings):
     """IP addresses one node takes from the subnet."""
     pods: Annotated[int, Field(ge=1)]
     """Pods one node can carry (one network interface, less the node's own address)."""
+    threads: Literal[1, 2] = 2
+    """Threads of one core. Left out: 2; Graviton and some newer types have 1 and refuse `threads_per_core: 2`."""
+    architecture: Literal["x86_64", "arm64"] = "x86_64"
+    """Processor architecture; head, workers and image must have the same."""
 
 
 class Environment(Settings):

@@ -1,0 +1,183 @@
+"""The EKS control plane that orchestrates HyperPod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk.lambda_layer_kubectl_v33 import KubectlV33Layer
+from constructs import Construct
+
+from environments.model import Eks, RayUser
+from hyperpod_ray.logs import retention
+
+CONTROL_PLANE_LOGS = [
+    eks.ClusterLoggingTypes.API,
+    eks.ClusterLoggingTypes.AUDIT,
+    eks.ClusterLoggingTypes.AUTHENTICATOR,
+    eks.ClusterLoggingTypes.CONTROLLER_MANAGER,
+    eks.ClusterLoggingTypes.SCHEDULER,
+]
+
+BOOTSTRAP_ADDONS: dict[str, dict[str, object]] = {
+    # Without enableNetworkPolicy the CNI ignores every NetworkPolicy.
+    "vpc-cni": {"enableNetworkPolicy": "true"},
+    "kube-proxy": {},
+    "eks-pod-identity-agent": {},
+}
+"""Add-ons that run on nodes but wait for none: they must be there before the first HyperPod node joins."""
+
+
+class EksCluster(Construct):
+    """An EKS cluster without nodes of its own, ready for HyperPod, or an existing one.
+
+    Creates `AWS::EKS::Cluster` (authentication mode API, secrets encrypted by a KMS key of its own, all control-plane
+    logs), its log group with retention, `AWS::EKS::AccessEntry` for admins and Ray users, the add-ons `vpc-cni`,
+    `kube-proxy` and `eks-pod-identity-agent`, the IAM OIDC provider, and the function that applies manifests.
+    HyperPod accepts no Auto Mode and no self-managed nodes here:
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
+
+    :param cluster_name: physical name; the log group's name derives from it and `kubectl` needs it.
+    :param subnets: at least two private subnets in different zones.
+    :param node_security_group: gets free passage to and from the cluster security group.
+    :param protected: keep the log group when the cluster is destroyed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Eks,
+        cluster_name: str,
+        vpc: ec2.IVpc,
+        subnets: Sequence[ec2.ISubnet],
+        node_security_group: ec2.ISecurityGroup,
+        protected: bool,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.addons: list[eks.CfnAddon] = []
+        self.cluster: eks.ICluster
+        if settings.existing is not None:
+            self._import(settings, vpc, subnets)
+        else:
+            self._create(settings, cluster_name, vpc, subnets, protected)
+        _open_between(self, self.cluster_security_group_id, node_security_group)
+
+    oidc_provider: iam.IOpenIdConnectProvider
+    oidc_issuer: str
+    """Issuer without `https://`, as IAM condition keys want it."""
+    cluster_security_group_id: str
+
+    def _create(self, settings: Eks, cluster_name: str, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet], protected: bool) -> None:
+        log_group = logs.LogGroup(
+            self,
+            "ControlPlaneLogs",
+            log_group_name=f"/aws/eks/{cluster_name}/cluster",
+            retention=retention(settings.log_retention_days),
+            removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
+        )
+        key = kms.Key(self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True)
+        key.apply_removal_policy(RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY)
+        access = eks.EndpointAccess.PRIVATE
+        if settings.endpoint.public:
+            access = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*settings.endpoint.public_cidrs)
+        cluster = eks.Cluster(
+            self,
+            "Cluster",
+            cluster_name=cluster_name,
+            version=eks.KubernetesVersion.of(settings.version),
+            vpc=vpc,
+            vpc_subnets=[ec2.SubnetSelection(subnets=list(subnets))],
+            endpoint_access=access,
+            # NODEGROUP with none: the default of this class is Auto Mode, which HyperPod does not support.
+            default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
+            default_capacity=0,
+            bootstrap_cluster_creator_admin_permissions=False,
+            bootstrap_self_managed_addons=False,
+            cluster_logging=CONTROL_PLANE_LOGS,
+            secrets_encryption_key=key,
+            kubectl_provider_options=eks.KubectlProviderOptions(
+                kubectl_layer=KubectlV33Layer(self, "Kubectl"), private_subnets=list(subnets)
+            ),
+            core_dns_compute_type=eks.CoreDnsComputeType.EC2,
+        )
+        cluster.node.add_dependency(log_group)
+        self.cluster = cluster
+        self.oidc_provider = cluster.open_id_connect_provider
+        self.oidc_issuer = self.oidc_provider.open_id_connect_provider_issuer
+        self.cluster_security_group_id = cluster.cluster_security_group_id
+        for index, arn in enumerate(settings.admin_role_arns, start=1):
+            self._grant(cluster, f"Admin{index}", arn, "AmazonEKSClusterAdminPolicy", eks.AccessScopeType.CLUSTER)
+        for index, user in enumerate(settings.ray_users, start=1):
+            self._grant_user(cluster, f"RayUser{index}", user)
+        for name, configuration in BOOTSTRAP_ADDONS.items():
+            self.addons.append(addon(self, name, cluster=cluster, configuration=configuration))
+
+    def _import(self, settings: Eks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
+        existing = settings.existing
+        assert existing is not None  # noqa: S101  (narrowing only)
+        self.oidc_issuer = existing.oidc_issuer_url.removeprefix("https://")
+        self.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
+            self, "OidcProvider", f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}"
+        )
+        self.cluster_security_group_id = existing.security_group_id
+        self.cluster = eks.Cluster.from_cluster_attributes(
+            self,
+            "Cluster",
+            cluster_name=existing.cluster_name,
+            vpc=vpc,
+            cluster_security_group_id=existing.security_group_id,
+            open_id_connect_provider=self.oidc_provider,
+            kubectl_provider_options=eks.KubectlProviderOptions(
+                kubectl_layer=KubectlV33Layer(self, "Kubectl"),
+                private_subnets=list(subnets),
+                role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
+            ),
+        )
+
+    @staticmethod
+    def _grant(cluster: eks.Cluster, name: str, arn: str, policy: str, scope: eks.AccessScopeType) -> None:
+        cluster.grant_access(name, arn, [eks.AccessPolicy.from_access_policy_name(policy, access_scope_type=scope)])
+
+    @staticmethod
+    def _grant_user(cluster: eks.Cluster, name: str, user: RayUser) -> None:
+        policy = eks.AccessPolicy.from_access_policy_name(
+            "AmazonEKSEditPolicy", access_scope_type=eks.AccessScopeType.NAMESPACE, namespaces=user.namespaces
+        )
+        cluster.grant_access(name, user.role_arn, [policy])
+
+
+def addon(
+    scope: Construct, name: str, *, cluster: eks.ICluster, configuration: dict[str, object] | None = None, role_arn: str | None = None
+) -> eks.CfnAddon:
+    """An EKS add-on (`AWS::EKS::Addon`) that wins conflicts with what is already in the cluster.
+
+    The L1, because the L2 lacks the role and the conflict setting. EKS picks the default version for the cluster's.
+    """
+    construct_id = "".join(word.capitalize() for word in name.split("-"))
+    return eks.CfnAddon(
+        scope,
+        construct_id,
+        addon_name=name,
+        cluster_name=cluster.cluster_name,
+        configuration_values=json.dumps(configuration, sort_keys=True) if configuration else None,
+        service_account_role_arn=role_arn,
+        resolve_conflicts="OVERWRITE",
+    )
+
+
+def _open_between(scope: Construct, cluster_security_group_id: str, nodes: ec2.ISecurityGroup) -> None:
+    """Free passage between nodes and the control plane's network interfaces, both ways."""
+    pairs = {"Nodes": (nodes.security_group_id, cluster_security_group_id), "Cluster": (cluster_security_group_id, nodes.security_group_id)}
+    for name, (to, source) in pairs.items():
+        ec2.CfnSecurityGroupIngress(scope, f"{name}Ingress", group_id=to, source_security_group_id=source, ip_protocol="-1", description="control plane and nodes")
+    ec2.CfnSecurityGroupEgress(
+        scope, "NodesEgress", group_id=nodes.security_group_id, destination_security_group_id=cluster_security_group_id, ip_protocol="-1", description="nodes to the control plane"
+    )

@@ -1,0 +1,99 @@
+"""The role of HyperPod nodes."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+_INTERFACE_CHANGES = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:AttachNetworkInterface",
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+    "ec2:DetachNetworkInterface",
+    "ec2:ModifyNetworkInterfaceAttribute",
+    "ec2:UnassignPrivateIpAddresses",
+]
+_DESCRIPTIONS = [
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeInstances",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeTags",
+    "ec2:DescribeVpcs",
+]
+
+
+class ExecutionRole(Construct):
+    """The IAM role that HyperPod gives its nodes (`AWS::IAM::Role`), and its way into the cluster.
+
+    Managed policy `AmazonSageMakerClusterInstanceRolePolicy`; network interfaces as the VPC CNI needs them; pulling
+    images from this account's registry; Pod Identity for this cluster. No S3 but the lifecycle bucket: training reads
+    and writes with the pods' own identities. Also creates the access entry of type `HYPERPOD_LINUX`.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, lifecycle: s3.IBucket, repository: ecr.IRepository | None) -> None:
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self)
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy")],
+        )
+        ec2_arn = f"arn:{stack.partition}:ec2:{stack.region}:{stack.account}"
+        policy = iam.ManagedPolicy(
+            self,
+            "Policy",
+            description="HyperPod nodes on EKS: network interfaces, images, pod identity",
+            roles=[self.role],
+            statements=[
+                iam.PolicyStatement(
+                    sid="PodNetworking",
+                    actions=_INTERFACE_CHANGES,
+                    resources=[f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group", "instance")],
+                ),
+                iam.PolicyStatement(
+                    sid="TagNetworkInterfaces", actions=["ec2:CreateTags"], resources=[f"{ec2_arn}:network-interface/*"]
+                ),
+                # EC2's Describe actions and the registry's token know no resources.
+                iam.PolicyStatement(sid="Describe", actions=_DESCRIPTIONS, resources=["*"]),
+                iam.PolicyStatement(sid="RegistryToken", actions=["ecr:GetAuthorizationToken"], resources=["*"]),
+                iam.PolicyStatement(
+                    sid="PullImages",
+                    actions=["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+                    resources=_repositories(stack, repository),
+                ),
+                iam.PolicyStatement(
+                    sid="PodIdentity", actions=["eks-auth:AssumeRoleForPodIdentity"], resources=[cluster.cluster_arn]
+                ),
+            ],
+        )
+        lifecycle.grant_read(self.role)
+        self.access_entry = eks.CfnAccessEntry(
+            self,
+            "AccessEntry",
+            cluster_name=cluster.cluster_name,
+            principal_arn=self.role.role_arn,
+            type="HYPERPOD_LINUX",
+        )
+        self.access_entry.node.add_dependency(policy)
+
+
+def _repositories(stack: Stack, repository: ecr.IRepository | None) -> list[str]:
+    """What nodes may pull: this stack's repository, and the registries of AWS that hold the add-ons' and HyperPod's images."""
+    add_ons = f"arn:{stack.partition}:ecr:{stack.region}:*:repository/"
+    images = [f"{add_ons}eks/*", f"{add_ons}hyperpod-*", f"{add_ons}amazon-k8s-cni*", f"{add_ons}hyperpod/*"]
+    own = repository.repository_arn if repository else f"arn:{stack.partition}:ecr:{stack.region}:{stack.account}:repository/*"
+    return [own, *images]
+
+

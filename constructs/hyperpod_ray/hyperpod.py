@@ -1,0 +1,148 @@
+"""The HyperPod cluster itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct, IDependable
+
+from environments.model import InstanceGroup, UpdateSchedule
+from environments.plan import Plan
+
+Cluster = sagemaker.CfnCluster
+
+
+class HyperPodCluster(Construct):
+    """A HyperPod cluster orchestrated by EKS (`AWS::SageMaker::Cluster`).
+
+    The L1, because there is no L2. `ClusterName`, `VpcConfig` and `Orchestrator` are create-only: a change to one of
+    them replaces the cluster. Groups are changed in place, but a renamed or retyped group loses its nodes.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
+
+    :param plan: the environment's `hyperpod` section and what follows from it.
+    :param eks_cluster: the orchestrator.
+    :param execution_role: role of the nodes.
+    :param lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
+    :param subnets: node subnet per availability zone ID.
+    :param security_group: of the nodes.
+    :param after: what must exist first: the HyperPod dependencies chart, the scripts, the access entry.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: Plan,
+        eks_cluster: eks.ICluster,
+        execution_role: iam.IRole,
+        lifecycle_uri: str,
+        subnets: Mapping[str, ec2.ISubnet],
+        security_group: ec2.ISecurityGroup,
+        after: Sequence[IDependable],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        settings = plan.settings.hyperpod
+        self._plan, self._role, self._lifecycle_uri = plan, execution_role, lifecycle_uri
+        self._subnets, self._security_group = subnets, security_group
+        self._home_zone = plan.settings.network.availability_zone_ids[0]
+        tiered = settings.tiered_storage_memory_percent
+        self.cluster = Cluster(
+            self,
+            "Cluster",
+            cluster_name=settings.cluster_name,
+            node_recovery=settings.node_recovery,
+            node_provisioning_mode=settings.node_provisioning_mode,
+            orchestrator=Cluster.OrchestratorProperty(
+                eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_cluster.cluster_arn)
+            ),
+            vpc_config=self._vpc_config(self._home_zone),
+            instance_groups=[self._group(group) for group in settings.instance_groups],
+            auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
+            if settings.managed_autoscaling
+            else None,
+            cluster_role=self._autoscaling_role().role_arn if settings.managed_autoscaling else None,
+            tiered_storage_config=Cluster.TieredStorageConfigProperty(mode="Enable", instance_memory_allocation_percentage=tiered)
+            if tiered is not None
+            else None,
+        )
+        self.cluster.node.add_dependency(*after)
+
+    def _vpc_config(self, zone: str) -> sagemaker.CfnCluster.VpcConfigProperty:
+        return Cluster.VpcConfigProperty(
+            security_group_ids=[self._security_group.security_group_id], subnets=[self._subnets[zone].subnet_id]
+        )
+
+    def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
+        zone = self._plan.zone(group)
+        continuous = self._plan.settings.hyperpod.node_provisioning_mode == "Continuous"
+        capacity = None
+        if group.capacity == "spot":
+            capacity = Cluster.ClusterCapacityRequirementsProperty(spot={})
+        return Cluster.ClusterInstanceGroupProperty(
+            instance_group_name=group.name,
+            instance_type=group.type,
+            instance_count=group.count,
+            min_instance_count=group.min_count if continuous else None,
+            execution_role=self._role.role_arn,
+            life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(source_s3_uri=self._lifecycle_uri, on_create="on_create.sh"),
+            threads_per_core=group.threads_per_core,
+            on_start_deep_health_checks=self._plan.deep_health_checks(group) or None,
+            kubernetes_config=_kubernetes_config(group),
+            capacity_requirements=capacity,
+            training_plan_arn=group.training_plan_arn,
+            override_vpc_config=self._vpc_config(zone) if zone != self._home_zone else None,
+            instance_storage_configs=_volumes(group) or None,
+            image_release_version=group.image_release_version,
+            scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
+        )
+
+    def _autoscaling_role(self) -> iam.Role:
+        """Role that HyperPod's managed Karpenter acts with: it adds and removes nodes of this account's clusters.
+
+        https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling.html
+        """
+        role = iam.Role(self, "AutoscalingRole", assumed_by=iam.ServicePrincipal("hyperpod.sagemaker.amazonaws.com"))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes"],
+                resources=["*"],
+                conditions={"StringEquals": {"aws:ResourceAccount": self._plan.settings.account}},
+            )
+        )
+        return role
+
+
+def _kubernetes_config(group: InstanceGroup) -> sagemaker.CfnCluster.ClusterKubernetesConfigProperty | None:
+    if not group.labels and not group.taints:
+        return None
+    taints = [Cluster.ClusterKubernetesTaintProperty(key=t.key, value=t.value, effect=t.effect) for t in group.taints]
+    return Cluster.ClusterKubernetesConfigProperty(labels=dict(group.labels) or None, taints=taints or None)
+
+
+def _volumes(group: InstanceGroup) -> list[sagemaker.CfnCluster.ClusterInstanceStorageConfigProperty]:
+    key = group.volume_kms_key_arn
+    volumes = []
+    if key is not None:
+        # The root volume takes a key but no size: the service refuses both together.
+        volumes.append(Cluster.ClusterEbsVolumeConfigProperty(root_volume=True, volume_kms_key_id=key))
+    if group.data_volume_gib is not None:
+        volumes.append(Cluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=group.data_volume_gib, volume_kms_key_id=key))
+    return [Cluster.ClusterInstanceStorageConfigProperty(ebs_volume_config=volume) for volume in volumes]
+
+
+def _schedule(schedule: UpdateSchedule) -> sagemaker.CfnCluster.ScheduledUpdateConfigProperty:
+    rolling = schedule.rolling
+    batch = Cluster.CapacitySizeConfigProperty(type=rolling.batch_unit, value=rolling.maximum_batch)
+    return Cluster.ScheduledUpdateConfigProperty(
+        schedule_expression=schedule.cron,
+        deployment_config=Cluster.DeploymentConfigProperty(
+            rolling_update_policy=Cluster.RollingUpdatePolicyProperty(maximum_batch_size=batch, rollback_maximum_batch_size=batch),
+            wait_interval_in_seconds=rolling.wait_seconds,
+            auto_rollback_configuration=[Cluster.AlarmDetailsProperty(alarm_name=name) for name in rolling.rollback_alarm_names] or None,
+        ),
+    )

@@ -1,0 +1,54 @@
+"""The container image of head and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecr_assets as assets
+from cdklabs.deploy_time_build import ContainerImageBuild
+from constructs import Construct
+
+from environments.model import Image
+
+
+class TrainingImage(Construct):
+    """An ECR repository and an image in it that was built from a folder of this project, without a local Docker.
+
+    Creates `AWS::ECR::Repository` (immutable tags, scanned on push, newest `keep_images` kept) and a CodeBuild project
+    that builds the folder during the deployment whenever its content changes; the tag is the content's hash, so what a
+    RayCluster refers to exists and never changes. The build is `ContainerImageBuild` of cdklabs.
+    https://github.com/cdklabs/deploy-time-build
+
+    :param settings: the `image` section, without `uri`.
+    :param context: folder that holds the Dockerfile and everything it copies.
+    :param build_args: Docker build arguments.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: Image, context: Path, dockerfile: str = "Dockerfile", build_args: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        delete = settings.on_destroy == "delete"
+        self.repository = ecr.Repository(
+            self,
+            "Repository",
+            repository_name=settings.repository_name,
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            image_scan_on_push=True,
+            lifecycle_rules=[ecr.LifecycleRule(max_image_count=settings.keep_images, description="keep the newest")],
+            removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN,
+            empty_on_delete=delete,
+        )
+        build = ContainerImageBuild(
+            self,
+            "Build",
+            directory=str(context),
+            file=dockerfile,
+            repository=self.repository,
+            platform=assets.Platform.LINUX_AMD64,
+            build_args=dict(build_args or {}) or None,
+        )
+        self.uri = self.repository.repository_uri_for_tag(build.image_tag)

@@ -1,0 +1,84 @@
+"""Manifests and Helm releases of `k8s/`, applied by the cluster's kubectl function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from aws_cdk import Duration
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct, IDependable
+
+
+class Manifest(Protocol):
+    """What this module needs of a manifest: a stable name and its objects."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def objects(self) -> list[dict[str, Any]]: ...  # noqa: D102
+
+
+class Release(Protocol):
+    """What this module needs of a Helm release."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+    @property
+    def values(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def wait(self) -> bool: ...  # noqa: D102
+    @property
+    def timeout_minutes(self) -> int: ...  # noqa: D102
+    @property
+    def create_namespace(self) -> bool: ...  # noqa: D102
+
+
+class Manifests(Construct):
+    """Kubernetes objects, one `Custom::AWSCDK-EKS-KubernetesResource` per manifest, applied in the order given.
+
+    Built here and not by `cluster.add_manifest`, which would put them into the cluster's stack. On destroy they are
+    deleted in reverse; the handler swallows errors of a delete, so what must be gone needs a waiter of its own.
+
+    :param after: what must exist before the first of them.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, manifests: Sequence[Manifest], after: Sequence[IDependable] = ()) -> None:
+        super().__init__(scope, construct_id)
+        self.resources: dict[str, eks.KubernetesManifest] = {}
+        previous: list[IDependable] = list(after)
+        for manifest in manifests:
+            # overwrite: a create that was cut off after its side effect must be repeatable
+            resource = eks.KubernetesManifest(self, manifest.name, cluster=cluster, manifest=manifest.objects, overwrite=True)
+            resource.node.add_dependency(*previous)
+            self.resources[manifest.name] = resource
+            previous = [resource]
+
+
+class HelmRelease(Construct):
+    """A Helm release of a locked chart (`Custom::AWSCDK-EKS-HelmChart`); the chart travels as an asset, nothing is fetched.
+
+    :param chart: the unpacked chart, sub-charts inside: the handler only unzips the asset.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, release: Release, chart: Path, after: Sequence[IDependable] = ()) -> None:
+        super().__init__(scope, construct_id)
+        self.chart = eks.HelmChart(
+            self,
+            "Release",
+            cluster=cluster,
+            chart_asset=s3_assets.Asset(self, "Chart", path=str(chart)),
+            release=release.name,
+            namespace=release.namespace,
+            create_namespace=release.create_namespace,
+            values=dict(release.values),
+            wait=release.wait,
+            # The function ends after 15 minutes; a release cut off by that hangs in pending-upgrade.
+            timeout=Duration.minutes(min(release.timeout_minutes, 12)),
+        )
+        if after:
+            self.chart.node.add_dependency(*after)

@@ -1,0 +1,57 @@
+"""The lifecycle scripts, in a bucket that HyperPod may read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_deployment as deployment
+from constructs import Construct
+
+
+class LifecycleScripts(Construct):
+    """A private bucket with the scripts that run on a node when it is made.
+
+    Creates `AWS::S3::Bucket` (its name begins with `sagemaker-`, which is all that the managed policy of the execution
+    role may read; versioned, encrypted, TLS only) and uploads `folder` under a prefix that is the folder's content hash:
+    a changed script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes made meanwhile see a whole version.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
+
+    :param bucket_name: physical name, beginning with `sagemaker-`.
+    :param folder: the scripts.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, folder: Path) -> None:
+        super().__init__(scope, construct_id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=bucket_name,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            versioned=True,
+            lifecycle_rules=[s3.LifecycleRule(noncurrent_version_expiration=Duration.days(30))],
+            # Nothing in it that the project does not hold.
+            removal_policy=RemovalPolicy.DESTROY,
+            auto_delete_objects=True,
+        )
+        prefix = _content_hash(folder)
+        self.upload = deployment.BucketDeployment(
+            self,
+            "Upload",
+            sources=[deployment.Source.asset(str(folder), exclude=["README.md"])],
+            destination_bucket=self.bucket,
+            destination_key_prefix=prefix,
+            prune=False,
+        )
+        self.source_s3_uri = self.bucket.s3_url_for_object(prefix)
+
+
+def _content_hash(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

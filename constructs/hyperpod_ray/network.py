@@ -1,0 +1,162 @@
+"""The network: a VPC with one node subnet per availability zone ID, and the nodes' security group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from environments.model import Network
+from hyperpod_ray.logs import retention
+
+LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
+"""https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html"""
+
+CLOSED_ENDPOINTS = {
+    "Ec2": ec2.InterfaceVpcEndpointAwsService.EC2,
+    "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
+    "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+    "Eks": ec2.InterfaceVpcEndpointAwsService.EKS,
+    "EksAuth": ec2.InterfaceVpcEndpointAwsService.EKS_AUTH,
+    "Fsx": ec2.InterfaceVpcEndpointAwsService.FSX,
+    "Lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
+    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "Monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
+    "SageMaker": ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_API,
+    "Ssm": ec2.InterfaceVpcEndpointAwsService.SSM,
+    "SsmMessages": ec2.InterfaceVpcEndpointAwsService.SSM_MESSAGES,
+    "Ec2Messages": ec2.InterfaceVpcEndpointAwsService.EC2_MESSAGES,
+    "Sts": ec2.InterfaceVpcEndpointAwsService.STS,
+}
+"""What nodes, pods and the deployment's own functions call in a network without a way out (S3 has a gateway)."""
+
+
+class ClusterNetwork(Construct):
+    """A VPC for one HyperPod cluster, new or existing.
+
+    Creates `AWS::EC2::VPC`, per zone a node and a control-plane subnet placed by availability zone **ID**, NAT gateways
+    with public subnets or the interface endpoints of a closed network, an S3 gateway endpoint, flow logs, and the
+    security groups of nodes and file system. With an existing VPC only the security groups are created.
+
+    :param settings: the `network` section.
+    :param node_subnet_prefix: prefix length of each node subnet; `Plan.node_subnet_prefix`.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Network, node_subnet_prefix: int) -> None:
+        super().__init__(scope, construct_id)
+        if settings.existing is None:
+            self._create(settings, node_subnet_prefix)
+        else:
+            self._import(settings)
+        self.node_security_group = NodeSecurityGroup(self, "Nodes", vpc=self.vpc).security_group
+        self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
+
+    vpc: ec2.IVpc
+    node_subnets: dict[str, ec2.ISubnet]
+    control_plane_subnets: list[ec2.ISubnet]
+
+    def _create(self, settings: Network, node_subnet_prefix: int) -> None:
+        zones = settings.availability_zone_ids
+        closed = settings.egress == "closed"
+        private = ec2.SubnetType.PRIVATE_ISOLATED if closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
+        # The node subnets come first so that their addresses do not depend on the small subnets behind them.
+        subnets = [
+            ec2.SubnetConfiguration(name="Nodes", subnet_type=private, cidr_mask=node_subnet_prefix),
+            ec2.SubnetConfiguration(name="ControlPlane", subnet_type=private, cidr_mask=27),
+        ]
+        if not closed:
+            subnets.append(ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=27, map_public_ip_on_launch=False))
+        vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(settings.cidr),
+            availability_zones=zones,
+            nat_gateways=0 if closed else min(settings.nat_gateways, len(zones)),
+            subnet_configuration=subnets,
+            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
+            restrict_default_security_group=False,
+        )
+        _place_by_zone_id([*vpc.public_subnets, *vpc.private_subnets, *vpc.isolated_subnets])
+        self.vpc = vpc
+        self.node_subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets}
+        self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
+        self._flow_logs(vpc, settings)
+        if closed:
+            self._endpoints(vpc, settings)
+
+    def _import(self, settings: Network) -> None:
+        existing = settings.existing
+        assert existing is not None  # noqa: S101  (narrowing only)
+        zones = sorted(existing.node_subnet_ids)
+        self.vpc = ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=existing.vpc_id, vpc_cidr_block=existing.vpc_cidr, availability_zones=settings.availability_zone_ids
+        )
+        self.node_subnets = {
+            zone: ec2.Subnet.from_subnet_attributes(self, f"Nodes-{zone}", subnet_id=existing.node_subnet_ids[zone], availability_zone=zone)
+            for zone in zones
+        }
+        self.control_plane_subnets = [
+            ec2.Subnet.from_subnet_attributes(self, f"ControlPlane{index}", subnet_id=subnet_id, availability_zone=zone)
+            for index, (subnet_id, zone) in enumerate(
+                zip(existing.control_plane_subnet_ids, settings.availability_zone_ids, strict=False), start=1
+            )
+        ]
+
+    def _flow_logs(self, vpc: ec2.Vpc, settings: Network) -> None:
+        group = logs.LogGroup(
+            self, "FlowLogs", retention=retention(settings.flow_log_retention_days), removal_policy=RemovalPolicy.DESTROY
+        )
+        role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
+        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
+
+    def _endpoints(self, vpc: ec2.Vpc, settings: Network) -> None:
+        allowed = ec2.SecurityGroup(self, "Endpoints", vpc=vpc, description="interface endpoints of the closed network", allow_all_outbound=False)
+        allowed.add_ingress_rule(ec2.Peer.ipv4(settings.cidr), ec2.Port.tcp(443), "HTTPS from inside the VPC")
+        for name, service in CLOSED_ENDPOINTS.items():
+            vpc.add_interface_endpoint(
+                name,
+                service=service,
+                private_dns_enabled=True,
+                open=False,
+                security_groups=[allowed],
+                subnets=ec2.SubnetSelection(subnets=self.control_plane_subnets),
+            )
+
+
+class NodeSecurityGroup(Construct):
+    """The security group of HyperPod nodes (`AWS::EC2::SecurityGroup`).
+
+    All traffic among members in **both** directions, which EFA requires; HTTPS to anywhere; nothing else comes in.
+    The rules are resources of their own: next to `allow_all_outbound=True` CDK silently drops the egress one.
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
+        super().__init__(scope, construct_id)
+        group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="HyperPod nodes", allow_all_outbound=False)
+        group.connections.allow_internally(ec2.Port.all_traffic(), "EFA and node to node")
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and registries")
+        self.security_group = group
+
+
+def _file_system_security_group(scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISecurityGroup) -> ec2.SecurityGroup:
+    """Security group of the file system: Lustre from the nodes and among its own servers, nothing else."""
+    group = ec2.SecurityGroup(scope, "FileSystem", vpc=vpc, description="FSx for Lustre", allow_all_outbound=False)
+    for port in LUSTRE_PORTS:
+        group.connections.allow_internally(port, "Lustre among its servers")
+        group.connections.allow_from(nodes, port, "Lustre from the nodes")
+        group.connections.allow_to(nodes, port, "Lustre to the nodes")
+    return group
+
+
+def _place_by_zone_id(subnets: Sequence[ec2.ISubnet]) -> None:
+    """Place subnets by zone ID: zone names mean different zones in different accounts, and GPU capacity is sold by zone."""
+    for subnet in subnets:
+        resource = subnet.node.default_child
+        assert isinstance(resource, ec2.CfnSubnet)  # noqa: S101  (narrowing only)
+        resource.availability_zone_id = subnet.availability_zone
+        resource.availability_zone = None

@@ -1,0 +1,166 @@
+"""The shared file system and its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from environments.model import Storage
+from hyperpod_ray.cluster import addon
+
+ENVIRONMENT_TAG = "hyperpod-ray:environment"
+"""Tag of everything that belongs to an environment, also of what the CSI driver makes: policies and teardown go by it."""
+
+CONTROLLER_SERVICE_ACCOUNT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
+FREE_SPACE_ALARM_SHARE = 0.1
+
+
+class LustreFileSystem(Construct):
+    """An FSx for Lustre file system made beside EKS (`AWS::FSx::FileSystem`, PERSISTENT_2, SSD) with its own KMS key.
+
+    Its subnet, key, deployment type and Lustre version are create-only: changing one makes a new, empty file system.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-fsx-filesystem.html
+
+    :param settings: the `storage` section.
+    :param subnet: exactly one; the workers' zone, because traffic between zones is slow and charged.
+    :param security_group: lets the nodes in.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Storage, subnet: ec2.ISubnet, security_group: ec2.ISecurityGroup) -> None:
+        super().__init__(scope, construct_id)
+        policy = RemovalPolicy.RETAIN if settings.on_destroy == "retain" else RemovalPolicy.DESTROY
+        key = kms.Key(self, "Key", description="FSx for Lustre", enable_key_rotation=True, removal_policy=policy)
+        self.file_system = fsx.CfnFileSystem(
+            self,
+            "FileSystem",
+            file_system_type="LUSTRE",
+            file_system_type_version=settings.lustre_version,
+            storage_type="SSD",
+            storage_capacity=settings.capacity_gib,
+            subnet_ids=[subnet.subnet_id],
+            security_group_ids=[security_group.security_group_id],
+            kms_key_id=key.key_arn,
+            lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
+                deployment_type="PERSISTENT_2",
+                per_unit_storage_throughput=settings.throughput_mbs_per_tib,
+                data_compression_type=settings.compression,
+                automatic_backup_retention_days=settings.backup_retention_days,
+                # Means nothing without backups, and is then refused by some API versions.
+                copy_tags_to_backups=True if settings.backup_retention_days else None,
+                metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(mode="AUTOMATIC"),
+            ),
+        )
+        self.file_system.apply_removal_policy(policy)
+        Tags.of(self.file_system).add("Name", self.node.path)
+
+    @property
+    def dns_name(self) -> str:
+        """DNS name under which clients mount it."""
+        return self.file_system.attr_dns_name
+
+    @property
+    def mount_name(self) -> str:
+        """Lustre mount name."""
+        return self.file_system.attr_lustre_mount_name
+
+    def alarm_when_full(self, topic: sns.ITopic, *, capacity_gib: int) -> cloudwatch.Alarm:
+        """Tell `topic` when less than a tenth is free: a full file system ends training at the next checkpoint."""
+        metric = cloudwatch.Metric(
+            namespace="AWS/FSx",
+            metric_name="FreeDataStorageCapacity",
+            dimensions_map={"FileSystemId": self.file_system.ref},
+            statistic="Sum",
+            period=Duration.minutes(5),
+        )
+        alarm = cloudwatch.Alarm(
+            self,
+            "NearlyFull",
+            metric=metric,
+            threshold=capacity_gib * 1024**3 * FREE_SPACE_ALARM_SHARE,
+            evaluation_periods=3,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description="the shared file system has less than a tenth free",
+        )
+        alarm.add_alarm_action(actions.SnsAction(topic))
+        return alarm
+
+
+class FsxCsiDriver(Construct):
+    """The FSx for Lustre CSI driver as an EKS add-on, with a role for its controller alone (IRSA).
+
+    Creates `AWS::IAM::Role`, trusted for exactly one service account of exactly this cluster, and `AWS::EKS::Addon`.
+    For file systems made by claims the role may create, and change or delete only what carries this environment's tag;
+    otherwise it may only describe. The AWS article grants AmazonFSxFullAccess.
+    Needs running nodes: the add-on's controller is a Deployment.
+
+    :param settings: the `storage` section.
+    :param environment_name: value of the tag that the StorageClass puts on every file system.
+    :param node_selector: node labels of a CPU group, so that the controller keeps off accelerated nodes.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Storage,
+        environment_name: str,
+        cluster: eks.ICluster,
+        oidc_provider: iam.IOpenIdConnectProvider,
+        oidc_issuer: str,
+        node_selector: dict[str, str],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        # The keys hold a deploy-time value (the issuer), which only CfnJson can put into a map's keys.
+        trust = CfnJson(
+            self,
+            "Trust",
+            value={f"{oidc_issuer}:aud": "sts.amazonaws.com", f"{oidc_issuer}:sub": CONTROLLER_SERVICE_ACCOUNT},
+        )
+        self.role = iam.Role(
+            self, "Role", assumed_by=iam.OpenIdConnectPrincipal(oidc_provider, conditions={"StringEquals": trust})
+        )
+        for statement in self._statements(environment_name, makes_file_systems=settings.mode == "dynamic"):
+            self.role.add_to_policy(statement)
+        self.addon = addon(
+            self,
+            "aws-fsx-csi-driver",
+            cluster=cluster,
+            configuration={"controller": {"nodeSelector": node_selector}},
+            role_arn=self.role.role_arn,
+        )
+        self.addon.node.add_dependency(self.role)
+
+    def _statements(self, environment_name: str, *, makes_file_systems: bool) -> Sequence[iam.PolicyStatement]:
+        statements = [iam.PolicyStatement(sid="Describe", actions=["fsx:DescribeFileSystems"], resources=["*"])]
+        if not makes_file_systems:
+            return statements
+        stack = Stack.of(self)
+        file_systems = f"arn:{stack.partition}:fsx:{stack.region}:{stack.account}:file-system/*"
+        role_of_service = f"arn:{stack.partition}:iam::{stack.account}:role/aws-service-role/fsx.amazonaws.com/*"
+        asked = {"StringEquals": {f"aws:RequestTag/{ENVIRONMENT_TAG}": environment_name}}
+        owned = {"StringEquals": {f"aws:ResourceTag/{ENVIRONMENT_TAG}": environment_name}}
+        return [
+            *statements,
+            iam.PolicyStatement(sid="Create", actions=["fsx:CreateFileSystem", "fsx:TagResource"], resources=[file_systems], conditions=asked),
+            iam.PolicyStatement(sid="ChangeOwn", actions=["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"], resources=[file_systems], conditions=owned),
+            iam.PolicyStatement(
+                sid="ServiceLinkedRole",
+                actions=["iam:CreateServiceLinkedRole"],
+                resources=[role_of_service],
+                conditions={"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
+            ),
+        ]
+
+
