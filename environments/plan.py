@@ -6,22 +6,37 @@ import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from environments.model import DeepHealthCheck, Environment, InstanceGroup, InstanceTypeFigures, RayWorkerGroup
 
-SYSTEM_VCPUS = 1
-"""vCPUs left to the kubelet and the daemon sets of a node."""
-SYSTEM_MEMORY_SHARE = 0.08
-"""Share of a node's memory left to the system, the kubelet and the daemon sets."""
+MEMORY_OVERHEAD_SHARE = 0.075
+"""Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
+the default with which Karpenter plans (`VM_MEMORY_OVERHEAD_PERCENT`)."""
+EVICTION_MIB = 100
+"""`evictionHard.memory.available` of the EKS AMI."""
+DAEMON_SETS = ("aws-node", "kube-proxy", "eks-pod-identity-agent", "fsx-csi-node", "health-monitoring-agent")
+"""Pods that every node carries besides Ray's; accelerated types and types with EFA carry one device plugin each more."""
+DAEMON_SET_CPU_MILLIS = 750
+"""CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
+DAEMON_SET_MEMORY_MIB = 1024
+"""Memory set aside for the daemon sets of a node, likewise."""
+SMALL_SUBNET_PREFIX = 24
+"""Prefix length of the control plane's and the public subnets in a VPC that has the room."""
+
+
+def read_data(name: str) -> Any:
+    """Parse one of this package's own data files (libyaml where it is built in, for a fast start)."""
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
 
 
 @functools.cache
 def catalogue() -> dict[str, InstanceTypeFigures]:
     """Figures of the known instance types (`environments/instance_types.yaml`)."""
-    text = (Path(__file__).parent / "instance_types.yaml").read_text(encoding="utf-8")
-    return {name: InstanceTypeFigures.model_validate(row) for name, row in yaml.safe_load(text).items()}
+    return {name: InstanceTypeFigures.model_validate(row) for name, row in read_data("instance_types.yaml").items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +52,102 @@ class PodResources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeRoom:
+    """What one node can give to Ray pods, after the kubelet's reserve and the daemon sets."""
+
+    cpu: int
+    """Whole vCPUs."""
+    memory_gib: int
+    """Whole GiB."""
+    gpus: int
+    """GPUs or Neuron devices."""
+    efa: int
+    """EFA interfaces."""
+    pods: int
+    """Pods beside the daemon sets' (one network interface per node holds the addresses)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """An environment's settings with what follows from them."""
 
     name: str
     settings: Environment
 
+    # --- instance types and groups ---------------------------------------------------------------------------------
+
     def figures(self, instance_type: str) -> InstanceTypeFigures:
         """Figures of an instance type: the file's own first, then the catalogue's. KeyError when neither has it."""
         return self.settings.instance_types.get(instance_type) or catalogue()[instance_type]
+
+    def known(self, instance_type: str) -> bool:
+        """Whether `figures` has an answer; a file that was loaded without errors names no unknown type."""
+        return instance_type in self.settings.instance_types or instance_type in catalogue()
 
     def group(self, name: str) -> InstanceGroup:
         """The instance group called `name`. KeyError when there is none."""
         return {group.name: group for group in self.settings.hyperpod.instance_groups}[name]
 
+    def accelerated(self, group: InstanceGroup) -> bool:
+        """Whether a group's nodes have GPUs or Neuron devices."""
+        return self.figures(group.type).accelerators > 0
+
+    def vcpus(self, group: InstanceGroup) -> int:
+        """vCPUs of one node of a group, with the threads per core it asks for."""
+        figures = self.figures(group.type)
+        return max(1, figures.vcpus * min(group.threads_per_core, figures.threads) // figures.threads)
+
+    def daemon_sets(self, group: InstanceGroup) -> int:
+        """Pods that a node of the group carries before any of Ray's."""
+        figures = self.figures(group.type)
+        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0)
+
+    def node_room(self, group: InstanceGroup) -> NodeRoom:
+        """What one node of the group can give to Ray pods.
+
+        The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of the
+        cores): https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go
+        """
+        figures = self.figures(group.type)
+        vcpus = self.vcpus(group)
+        cpu_reserve = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
+        cpu = vcpus * 1000 - cpu_reserve - DAEMON_SET_CPU_MILLIS
+        checkpoints = self.settings.hyperpod.tiered_storage_memory_percent or 0
+        memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
+        memory -= 255 + 11 * figures.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
+        return NodeRoom(
+            cpu=max(0, cpu // 1000),
+            memory_gib=max(0, math.floor(memory / 1024)),
+            gpus=figures.accelerators,
+            efa=figures.efa,
+            pods=max(0, figures.pods - self.daemon_sets(group)),
+        )
+
+    def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
+        """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
+        if group.deep_health_checks is not None:
+            return list(group.deep_health_checks)
+        if not self.accelerated(group):
+            return []
+        return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
+
+    # --- zones and addresses ---------------------------------------------------------------------------------------
+
     def zone(self, group: InstanceGroup) -> str:
         """Availability zone ID of a group."""
         return group.availability_zone_id or self.settings.network.availability_zone_ids[0]
+
+    @property
+    def eks_cluster_name(self) -> str:
+        """Name of the EKS cluster: the existing one's, else the HyperPod cluster's with `-eks`."""
+        existing = self.settings.eks.existing
+        return existing.cluster_name if existing else f"{self.settings.hyperpod.cluster_name}-eks"
+
+    @property
+    def lifecycle_bucket_name(self) -> str:
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global."""
+        settings = self.settings
+        return f"sagemaker-{settings.hyperpod.cluster_name.lower()[:20]}-{settings.account}-{settings.region}".rstrip("-")
 
     @property
     def node_zones(self) -> list[str]:
@@ -88,13 +182,22 @@ class Plan:
         vpc_prefix = int(network.cidr.rpartition("/")[2])
         return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
 
-    def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
-        """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
-        if group.deep_health_checks is not None:
-            return list(group.deep_health_checks)
-        if self.figures(group.type).accelerators == 0:
-            return []
-        return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
+    @property
+    def small_subnet_prefix(self) -> int:
+        """Prefix length of the control plane's and the public subnets: /24, smaller in a /20 VPC so that all fit."""
+        vpc_prefix = int(self.settings.network.cidr.rpartition("/")[2])
+        return max(SMALL_SUBNET_PREFIX, vpc_prefix + 5)
+
+    @property
+    def vpc_addresses_needed(self) -> int:
+        """Addresses the new VPC's subnets span, alignment included, in whichever order they are laid out."""
+        network = self.settings.network
+        zones = len(network.availability_zone_ids)
+        node = 2 ** (32 - self.node_subnet_prefix)
+        small = 2 ** (32 - self.small_subnet_prefix) * zones * (2 if network.egress == "nat" else 1)
+        return math.ceil(small / node) * node + zones * node
+
+    # --- pods ------------------------------------------------------------------------------------------------------
 
     @property
     def head_resources(self) -> PodResources:
@@ -114,17 +217,30 @@ class Plan:
         )
 
     def _resources(
-        self, group_name: str, *, cpu: int | None, memory_gib: int | None, gpus: int | None, efa: int | None, shared: int | None
+        self,
+        group_name: str,
+        *,
+        cpu: int | None,
+        memory_gib: int | None,
+        gpus: int | None,
+        efa: int | None,
+        shared: int | None,
     ) -> PodResources:
         group = self.group(group_name)
         figures = self.figures(group.type)
-        vcpus = figures.vcpus * group.threads_per_core // 2
-        memory = memory_gib or max(1, math.floor(figures.memory_gib * (1 - SYSTEM_MEMORY_SHARE)))
+        room = self.node_room(group)
+        gpus = figures.accelerators if gpus is None else gpus
+        # several pods of a node share it by GPUs; a pod without GPUs is the only one of its kind on its node
+        parts = min(gpus, figures.accelerators), figures.accelerators
+        part = parts if 0 < parts[0] else (1, 1)
+        if efa is None:
+            efa = figures.efa * part[0] // part[1] if gpus or not figures.accelerators else 0
+        memory = memory_gib or max(1, room.memory_gib * part[0] // part[1])
         return PodResources(
-            cpu=cpu or max(1, vcpus - SYSTEM_VCPUS),
+            cpu=cpu or max(1, room.cpu * part[0] // part[1]),
             memory_gib=memory,
-            gpus=figures.accelerators if gpus is None else gpus,
+            gpus=gpus,
             gpu_resource="aws.amazon.com/neuron" if figures.accelerator == "neuron" else "nvidia.com/gpu",
-            efa=figures.efa if efa is None else efa,
+            efa=efa,
             shared_memory_gib=shared or max(1, memory // 4),
         )

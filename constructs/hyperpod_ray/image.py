@@ -51,4 +51,5 @@ class TrainingImage(Construct):
             platform=assets.Platform.LINUX_AMD64,
             build_args=dict(build_args or {}) or None,
         )
+        self.content = build.image_tag
         self.uri = self.repository.repository_uri_for_tag(build.image_tag)

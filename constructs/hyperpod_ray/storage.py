@@ -73,8 +73,8 @@ class LustreFileSystem(Construct):
         """Lustre mount name."""
         return self.file_system.attr_lustre_mount_name
 
-    def alarm_when_full(self, topic: sns.ITopic, *, capacity_gib: int) -> cloudwatch.Alarm:
-        """Tell `topic` when less than a tenth is free: a full file system ends training at the next checkpoint."""
+    def alarm_when_full(self, topic: sns.ITopic, *, scope: Construct, capacity_gib: int) -> cloudwatch.Alarm:
+        """Tell `topic` (the alarm becomes part of `scope`) when less than a tenth is free: a full file system ends training at the next checkpoint."""
         metric = cloudwatch.Metric(
             namespace="AWS/FSx",
             metric_name="FreeDataStorageCapacity",
@@ -83,8 +83,8 @@ class LustreFileSystem(Construct):
             period=Duration.minutes(5),
         )
         alarm = cloudwatch.Alarm(
-            self,
-            "NearlyFull",
+            scope,
+            "FileSystemNearlyFull",
             metric=metric,
             threshold=capacity_gib * 1024**3 * FREE_SPACE_ALARM_SHARE,
             evaluation_periods=3,

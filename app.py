@@ -1,0 +1,54 @@
+"""The CDK app: one Stage per file in `environments/`; `-c env=NAME` restricts it to one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent
+# `constructs/` is also the name of the package that aws_cdk imports: only its inner package is importable, from here.
+sys.path.insert(0, str(PROJECT / "constructs"))
+
+import environments  # noqa: E402
+
+
+def main() -> int:
+    """Build the app; exit code 2 with located messages when an environment file cannot be used."""
+    use_pinned_node()
+    import aws_cdk as cdk  # noqa: PLC0415  (after use_pinned_node: importing it starts Node)
+
+    from stacks.environment import EnvironmentStage  # noqa: PLC0415
+
+    app = cdk.App(context=feature_flags())
+    wanted = app.node.try_get_context("env")
+    try:
+        files = [environments.load(name) for name in ([wanted] if wanted else environments.names())]
+    except environments.EnvironmentFileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for file in files:
+        for warning in file.warnings:
+            sys.stderr.write(f"warning: {warning}\n")
+        EnvironmentStage(app, plan=environments.Plan(name=file.name, settings=file.settings), project=PROJECT)
+    app.synth()
+    return 0
+
+
+def feature_flags() -> dict[str, object]:
+    """The flags of cdk.json: only the CLI reads that file, `python app.py` and tests must load it themselves."""
+    context = json.loads((PROJECT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    assert isinstance(context, dict)  # noqa: S101  (narrowing only)
+    return context
+
+
+def use_pinned_node() -> None:
+    """Let jsii run the Node.js of requirements.txt; the system's may be one that jsii no longer supports."""
+    node = Path(sys.executable).parent / "node"
+    if node.exists():
+        os.environ["PATH"] = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

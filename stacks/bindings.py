@@ -1,0 +1,28 @@
+"""The values that only the stacks know, for the manifests of `k8s`."""
+
+from __future__ import annotations
+
+from hyperpod_ray.image import TrainingImage
+from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.storage import LustreFileSystem
+
+from environments.plan import Plan
+from k8s import Bindings
+
+
+def bindings(
+    plan: Plan, *, network: ClusterNetwork, file_system: LustreFileSystem | None, image: TrainingImage | None = None
+) -> Bindings:
+    """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
+    existing = plan.settings.storage.existing
+    region = plan.settings.region
+    made = file_system
+    return Bindings(
+        image_uri=image.uri if image else plan.settings.image.uri or "",
+        image_content=image.content if image else plan.settings.image.uri or "",
+        node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
+        file_system_security_group_id=network.file_system_security_group.security_group_id,
+        file_system_id=made.file_system.ref if made else existing.file_system_id if existing else "",
+        file_system_dns_name=made.dns_name if made else f"{existing.file_system_id}.fsx.{region}.amazonaws.com" if existing else "",
+        file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
+    )

@@ -1,0 +1,44 @@
+"""One environment: a CDK Stage with its stacks, in the order of their creation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from environments.plan import Plan
+from stacks.eks import EksStack
+from stacks.hyperpod import HyperPodStack
+from stacks.image import ImageStack
+from stacks.network import NetworkStack
+from stacks.platform import PlatformStack
+from stacks.ray import RayStack
+from stacks.storage import StorageStack
+
+ENVIRONMENT_TAG = "hyperpod-ray:environment"
+
+
+class EnvironmentStage(cdk.Stage):
+    """`cdk deploy "NAME/*"`: network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
+
+    def __init__(self, scope: Construct, *, plan: Plan, project: Path) -> None:
+        settings = plan.settings
+        super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
+        network = NetworkStack(self, "Network", plan=plan).network
+        eks = EksStack(self, "Eks", plan=plan, network=network).eks
+        static = settings.storage.mode == "static"
+        file_system = StorageStack(self, "Storage", plan=plan, network=network).file_system if static else None
+        image = ImageStack(self, "Image", plan=plan, project=project).image if settings.image.uri is None else None
+        repository = image.repository if image else None
+        hyperpod = HyperPodStack(
+            self, "HyperPod", plan=plan, network=network, eks=eks, repository=repository, project=project
+        )
+        platform = PlatformStack(
+            self, "Platform", plan=plan, network=network, eks=eks, health=hyperpod.health, file_system=file_system
+        )
+        platform.add_dependency(hyperpod, "its pods need nodes")
+        ray = RayStack(self, "Ray", plan=plan, network=network, eks=eks, image=image, file_system=file_system)
+        ray.add_dependency(platform, "the operator makes the cluster, the driver its volume; on destroy they go last")
+        for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
+            cdk.Tags.of(self).add(key, value)

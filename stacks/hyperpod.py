@@ -1,0 +1,55 @@
+"""The HyperPod cluster and what must be there before its first node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aws_cdk import aws_ecr as ecr
+from constructs import Construct
+from hyperpod_ray.cluster import EksCluster
+from hyperpod_ray.execution_role import ExecutionRole
+from hyperpod_ray.health import HealthNotifications
+from hyperpod_ray.hyperpod import HyperPodCluster
+from hyperpod_ray.kubernetes import HelmRelease
+from hyperpod_ray.lifecycle import LifecycleScripts
+from hyperpod_ray.network import ClusterNetwork
+
+import k8s
+from environments.plan import Plan
+from stacks.base import EnvironmentStack
+
+
+class HyperPodStack(EnvironmentStack):
+    """Dependencies chart, lifecycle scripts, execution role, then the cluster, then who is told of its health."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: Plan,
+        network: ClusterNetwork,
+        eks: EksCluster,
+        repository: ecr.IRepository | None,
+        project: Path,
+    ) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
+        release = k8s.hyperpod_dependencies(plan)
+        chart = HelmRelease(self, "Dependencies", cluster=eks.cluster, release=release, after=eks.addons)
+        scripts = LifecycleScripts(self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle")
+        role = ExecutionRole(self, "Execution", cluster=eks.cluster, lifecycle=scripts.bucket, repository=repository)
+        self.hyperpod = HyperPodCluster(
+            self,
+            "HyperPod",
+            plan=plan,
+            eks_cluster=eks.cluster,
+            execution_role=role.role,
+            lifecycle_uri=scripts.source_s3_uri,
+            subnets=network.node_subnets,
+            security_group=network.node_security_group,
+            after=[chart, scripts.upload, role],
+        )
+        arn, emails = self.hyperpod.cluster.attr_cluster_arn, plan.settings.hyperpod.alarm_emails
+        self.health = HealthNotifications(self, "Health", cluster_arn=arn, emails=emails)
+        self.say("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
+        self.say("ClusterArn", arn, "HyperPod cluster")

@@ -1,0 +1,19 @@
+"""VPC, subnets and security groups."""
+
+from __future__ import annotations
+
+from constructs import Construct
+from hyperpod_ray.network import ClusterNetwork
+
+from environments.plan import Plan
+from stacks.base import EnvironmentStack
+
+
+class NetworkStack(EnvironmentStack):
+    """The network of one environment."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
+        self.network = ClusterNetwork(
+            self, "Network", settings=plan.settings.network, node_subnet_prefix=plan.node_subnet_prefix
+        )

@@ -1,0 +1,49 @@
+"""What runs on nodes, for everyone: DNS, the file system's driver, the KubeRay operator."""
+
+from __future__ import annotations
+
+from constructs import Construct
+from hyperpod_ray.cluster import EksCluster, addon
+from hyperpod_ray.health import HealthNotifications
+from hyperpod_ray.kubernetes import HelmRelease, Manifests
+from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
+
+import k8s
+from environments.plan import Plan
+from stacks.base import EnvironmentStack
+from stacks.bindings import bindings
+
+
+class PlatformStack(EnvironmentStack):
+    """Everything that waits for pods: it comes after the nodes, and on destroy goes before them."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: Plan,
+        network: ClusterNetwork,
+        eks: EksCluster,
+        health: HealthNotifications,
+        file_system: LustreFileSystem | None,
+    ) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="DNS, file system driver, KubeRay operator")
+        on_cpu = k8s.node_selector(plan.settings.ray.head.instance_group)
+        dns = addon(self, "coredns", cluster=eks.cluster, configuration={"nodeSelector": on_cpu})
+        self.driver = FsxCsiDriver(
+            self,
+            "FsxCsi",
+            settings=plan.settings.storage,
+            environment_name=plan.name,
+            cluster=eks.cluster,
+            oidc_provider=eks.oidc_provider,
+            oidc_issuer=eks.oidc_issuer,
+            node_selector=on_cpu,
+        )
+        objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
+        manifests = Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=[self.driver])
+        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=k8s.kuberay_operator(plan), after=[dns, manifests])
+        if file_system is not None:
+            file_system.alarm_when_full(health.topic, scope=self, capacity_gib=plan.settings.storage.capacity_gib)

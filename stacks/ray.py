@@ -1,0 +1,43 @@
+"""The RayCluster and its claim."""
+
+from __future__ import annotations
+
+from constructs import Construct
+from hyperpod_ray.claims import ClaimGuard
+from hyperpod_ray.cluster import EksCluster
+from hyperpod_ray.image import TrainingImage
+from hyperpod_ray.kubernetes import Manifests
+from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.storage import LustreFileSystem
+
+import k8s
+from environments.plan import Plan
+from stacks.base import EnvironmentStack
+from stacks.bindings import bindings
+
+
+class RayStack(EnvironmentStack):
+    """Everything of Ray; the guard comes first, so that on destroy it goes last and waits for the claim's file system."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: Plan,
+        network: ClusterNetwork,
+        eks: EksCluster,
+        image: TrainingImage | None,
+        file_system: LustreFileSystem | None,
+    ) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="RayCluster")
+        storage, ray = plan.settings.storage, plan.settings.ray
+        guarded = storage.mode == "dynamic" and storage.on_destroy == "delete"
+        after = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
+        objects = k8s.ray_manifests(plan, bindings(plan, network=network, file_system=file_system, image=image))
+        Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)
+        self.say(
+            "DashboardCommand",
+            f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc 8265:8265",
+            "dashboard and Jobs API on http://localhost:8265",
+        )
