@@ -1,0 +1,52 @@
+"""Faults on request, for rehearsals and tests only: nothing here acts unless RESILIENCE_FAULT_HOOKS=1 is set.
+
+A file in `<run>/faults/` triggers the fault once and is removed by the rank that obeys it:
+
+- `hang-rank-N`: rank N stops at the start of a step, for ever;
+- `die-rank-N`: rank N is killed (SIGKILL) at the start of a step;
+- `die-before-shard-rank-N`: killed in the middle of a save, before its shard is written;
+- `die-after-shard-rank-N`: killed in the middle of a save, after its shard is on disk;
+- `die-before-metadata-rank-0`: killed when all shards are on disk and only the completeness mark is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SWITCH = "RESILIENCE_FAULT_HOOKS"
+
+
+class FaultHooks:
+    """Looks for this rank's fault files under `folder`; inert without the environment switch."""
+
+    def __init__(self, *, folder: Path | None, rank: int, announce: Callable[..., None]) -> None:
+        self.folder = folder if os.environ.get(SWITCH) == "1" else None
+        self.rank = rank
+        self.announce = announce
+
+    def _take(self, name: str) -> bool:
+        if self.folder is None:
+            return False
+        try:
+            (self.folder / f"{name}-rank-{self.rank}").unlink()
+        except OSError:
+            return False
+        self.announce("fault", rank=self.rank, fault=name)
+        return True
+
+    def at_step(self) -> None:
+        """Called at the start of a step."""
+        if self._take("die"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._take("hang"):
+            while True:
+                time.sleep(3600)
+
+    def in_save(self, moment: str) -> None:
+        """Called inside a save; `moment` is before-shard, after-shard or before-metadata."""
+        if self._take(f"die-{moment}"):
+            os.kill(os.getpid(), signal.SIGKILL)
