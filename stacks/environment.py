@@ -37,8 +37,8 @@ class EnvironmentStage(cdk.Stage):
         platform = PlatformStack(
             self, "Platform", plan=plan, network=network, eks=eks, health=hyperpod.health, file_system=file_system
         )
-        platform.add_dependency(hyperpod, "its pods need nodes")
+        platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
         ray = RayStack(self, "Ray", plan=plan, network=network, eks=eks, image=image, file_system=file_system)
-        ray.add_dependency(platform, "the operator makes the cluster, the driver its volume; on destroy they go last")
+        ray.add_stack_dependency(platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last")
         for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)

@@ -110,7 +110,10 @@ class EksCluster(Construct):
         )
         cluster.node.add_dependency(log_group)
         self.cluster = cluster
-        self.oidc_provider = cluster.open_id_connect_provider
+        # the cluster's own `open_id_connect_provider` is a deprecated custom resource
+        self.oidc_provider = eks.OidcProviderNative(
+            self, "OidcProvider", url=cluster.cluster_open_id_connect_issuer_url
+        )
         self.oidc_issuer = self.oidc_provider.open_id_connect_provider_issuer
         self.cluster_security_group_id = cluster.cluster_security_group_id
         for index, arn in enumerate(settings.admin_role_arns, start=1):
