@@ -1,0 +1,196 @@
+"""The Helm releases, declared once and used by both renderings: the deploy and `make manifests`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from environments.model import InstanceGroup
+from environments.plan import Plan
+from k8s.helm_charts.lock import Lock, LockedChart
+from k8s.helm_charts.store import locate, unpack
+from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
+from k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelmRelease:
+    """A chart of the lock file, installed under a name with values.
+
+    Args:
+        name: of the release.
+        locked: the chart, its version, source and digest.
+        namespace: where it goes.
+        values: on top of the chart's own.
+        wait: until what it made is ready. Never before there are nodes.
+        timeout_minutes: Helm's own limit; at most 12, because the function that runs it is killed after 15 and leaves the
+            release in `pending-upgrade`.
+        create_namespace: make the namespace if it is not there.
+    """
+
+    name: str
+    locked: LockedChart
+    namespace: str
+    values: dict[str, Any] = field(default_factory=dict)
+    wait: bool = False
+    timeout_minutes: int = 10
+    create_namespace: bool = False
+
+    @property
+    def chart(self) -> str:
+        """Name in `Chart.yaml`."""
+        return self.locked.chart
+
+    @property
+    def version(self) -> str:
+        """Version in `Chart.yaml`."""
+        return self.locked.version
+
+    @property
+    def source(self) -> str:
+        """Where the chart comes from, for people."""
+        return self.locked.source.describe()
+
+    @property
+    def archive(self) -> Path:
+        """The packaged chart, verified against the lock. ChartMissingError says what to run when it is not there."""
+        return locate(self.locked)
+
+    @property
+    def folder(self) -> Path:
+        """The same, unpacked and verified: what a CDK chart asset needs (the kubectl handler only unzips)."""
+        return unpack(self.locked)
+
+
+def lock_of(plan: Plan) -> Lock:
+    """The lock file of the environment (`helm.lock_file`, relative to the project)."""
+    return Lock.read(PROJECT / plan.settings.helm.lock_file)
+
+
+def hyperpod_dependencies(plan: Plan) -> HelmRelease:
+    """What HyperPod needs in EKS before its cluster is made: health monitoring agent, deep health check, device plugins.
+
+    Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are off (Kubeflow
+    training, MPI, MLflow, inference, cert-manager, GPU operator). The device plugins run on this environment's instance
+    types, also when the chart's own list does not know them yet, and tolerate the groups' taints.
+    https://github.com/aws/sagemaker-hyperpod-cli/tree/main/helm_chart
+    """
+    locked = lock_of(plan).chart("hyperpod-dependencies", version=plan.settings.helm.hyperpod_dependencies)
+    groups = plan.settings.hyperpod.instance_groups
+    nvidia = [group for group in groups if plan.figures(group.type).accelerator == "nvidia"]
+    neuron = [group for group in groups if plan.figures(group.type).accelerator == "neuron"]
+    efa = [group for group in groups if plan.figures(group.type).efa]
+    values: dict[str, Any] = {
+        # image registry of the agent; without it the chart guesses, at last us-east-1
+        "global": {"region": plan.settings.region},
+        "health-monitoring-agent": {"enabled": True, "region": plan.settings.region},
+        "deep-health-check": {"enabled": True},
+        "hyperpod-patching": {"enabled": True},
+        # restarts PyTorchJobs only; Ray's jobs restart by themselves
+        "job-auto-restart": {"enabled": False},
+        "trainingOperators": {"enabled": False},
+        "mpi-operator": {"enabled": False},
+        "mlflow": {"enabled": False},
+        "storage": {"enabled": False},
+        "inferenceOperators": {"enabled": False},
+        "cert-manager": {"enabled": False},
+        "gpu-operator": {"enabled": False},
+        "hyperpod-ray-endpoint-operator": {"enabled": False},
+        "cluster-role-and-bindings": {"enabled": False},
+        "namespaced-role-and-bindings": {"enabled": False},
+        "team-role-and-bindings": {"enabled": False},
+        "nvidia-device-plugin": {"devicePlugin": {"enabled": bool(nvidia)}},
+        "neuron-device-plugin": {"devicePlugin": {"enabled": bool(neuron)}},
+        "aws-efa-k8s-device-plugin": {"devicePlugin": {"enabled": bool(efa)}},
+    }
+    if nvidia:
+        values["nvidia-device-plugin"] |= {
+            "affinity": {"nodeAffinity": _on_types(nvidia)},
+            "tolerations": [*_device_tolerations(plan, nvidia), {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        }
+    if efa:
+        values["aws-efa-k8s-device-plugin"] |= {
+            "supportedInstanceLabels": {"values": _types(efa)},
+            "tolerations": [
+                {"key": "CriticalAddonsOnly", "operator": "Exists"},
+                {"key": "aws.amazon.com/efa", "operator": "Exists", "effect": "NoSchedule"},
+                *_device_tolerations(plan, efa),
+            ],
+        }
+    return HelmRelease(name="hyperpod-dependencies", locked=locked, namespace="kube-system", values=values)
+
+
+def kuberay_operator(plan: Plan) -> HelmRelease:
+    """The KubeRay operator and its CRDs, on the head's CPU group (left alone it may land on a GPU node).
+
+    Watches the Ray namespaces and has its permissions there only. Two replicas with leader election where the group has
+    two nodes or more: CPU nodes are not replaced automatically. Waits until it is ready, as RayClusters come next.
+    https://github.com/ray-project/kuberay/tree/master/helm-chart/kuberay-operator
+    """
+    group = plan.group(plan.settings.ray.head.instance_group)
+    values: dict[str, Any] = {
+        "nodeSelector": node_selector(group.name),
+        "affinity": {"nodeAffinity": node_affinity(deep_checks=False)},
+        "tolerations": [
+            *node_loss_tolerations(plan.settings.ray.node_loss_seconds),
+            *group_tolerations(plan, group.name),
+        ],
+        "replicas": min(2, max(1, group.count)),
+        "leaderElectionEnabled": True,
+        "singleNamespaceInstall": True,
+        "watchNamespace": ray_namespaces(plan),
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "512Mi"},
+            # the chart's limit of 100m makes start-up and large reconciles crawl
+            "limits": {"cpu": "1", "memory": "512Mi"},
+        },
+        "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return HelmRelease(
+        name="kuberay-operator",
+        locked=lock_of(plan).chart("kuberay-operator", version=plan.settings.helm.kuberay_operator),
+        namespace=OPERATOR_NAMESPACE,
+        values=values,
+        wait=True,
+    )
+
+
+def helm_releases(plan: Plan) -> list[HelmRelease]:
+    """Both releases, in the order of a deploy; the HyperPod cluster and its nodes come between them."""
+    return [hyperpod_dependencies(plan), kuberay_operator(plan)]
+
+
+def _types(groups: list[InstanceGroup]) -> list[str]:
+    return sorted({group.type for group in groups})
+
+
+def _on_types(groups: list[InstanceGroup]) -> dict[str, Any]:
+    expression = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": _types(groups)}
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    }
+
+
+def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[str, Any]]:
+    """Nodes under deep health checks need their devices announced too; then each group's own taints, once."""
+    made: list[dict[str, Any]] = [
+        {
+            "key": "sagemaker.amazonaws.com/node-health-status",
+            "operator": "Equal",
+            "value": "Unschedulable",
+            "effect": "NoSchedule",
+        }
+    ]
+    for group in groups:
+        made += [item for item in group_tolerations(plan, group.name) if item not in made and item["key"] != "nvidia.com/gpu"]
+    return made

@@ -1,0 +1,1 @@
+"""Charts as dependencies: a lock file, fetched once, verified ever after."""

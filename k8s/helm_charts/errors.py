@@ -1,0 +1,11 @@
+"""Errors of this package: one message for a person; commands print it and exit with 2."""
+
+from __future__ import annotations
+
+
+class ChartError(Exception):
+    """A chart or its lock cannot be used; the message says which, why and what to run."""
+
+
+class ChartMissingError(ChartError):
+    """A locked chart has not been fetched yet."""

@@ -1,0 +1,59 @@
+"""One concern, its objects, and how cdk8s makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cdk8s
+
+PART_OF = {"app.kubernetes.io/part-of": "ray-on-hyperpod"}
+"""Label of every object made here, so that `kubectl get -l` finds them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One concern: one `KubernetesManifest` in a deploy, one file in `make manifests`.
+
+    Kept apart because the kubectl handler prunes per manifest: an object that leaves a manifest is deleted, one that
+    moves to another manifest would be deleted and made again.
+
+    Args:
+        name: PascalCase and stable: it becomes a construct id.
+        objects: Kubernetes objects in apply order.
+    """
+
+    name: str
+    objects: list[dict[str, Any]]
+
+
+def build(name: str, define: Callable[[cdk8s.Chart], None]) -> Manifest:
+    """Run `define` in a chart of its own and take the objects, in the order they were defined.
+
+    No namespace is set on the chart: cdk8s would stamp it on cluster-scoped kinds too.
+    """
+    app = cdk8s.App()
+    chart = cdk8s.Chart(app, "chart", disable_resource_name_hashes=True)
+    define(chart)
+    return Manifest(name=name, objects=[_ordered(item) for item in chart.to_json()])
+
+
+def custom_object(
+    chart: cdk8s.Chart, construct_id: str, *, api_version: str, kind: str, name: str, namespace: str, spec: Mapping[str, Any]
+) -> None:
+    """An object of a kind that cdk8s has no class for; its spec goes in as written."""
+    made = cdk8s.ApiObject(
+        chart,
+        construct_id,
+        api_version=api_version,
+        kind=kind,
+        metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace, labels=PART_OF),
+    )
+    # ApiObject's constructor takes no spec in Python
+    made.add_json_patch(cdk8s.JsonPatch.add("/spec", dict(spec)))
+
+
+def _ordered(item: dict[str, Any]) -> dict[str, Any]:
+    head = [key for key in ("apiVersion", "kind", "metadata") if key in item]
+    return {key: item[key] for key in [*head, *(key for key in item if key not in head)]}

@@ -1,0 +1,150 @@
+"""Who may talk to whom in a Ray namespace. Ports 8265, 10001 and 6379 run code by design: everything else is denied.
+
+The VPC CNI enforces policies only with `enableNetworkPolicy` on. Lustre traffic is the node's (the kernel mounts), EFA
+traffic bypasses the kernel: neither is seen by a policy. `kubectl port-forward` enters through the node and stays open
+to whoever Kubernetes lets forward ports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import cdk8s
+
+from environments.plan import Plan
+from k8s.manifest import PART_OF, Manifest, build
+from k8s.names import CLIENT_LABEL, OPERATOR_NAMESPACE, REDIS, REDIS_PORT, ray_namespaces
+
+RAY_POD = {"ray.io/is-ray-node": "yes"}
+"""Label that KubeRay puts on every pod of a RayCluster."""
+HEAD_POD = {"ray.io/node-type": "head"}
+DASHBOARD, METRICS = 8265, 8080
+POD_IDENTITY = "169.254.170.23/32"
+"""Link-local address of the EKS Pod Identity agent, port 80. Instance metadata (169.254.169.254) stays closed."""
+
+
+def network_policies(plan: Plan) -> Manifest:
+    """Per Ray namespace: nothing in or out but
+
+    - between the pods of RayClusters, every port;
+    - from the KubeRay operator's namespace to heads, 8265 and 8080, and from pods labelled `hyperpod-ray/client` to 8265;
+    - from Ray's pods (and pods with the client label) out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod
+      Identity;
+    - Redis, in or outside the namespace, where GCS fault tolerance is on;
+    - the namespaces of Grafana and Prometheus, where observability is on.
+    """
+
+    def define(chart: cdk8s.Chart) -> None:
+        for namespace in ray_namespaces(plan):
+            for name, spec in _policies(plan).items():
+                policy = cdk8s.ApiObject(
+                    chart,
+                    f"{namespace}-{name}",
+                    api_version="networking.k8s.io/v1",
+                    kind="NetworkPolicy",
+                    metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace, labels=PART_OF),
+                )
+                policy.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+    return build("NetworkPolicies", define)
+
+
+def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
+    dns = {
+        "to": [{"namespaceSelector": _named("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        "ports": [_port(53, "UDP"), _port(53)],
+    }
+    https = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(443)]}
+    pod_identity = {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": [_port(80)]}
+    made: dict[str, dict[str, Any]] = {
+        "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        "ray-pods": {
+            "podSelector": {"matchLabels": RAY_POD},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [{"podSelector": {"matchLabels": RAY_POD}}]}],
+            "egress": [{"to": [{"podSelector": {"matchLabels": RAY_POD}}]}, dns, https, pod_identity],
+        },
+        "ray-head": {
+            "podSelector": {"matchLabels": HEAD_POD},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [{"namespaceSelector": _named(OPERATOR_NAMESPACE)}],
+                    "ports": [_port(DASHBOARD), _port(METRICS)],
+                },
+                {"from": [{"podSelector": {"matchLabels": CLIENT_LABEL}}], "ports": [_port(DASHBOARD)]},
+            ],
+        },
+        "ray-clients": {
+            "podSelector": {"matchLabels": CLIENT_LABEL},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [{"podSelector": {"matchLabels": HEAD_POD}}], "ports": [_port(DASHBOARD)]}, dns],
+        },
+    }
+    fault_tolerance = plan.settings.ray.gcs_fault_tolerance
+    if fault_tolerance and fault_tolerance.redis_address:
+        port = int(fault_tolerance.redis_address.rpartition(":")[2])
+        made["redis-clients"] = {
+            "podSelector": {"matchLabels": RAY_POD},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]}],
+        }
+    elif fault_tolerance:
+        redis = {"matchLabels": {"app": REDIS}}
+        # KubeRay's clean-up Job, when a RayCluster is deleted, is one of its own pods and carries the same label
+        made["redis"] = {
+            "podSelector": redis,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": {"matchLabels": RAY_POD}}], "ports": [_port(REDIS_PORT)]}],
+        }
+        made["redis-clients"] = {
+            "podSelector": {"matchLabels": RAY_POD},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
+        }
+    if seen := plan.settings.ray.observability:
+        made |= _observability([seen.grafana_host, seen.prometheus_host])
+    return made
+
+
+def _observability(urls: list[str]) -> dict[str, dict[str, Any]]:
+    """The head asks Grafana and Prometheus; Prometheus scrapes the metrics port of all Ray pods."""
+    namespaces: list[str] = []
+    outside: list[dict[str, Any]] = []
+    for url in urls:
+        parts = urlsplit(url)
+        labels = (parts.hostname or "").split(".")
+        if len(labels) >= 3 and labels[2] == "svc":
+            namespaces += [] if labels[1] in namespaces else [labels[1]]
+        else:
+            outside.append(
+                {
+                    "to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}],
+                    "ports": [_port(parts.port or (443 if parts.scheme == "https" else 80))],
+                }
+            )
+    peers = [{"namespaceSelector": _named(name)} for name in namespaces]
+    made: dict[str, dict[str, Any]] = {
+        "dashboard-charts": {
+            "podSelector": {"matchLabels": HEAD_POD},
+            "policyTypes": ["Egress"],
+            # no port: a policy counts the pod's port, a URL names the Service's
+            "egress": [*([{"to": peers}] if peers else []), *outside],
+        }
+    }
+    if peers:
+        made["metrics"] = {
+            "podSelector": {"matchLabels": RAY_POD},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": peers, "ports": [_port(METRICS)]}],
+        }
+    return made
+
+
+def _named(namespace: str) -> dict[str, Any]:
+    return {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+
+
+def _port(port: int, protocol: str = "TCP") -> dict[str, Any]:
+    return {"port": port, "protocol": protocol}

@@ -1,0 +1,73 @@
+"""What all pods made here have in common: where they may run and what they may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from environments.plan import Plan
+from k8s.names import INSTANCE_GROUP_LABEL, RAY_GID, RAY_UID
+
+HEALTH = "sagemaker.amazonaws.com/node-health-status"
+DEEP_HEALTH = "sagemaker.amazonaws.com/deep-health-check-status"
+
+
+def node_selector(group: str) -> dict[str, str]:
+    """Only nodes of one HyperPod instance group."""
+    return {INSTANCE_GROUP_LABEL: group}
+
+
+def node_affinity(*, deep_checks: bool) -> dict[str, Any]:
+    """Only nodes that HyperPod calls schedulable; where deep health checks run, rather those that passed them.
+
+    HyperPod may set the label without a taint, and a node with the label alone still gets pods.
+    """
+    schedulable = {"key": HEALTH, "operator": "In", "values": ["Schedulable"]}
+    affinity: dict[str, Any] = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [schedulable]}]}
+    }
+    if deep_checks:
+        passed = {"key": DEEP_HEALTH, "operator": "In", "values": ["Passed"]}
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": 100, "preference": {"matchExpressions": [passed]}}
+        ]
+    return affinity
+
+
+def group_tolerations(plan: Plan, group: str) -> list[dict[str, Any]]:
+    """Tolerations of a group's own taints, and of `nvidia.com/gpu` or `aws.amazon.com/neuron` on accelerated types."""
+    made: list[dict[str, Any]] = []
+    for taint in plan.group(group).taints:
+        match = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
+        made.append({"key": taint.key, **match, "effect": taint.effect})
+    accelerator = plan.figures(plan.group(group).type).accelerator
+    key = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}.get(accelerator)
+    if key and not any(item["key"] == key for item in made):
+        made.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
+    return made
+
+
+def node_loss_tolerations(seconds: int) -> list[dict[str, Any]]:
+    """Evict from a node that is not ready or not reachable after this many seconds (Kubernetes' default: 300)."""
+    return [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in ("not-ready", "unreachable")
+    ]
+
+
+def resources(**amounts: str) -> dict[str, dict[str, str]]:
+    """Requests equal to limits: extended resources demand it, and for the rest it makes the pod Guaranteed."""
+    named = {key.replace("__", "/"): value for key, value in amounts.items()}
+    return {"requests": dict(named), "limits": dict(named)}
+
+
+def restricted_container(*, read_only: bool = False) -> dict[str, Any]:
+    """Security context of a container under the pod-security level `restricted`."""
+    context: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    if read_only:
+        context["readOnlyRootFilesystem"] = True
+    return context
+
+
+def restricted_pod(*, uid: int = RAY_UID, gid: int = RAY_GID) -> dict[str, Any]:
+    """Security context of a pod under the level `restricted`. No fsGroup: on a shared Lustre volume it has no effect."""
+    return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -1,0 +1,221 @@
+"""The RayCluster (`ray.io/v1`): head, workers, and with GCS fault tolerance a place for drivers off the head."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cdk8s
+
+from environments.model import RayWorkerGroup
+from environments.plan import Plan, PodResources
+from k8s.bindings import Bindings
+from k8s.manifest import PART_OF, Manifest, build, custom_object
+from k8s.names import CLAIM, MOUNT_PATH, REDIS, REDIS_PORT, SERVICE_ACCOUNT
+from k8s.pods import (
+    group_tolerations,
+    node_affinity,
+    node_loss_tolerations,
+    node_selector,
+    restricted_container,
+    restricted_pod,
+)
+from k8s.ray_settings import head_env, recovery, worker_env
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+DRIVER_GROUP = "driver"
+"""Worker group and Ray resource of GCS fault tolerance: `ray job submit --entrypoint-resources '{"driver": 1}'`."""
+HOSTNAME = "kubernetes.io/hostname"
+LOGS = "/tmp/ray"  # noqa: S108 (where Ray writes its session, logs and spilled objects)
+
+
+def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
+    """The RayCluster of the environment. Reference: https://docs.ray.io/en/latest/cluster/kubernetes/references.html."""
+
+    def define(chart: cdk8s.Chart) -> None:
+        custom_object(
+            chart,
+            "RayCluster",
+            api_version="ray.io/v1",
+            kind="RayCluster",
+            name=plan.settings.ray.cluster_name,
+            namespace=plan.settings.ray.namespace,
+            spec=cluster_spec(plan, bindings),
+        )
+
+    return build("RayCluster", define)
+
+
+def cluster_spec(plan: Plan, bindings: Bindings) -> dict[str, Any]:
+    """`spec` of the RayCluster; a RayJob carries the same as `rayClusterSpec`."""
+    ray = plan.settings.ray
+    spec: dict[str, Any] = {
+        "rayVersion": ray.version,
+        # a running cluster is not torn down by an edit of the manifest: replace pods yourself, between runs
+        "upgradeStrategy": {"type": "None"},
+        "headGroupSpec": _head(plan, bindings),
+        "workerGroupSpecs": [_worker(plan, bindings, worker) for worker in ray.workers],
+    }
+    if ray.auth == "token":
+        spec["authOptions"] = {"mode": "token"}
+    if ray.autoscaling:
+        spec["enableInTreeAutoscaling"] = True
+        spec["autoscalerOptions"] = {
+            "version": "v2",
+            "upscalingMode": "Default",
+            # training pauses while a worker is replaced; a minute of idleness must not cost its pod
+            "idleTimeoutSeconds": 600,
+            "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
+            "securityContext": restricted_container(),
+        }
+    if fault_tolerance := ray.gcs_fault_tolerance:
+        address = fault_tolerance.redis_address or f"{REDIS}:{REDIS_PORT}"
+        spec["gcsFaultToleranceOptions"] = {
+            "redisAddress": address,
+            # two RayClusters on one Redis must not read each other's state
+            "externalStorageNamespace": f"{ray.namespace}-{ray.cluster_name}",
+        }
+        spec["workerGroupSpecs"].append(_driver(plan, bindings, fault_tolerance.driver_instance_group))
+    return spec
+
+
+def _head(plan: Plan, bindings: Bindings) -> dict[str, Any]:
+    head = plan.settings.ray.head
+    ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
+    return {
+        "serviceType": "ClusterIP",
+        "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},  # noqa: S104 (inside the pod; policies guard it)
+        "template": _template(
+            plan,
+            bindings,
+            name="ray-head",
+            group=head.instance_group,
+            resources=plan.head_resources,
+            env=head_env(plan),
+            ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
+            # the autoscaler is a container of the head's pod and talks to the Kubernetes API
+            token=plan.settings.ray.autoscaling,
+        ),
+    }
+
+
+def _worker(plan: Plan, bindings: Bindings, worker: RayWorkerGroup) -> dict[str, Any]:
+    resources = plan.worker_resources(worker)
+    whole_node = resources.gpus > 0 and resources.gpus == plan.figures(plan.group(worker.instance_group).type).accelerators
+    template = _template(
+        plan,
+        bindings,
+        name="ray-worker",
+        group=worker.instance_group,
+        resources=resources,
+        env=worker_env(plan, worker, resources),
+    )
+    spread = _apart({"ray.io/group": worker.name, "ray.io/cluster": plan.settings.ray.cluster_name})
+    template["spec"]["affinity"]["podAntiAffinity"] = (
+        {"requiredDuringSchedulingIgnoredDuringExecution": [spread]}
+        if whole_node
+        else {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": spread}]}
+    )
+    return {
+        "groupName": worker.name,
+        "replicas": worker.replicas,
+        "minReplicas": worker.replicas if worker.min_replicas is None else worker.min_replicas,
+        "maxReplicas": worker.replicas if worker.max_replicas is None else worker.max_replicas,
+        "numOfHosts": 1,
+        "rayStartParams": {},
+        "template": template,
+    }
+
+
+def _driver(plan: Plan, bindings: Bindings, group: str) -> dict[str, Any]:
+    template = _template(
+        plan,
+        bindings,
+        name="ray-worker",
+        group=group,
+        resources=PodResources(cpu=2, memory_gib=8, gpus=0, gpu_resource="", efa=0, shared_memory_gib=1),
+        env=worker_env(plan, None, None),
+    )
+    # off the head's node: one lost node must not take both
+    head = _apart({"ray.io/node-type": "head", "ray.io/cluster": plan.settings.ray.cluster_name})
+    template["spec"]["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [head]}
+    return {
+        "groupName": DRIVER_GROUP,
+        "replicas": 1,
+        "minReplicas": 1,
+        "maxReplicas": 1,
+        "numOfHosts": 1,
+        # JSON inside quotes inside a string: KubeRay hands it to a shell
+        "rayStartParams": {"num-cpus": "0", "resources": json.dumps(json.dumps({DRIVER_GROUP: 1}))},
+        "template": template,
+    }
+
+
+def _apart(labels: dict[str, str]) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME}
+
+
+def _template(
+    plan: Plan,
+    bindings: Bindings,
+    *,
+    name: str,
+    group: str,
+    resources: PodResources,
+    env: dict[str, str],
+    ports: list[dict[str, Any]] | None = None,
+    token: bool = False,
+) -> dict[str, Any]:
+    """Pod template of head and workers. The Ray container must be the first; no preStop hook: `ray stop` would cut the
+    drain that SIGTERM starts.
+    """
+    container: dict[str, Any] = {
+        "name": name,
+        "image": bindings.image_uri,
+        # a tag here is a content hash or a digest, never `latest`
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": key, "value": value} for key, value in sorted(env.items())],
+        "resources": _amounts(resources),
+        "securityContext": restricted_container(),
+        "volumeMounts": [
+            {"name": "fsx", "mountPath": MOUNT_PATH},
+            {"name": "ray-logs", "mountPath": LOGS},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
+        ],
+    }
+    if ports:
+        container["ports"] = ports
+    return {
+        "metadata": {"labels": dict(PART_OF)},
+        "spec": {
+            "serviceAccountName": SERVICE_ACCOUNT,
+            "automountServiceAccountToken": token,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": recovery(plan).termination_grace_period_s,
+            "securityContext": restricted_pod(),
+            "nodeSelector": node_selector(group),
+            "affinity": {"nodeAffinity": node_affinity(deep_checks=bool(plan.deep_health_checks(plan.group(group))))},
+            "tolerations": [
+                *node_loss_tolerations(plan.settings.ray.node_loss_seconds),
+                *group_tolerations(plan, group),
+            ],
+            "containers": [container],
+            "volumes": [
+                {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
+                {"name": "ray-logs", "emptyDir": {}},
+                {
+                    "name": "shared-memory",
+                    "emptyDir": {"medium": "Memory", "sizeLimit": f"{resources.shared_memory_gib}Gi"},
+                },
+            ],
+        },
+    }
+
+
+def _amounts(resources: PodResources) -> dict[str, dict[str, str]]:
+    amounts = {"cpu": str(resources.cpu), "memory": f"{resources.memory_gib}Gi"}
+    if resources.gpus:
+        amounts[resources.gpu_resource] = str(resources.gpus)
+    if resources.efa:
+        amounts[EFA_RESOURCE] = str(resources.efa)
+    return {"requests": dict(amounts), "limits": dict(amounts)}

@@ -1,0 +1,51 @@
+"""Environment variables of Ray's containers.
+
+The recovery settings are those of `jobs.resilience.settings`, so that cluster, job and rehearsal read the same values;
+here they meet the environment file and the instance type.
+"""
+
+from __future__ import annotations
+
+from environments.model import RayPod
+from environments.plan import Plan, PodResources
+from jobs.resilience.settings import Settings
+
+EFA = {
+    "FI_PROVIDER": "efa",
+    # the RDMA path of P4d and later; types without it ignore the variable
+    "FI_EFA_USE_DEVICE_RDMA": "1",
+    # data loaders fork: without it libfabric refuses, and with huge pages fork fails ("cannot allocate memory"), which
+    # is also why the pods request no hugepages-2Mi
+    "FI_EFA_FORK_SAFE": "1",
+    "FI_EFA_USE_HUGE_PAGE": "0",
+    # NCCL's bootstrap must not pick the loopback or a bridge
+    "NCCL_SOCKET_IFNAME": "^lo,docker,veth",
+}
+"""For pods with `vpc.amazonaws.com/efa`. https://github.com/aws/aws-ofi-nccl and libfabric's fi_efa(7)."""
+
+
+def recovery(plan: Plan) -> Settings:
+    """The recovery settings with the environment's drain timeout."""
+    return Settings(graceful_drain_timeout_s=plan.settings.ray.drain_timeout_seconds)
+
+
+def head_env(plan: Plan) -> dict[str, str]:
+    """Environment of the head: node, then health checks, Grafana and Prometheus, then what the file says."""
+    made = {**_common(plan), **recovery(plan).head_env()}
+    if seen := plan.settings.ray.observability:
+        made["RAY_GRAFANA_HOST"] = seen.grafana_host
+        made["RAY_GRAFANA_IFRAME_HOST"] = seen.grafana_iframe_host
+        made["RAY_PROMETHEUS_HOST"] = seen.prometheus_host
+    return {**made, **plan.settings.ray.env, **plan.settings.ray.head.env}
+
+
+def worker_env(plan: Plan, worker: RayPod | None, resources: PodResources | None) -> dict[str, str]:
+    """Environment of a worker: node, EFA and NCCL where it has interfaces, then what the file says."""
+    efa = EFA if resources is not None and resources.efa else {}
+    return {**_common(plan), **efa, **plan.settings.ray.env, **(worker.env if worker is not None else {})}
+
+
+def _common(plan: Plan) -> dict[str, str]:
+    # a driver started by the Jobs API inherits the head's (or its worker's) environment
+    resilience = recovery(plan)
+    return {**resilience.node_env(), **resilience.job_env()}

@@ -1,0 +1,181 @@
+"""The shared file system as Kubernetes sees it: class or volume, claim, and the Job that hands folders to uid 1000."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import cdk8s
+from cdk8s_plus_28 import k8s
+
+from environments.plan import Plan
+from k8s.bindings import Bindings
+from k8s.manifest import PART_OF, Manifest, build
+from k8s.names import CLAIM, MOUNT_PATH, RAY_GID, RAY_UID, storage_class, volume
+from k8s.pods import group_tolerations, node_affinity, node_selector, resources
+
+DRIVER = "fsx.csi.aws.com"
+FOLDERS = ("ray", "checkpoints", "data", "code", ".system/redis")
+"""Folders made on the file system and handed to uid 1000; the file system's root stays root's."""
+
+
+def cluster_storage(plan: Plan, bindings: Bindings) -> Manifest:
+    """The cluster-wide half: a StorageClass (mode dynamic) or a PersistentVolume (static, existing).
+
+    Parameters of the FSx CSI driver are all strings; a key it does not know it ignores silently.
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes
+    """
+    dynamic = plan.settings.storage.mode == "dynamic"
+
+    def define(chart: cdk8s.Chart) -> None:
+        (_storage_class if dynamic else _persistent_volume)(chart, plan, bindings)
+
+    return build("StorageClass" if dynamic else "PersistentVolume", define)
+
+
+def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
+    storage = plan.settings.storage
+    parameters = {
+        "subnetId": bindings.node_subnet_id,
+        "securityGroupIds": bindings.file_system_security_group_id,
+        "deploymentType": "PERSISTENT_2",
+        "storageType": "SSD",
+        "perUnitStorageThroughput": str(storage.throughput_mbs_per_tib),
+        "dataCompressionType": storage.compression,
+        "fileSystemTypeVersion": storage.lustre_version,
+        "automaticBackupRetentionDays": str(storage.backup_retention_days),
+        "extraTags": ",".join(
+            f"{key}={value}"
+            for key, value in {"hyperpod-ray:environment": plan.name, **plan.settings.tags}.items()
+        ),
+    }
+    if storage.backup_retention_days:
+        parameters["copyTagsToBackups"] = "true"  # means nothing without backups
+    k8s.KubeStorageClass(
+        chart,
+        "StorageClass",
+        metadata=k8s.ObjectMeta(name=storage_class(plan), labels=PART_OF),
+        provisioner=DRIVER,
+        parameters=parameters,
+        mount_options=["flock"],
+        reclaim_policy="Delete" if storage.on_destroy == "delete" else "Retain",
+        # the subnet is fixed, so waiting for a consumer's zone would buy nothing but ten minutes
+        volume_binding_mode="Immediate",
+    )
+
+
+def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
+    k8s.KubePersistentVolume(
+        chart,
+        "PersistentVolume",
+        metadata=k8s.ObjectMeta(name=volume(plan), labels=PART_OF),
+        spec=k8s.PersistentVolumeSpec(
+            capacity={"storage": _capacity(plan)},
+            access_modes=["ReadWriteMany"],
+            mount_options=["flock"],
+            # the stack owns the file system; deleting the claim must not touch the data
+            persistent_volume_reclaim_policy="Retain",
+            storage_class_name="",
+            claim_ref=k8s.ObjectReference(
+                api_version="v1", kind="PersistentVolumeClaim", namespace=plan.settings.ray.namespace, name=CLAIM
+            ),
+            csi=k8s.CsiPersistentVolumeSource(
+                driver=DRIVER,
+                volume_handle=bindings.file_system_id,
+                volume_attributes={
+                    "dnsname": bindings.file_system_dns_name,
+                    "mountname": bindings.file_system_mount_name,
+                },
+            ),
+        ),
+    )
+
+
+def claim(plan: Plan) -> Manifest:
+    """The PersistentVolumeClaim that head and workers mount at /fsx.
+
+    Mode dynamic: makes a file system of `capacity_gib` (about ten minutes). Static and existing: bound to the one
+    PersistentVolume and to nothing else.
+    """
+    dynamic = plan.settings.storage.mode == "dynamic"
+
+    def define(chart: cdk8s.Chart) -> None:
+        k8s.KubePersistentVolumeClaim(
+            chart,
+            "Claim",
+            metadata=k8s.ObjectMeta(name=CLAIM, namespace=plan.settings.ray.namespace, labels=PART_OF),
+            spec=k8s.PersistentVolumeClaimSpec(
+                access_modes=["ReadWriteMany"],
+                storage_class_name=storage_class(plan) if dynamic else "",
+                volume_name=None if dynamic else volume(plan),
+                resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan)}),
+            ),
+        )
+
+    return build("PersistentVolumeClaim", define)
+
+
+def _capacity(plan: Plan) -> k8s.Quantity:
+    return k8s.Quantity.from_string(f"{plan.settings.storage.capacity_gib}Gi")
+
+
+OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mount}/$folder"; done'
+
+
+def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
+    """The Job that makes `FOLDERS` on the file system and gives them to uid 1000, group 100.
+
+    A Lustre volume's root stays root's (the driver's fsGroupPolicy ignores ReadWriteMany), and Ray does not run as
+    root. The Job runs as root with CHOWN, FOWNER and DAC_OVERRIDE only, touches the named folders and not what is in
+    them, and may run any number of times. A Job's template is immutable, so its name ends in a hash of its content:
+    when that changes, a new Job runs and the old one is pruned. CDK tokens (whose numbers differ between synths) are
+    not part of the hash; `Bindings.image_content` stands for the image.
+    """
+    group = plan.settings.ray.head.instance_group
+    container = {
+        "name": "owner",
+        "image": bindings.image_uri,
+        "command": ["/bin/sh", "-euc", OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mount=MOUNT_PATH), "owner"],
+        "args": list(FOLDERS),
+        "resources": resources(cpu="100m", memory="128Mi"),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
+        },
+        "volumeMounts": [{"name": "fsx", "mountPath": MOUNT_PATH}],
+    }
+    pod = {
+        "restartPolicy": "OnFailure",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": node_selector(group),
+        "affinity": {"nodeAffinity": node_affinity(deep_checks=False)},
+        "tolerations": group_tolerations(plan, group),
+        "containers": [container],
+        "volumes": [{"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}}],
+    }
+    spec = {"backoffLimit": 20, "template": {"metadata": {"labels": {**PART_OF, "app": "volume-owner"}}, "spec": pod}}
+    image = plan.settings.image
+    identity = image.uri or [plan.settings.account, plan.settings.region, image.repository_name, bindings.image_content]
+    hashed = _digest([{**spec, "template": {"pod": {**pod, "containers": [{**container, "image": identity}]}}}])
+
+    def define(chart: cdk8s.Chart) -> None:
+        job = cdk8s.ApiObject(
+            chart,
+            "VolumeOwner",
+            api_version="batch/v1",
+            kind="Job",
+            metadata=cdk8s.ApiObjectMetadata(
+                name=f"volume-owner-{hashed}", namespace=plan.settings.ray.namespace, labels=PART_OF
+            ),
+        )
+        job.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+    return build("VolumeOwner", define)
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
