@@ -1,13 +1,15 @@
-"""The values that only the stacks know, for the manifests of `k8s`."""
+"""What `k8s` needs of the stacks and the stacks of `k8s`: identifiers as tokens one way, chart folders the other."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
 
 from environments.plan import Plan
-from k8s import Bindings
+from k8s import Bindings, ChartMissingError, HelmRelease
 
 
 def bindings(
@@ -26,3 +28,11 @@ def bindings(
         file_system_dns_name=made.dns_name if made else f"{existing.file_system_id}.fsx.{region}.amazonaws.com" if existing else "",
         file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
     )
+
+
+def chart_folder(release: HelmRelease) -> Path | None:
+    """The release's chart, verified against the lock and unpacked; None when it was not fetched yet."""
+    try:
+        return release.folder
+    except ChartMissingError:
+        return None

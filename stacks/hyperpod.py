@@ -17,6 +17,7 @@ from hyperpod_ray.network import ClusterNetwork
 import k8s
 from environments.plan import Plan
 from stacks.base import EnvironmentStack
+from stacks.bindings import chart_folder
 
 
 class HyperPodStack(EnvironmentStack):
@@ -35,7 +36,7 @@ class HyperPodStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
         release = k8s.hyperpod_dependencies(plan)
-        chart = HelmRelease(self, "Dependencies", cluster=eks.cluster, release=release, after=eks.addons)
+        chart = HelmRelease(self, "Dependencies", cluster=eks.cluster, release=release, chart=chart_folder(release), after=eks.addons)
         scripts = LifecycleScripts(self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle")
         role = ExecutionRole(self, "Execution", cluster=eks.cluster, lifecycle=scripts.bucket, repository=repository)
         self.hyperpod = HyperPodCluster(

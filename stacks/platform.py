@@ -11,8 +11,9 @@ from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
 
 import k8s
 from environments.plan import Plan
+from k8s.pods import node_selector
 from stacks.base import EnvironmentStack
-from stacks.bindings import bindings
+from stacks.bindings import bindings, chart_folder
 
 
 class PlatformStack(EnvironmentStack):
@@ -30,7 +31,7 @@ class PlatformStack(EnvironmentStack):
         file_system: LustreFileSystem | None,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="DNS, file system driver, KubeRay operator")
-        on_cpu = k8s.node_selector(plan.settings.ray.head.instance_group)
+        on_cpu = node_selector(plan.settings.ray.head.instance_group)
         dns = addon(self, "coredns", cluster=eks.cluster, configuration={"nodeSelector": on_cpu})
         self.driver = FsxCsiDriver(
             self,
@@ -44,6 +45,8 @@ class PlatformStack(EnvironmentStack):
         )
         objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
         manifests = Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=[self.driver])
-        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=k8s.kuberay_operator(plan), after=[dns, manifests])
+        operator = k8s.kuberay_operator(plan)
+        chart = chart_folder(operator)
+        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=[dns, manifests])
         if file_system is not None:
             file_system.alarm_when_full(health.topic, scope=self, capacity_gib=plan.settings.storage.capacity_gib)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,8 +41,6 @@ class Release(Protocol):
     def chart(self) -> str: ...  # noqa: D102
     @property
     def version(self) -> str: ...  # noqa: D102
-    @property
-    def archive(self) -> Path | None: ...  # noqa: D102
 
 
 class Manifests(Construct):
@@ -72,37 +69,48 @@ class HelmRelease(Construct):
 
     A chart that was not fetched yet does not stop `cdk synth` or `cdk diff`: the stack then carries a CloudFormation
     rule that refuses any deployment of it, before anything is created, saying what to run.
+
+    :param chart: the unpacked chart with its sub-charts inside (the handler only unzips the asset); None: not fetched.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, release: Release, after: Sequence[IDependable] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: eks.ICluster,
+        release: Release,
+        chart: Path | None,
+        after: Sequence[IDependable] = (),
+    ) -> None:
         super().__init__(scope, construct_id)
-        if release.archive is None:
-            message = f"chart {release.chart} {release.version} was not fetched: run 'make charts', then deploy again"
-            Annotations.of(self).add_warning_v2("ray-on-hyperpod:chart-missing", message)
-            never = CfnRuleAssertion(assert_=Fn.condition_equals("fetched", "missing"), assert_description=message)
-            CfnRule(self, "Fetched", assertions=[never])
-        with tempfile.TemporaryDirectory() as folder:
-            self.chart = eks.HelmChart(
-                self,
-                "Release",
-                cluster=cluster,
-                chart_asset=s3_assets.Asset(self, "Chart", path=str(_unpack(release, Path(folder)))),
-                release=release.name,
-                namespace=release.namespace,
-                create_namespace=release.create_namespace,
-                values=dict(release.values),
-                wait=release.wait,
-                # The function ends after 15 minutes; a release cut off by that hangs in pending-upgrade.
-                timeout=Duration.minutes(min(release.timeout_minutes, 12)),
-            )
+        if chart is None:
+            self._refuse_deployment(release)
+        with tempfile.TemporaryDirectory() as placeholder:
+            asset = s3_assets.Asset(self, "Chart", path=str(chart or _placeholder(release, Path(placeholder))))
+        self.chart = eks.HelmChart(
+            self,
+            "Release",
+            cluster=cluster,
+            chart_asset=asset,
+            release=release.name,
+            namespace=release.namespace,
+            create_namespace=release.create_namespace,
+            values=dict(release.values),
+            wait=release.wait,
+            # The function ends after 15 minutes; a release cut off by that hangs in pending-upgrade.
+            timeout=Duration.minutes(min(release.timeout_minutes, 12)),
+        )
         self.chart.node.add_dependency(*after)
 
+    def _refuse_deployment(self, release: Release) -> None:
+        message = f"chart {release.chart} {release.version} was not fetched: run 'make charts', then deploy again"
+        Annotations.of(self).add_warning_v2("ray-on-hyperpod:chart-missing", message)
+        never = CfnRuleAssertion(assert_=Fn.condition_equals("fetched", "missing"), assert_description=message)
+        CfnRule(self, "Fetched", assertions=[never])
 
-def _unpack(release: Release, folder: Path) -> Path:
-    """The chart's own folder: the handler only unzips the asset, and an archive's bytes differ where its files do not."""
-    if release.archive is None:
-        (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {release.chart}\nversion: {release.version}\n", encoding="utf-8")
-        return folder
-    with tarfile.open(release.archive) as archive:
-        archive.extractall(folder, filter="data")
-    return next(folder.iterdir())
+
+def _placeholder(release: Release, folder: Path) -> Path:
+    chart = f"apiVersion: v2\nname: {release.chart}\nversion: {release.version}\ndescription: not fetched\n"
+    (folder / "Chart.yaml").write_text(chart, encoding="utf-8")
+    return folder
