@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from local.kubernetes import discovery, openapi, table
+from local.kubernetes import discovery, openapi, protobuf, table
 from local.kubernetes.api import Api, Options, now
 from local.kubernetes.auth import allowed
 from local.kubernetes.faults import Faults, as_error
@@ -46,6 +46,8 @@ class Request:
     def object(self) -> Any:
         """The body as an object: JSON or YAML."""
         kind = self.headers.get("content-type", "application/json").split(";")[0].strip()
+        if kind == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
         try:
             if kind in ("application/yaml", "text/yaml"):
                 return yaml.safe_load(self.body)
