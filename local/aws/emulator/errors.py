@@ -1,0 +1,13 @@
+"""The one error type of the added services: what an AWS client would see."""
+
+from __future__ import annotations
+
+
+class ServiceError(Exception):
+    """An error answer of a service: its code, its message and the HTTP status."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(f"{message} (Service error: {code})")
+        self.code = code
+        self.message = message
+        self.status = status
