@@ -23,8 +23,8 @@ DAEMON_SET_CPU_MILLIS = 750
 """CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
 DAEMON_SET_MEMORY_MIB = 1024
 """Memory set aside for the daemon sets of a node, likewise."""
-SMALL_SUBNET_PREFIX = 24
-"""Prefix length of the control plane's and the public subnets in a VPC that has the room."""
+SMALL_SUBNET_PREFIX = 27
+"""Prefix length of the control plane's and the public subnets, which hold few interfaces."""
 
 
 def read_data(name: str) -> Any:
@@ -145,9 +145,11 @@ class Plan:
 
     @property
     def lifecycle_bucket_name(self) -> str:
-        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global."""
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check refuses
+        a cluster name that makes it too long: cut short, two clusters could mean one bucket.
+        """
         settings = self.settings
-        return f"sagemaker-{settings.hyperpod.cluster_name.lower()[:20]}-{settings.account}-{settings.region}".rstrip("-")
+        return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
 
     @property
     def node_zones(self) -> list[str]:
@@ -183,19 +185,13 @@ class Plan:
         return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
 
     @property
-    def small_subnet_prefix(self) -> int:
-        """Prefix length of the control plane's and the public subnets: /24, smaller in a /20 VPC so that all fit."""
-        vpc_prefix = int(self.settings.network.cidr.rpartition("/")[2])
-        return max(SMALL_SUBNET_PREFIX, vpc_prefix + 5)
-
-    @property
     def vpc_addresses_needed(self) -> int:
-        """Addresses the new VPC's subnets span, alignment included, in whichever order they are laid out."""
+        """Addresses that the new VPC's subnets span: per zone one for nodes, one for the control plane and, with NAT
+        gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
+        """
         network = self.settings.network
-        zones = len(network.availability_zone_ids)
-        node = 2 ** (32 - self.node_subnet_prefix)
-        small = 2 ** (32 - self.small_subnet_prefix) * zones * (2 if network.egress == "nat" else 1)
-        return math.ceil(small / node) * node + zones * node
+        small = 2 ** (32 - SMALL_SUBNET_PREFIX) * (2 if network.egress == "nat" else 1)
+        return len(network.availability_zone_ids) * (2 ** (32 - self.node_subnet_prefix) + small)
 
     # --- pods ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +199,9 @@ class Plan:
     def head_resources(self) -> PodResources:
         """Resources of the head pod."""
         head = self.settings.ray.head
-        return self._resources(head.instance_group, cpu=head.cpu, memory_gib=head.memory_gib, gpus=0, efa=0, shared=None)
+        return self._resources(
+            head.instance_group, cpu=head.cpu, memory_gib=head.memory_gib, gpus=0, efa=0, shared=None
+        )
 
     def worker_resources(self, worker: RayWorkerGroup) -> PodResources:
         """Resources of one worker pod."""
@@ -232,7 +230,7 @@ class Plan:
         gpus = figures.accelerators if gpus is None else gpus
         # several pods of a node share it by GPUs; a pod without GPUs is the only one of its kind on its node
         parts = min(gpus, figures.accelerators), figures.accelerators
-        part = parts if 0 < parts[0] else (1, 1)
+        part = parts if parts[0] > 0 else (1, 1)
         if efa is None:
             efa = figures.efa * part[0] // part[1] if gpus or not figures.accelerators else 0
         memory = memory_gib or max(1, room.memory_gib * part[0] // part[1])

@@ -1,0 +1,51 @@
+"""What the services accept today, as data with sources (`environments/platform_versions.yaml`)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from environments.plan import read_data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """Versions and lists that change with the services rather than with this project."""
+
+    instance_types: frozenset[str]
+    """Types that the CreateCluster call accepts."""
+    kubernetes_versions: tuple[str, ...]
+    """Kubernetes versions that HyperPod supports on EKS, in order."""
+    kubectl_version: str
+    """Minor version of the kubectl that applies the manifests."""
+    regions: tuple[str, ...]
+    """Regions known when the list was written."""
+
+
+@functools.cache
+def platform() -> Platform:
+    """The data, read once."""
+    data = read_data("platform_versions.yaml")
+    return Platform(
+        instance_types=frozenset(data["hyperpod"]["instance_types"]),
+        kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),
+        kubectl_version=data["kubectl"]["version"],
+        regions=tuple(data["regions"]),
+    )
+
+
+def partition_of(region: str) -> str:
+    """ARN partition of a region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def zone_prefix_of(region: str) -> str:
+    """What the region's availability zone IDs begin with: `us-west-2` → `usw2`, `ap-southeast-1` → `apse1`.
+
+    https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    *words, number = region.split("-")
+    initials = {"southeast": "se", "northeast": "ne", "northwest": "w", "southwest": "sw"}
+    return words[0] + "".join(initials.get(word, word[0]) for word in words[1:]) + number
