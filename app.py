@@ -1,4 +1,7 @@
-"""The CDK app: one Stage per file in `environments/`; `-c env=NAME` restricts it to one."""
+"""The CDK app: one Stage per file in `environments/`.
+
+`-c env=NAME` restricts it to one, `-c environments=FOLDER` reads the files of another folder.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ PROJECT = Path(__file__).resolve().parent
 sys.path.insert(0, str(PROJECT / "constructs"))
 
 import environments  # noqa: E402
+from environments.loader import FOLDER  # noqa: E402
 
 
 def main() -> int:
@@ -23,8 +27,10 @@ def main() -> int:
 
     app = cdk.App(context=feature_flags())
     wanted = app.node.try_get_context("env")
+    folder = Path(app.node.try_get_context("environments") or FOLDER)
     try:
-        files = [environments.load(name) for name in ([wanted] if wanted else environments.names())]
+        names = [wanted] if wanted else environments.names(folder=folder)
+        files = [environments.load(name, folder=folder) for name in names]
     except environments.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
