@@ -7,24 +7,24 @@ Order of a deploy::
     platform_manifests(plan, bindings)     # namespaces, then StorageClass or PersistentVolume
     kuberay_operator(plan)                 # Helm, waits; its Roles go into the Ray namespaces
     ray_manifests(plan, bindings)          # each after the one before it
+
+Names load on first use: what needs no cdk8s (the charts' commands) starts no Node.js.
 """
 
 from __future__ import annotations
 
-from k8s.access import access
-from k8s.bindings import Bindings, placeholders
-from k8s.helm_charts.errors import ChartError, ChartMissingError
-from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
-from k8s.manifest import Manifest
-from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
-from k8s.namespaces import namespaces
-from k8s.network_policies import network_policies
-from k8s.ray_cluster import DRIVER_GROUP, ray_cluster
-from k8s.ray_job import ray_job
-from k8s.redis import redis
-from k8s.storage import claim, cluster_storage, volume_owner
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from environments.plan import Plan
+if TYPE_CHECKING:
+    from k8s.bindings import Bindings, placeholders
+    from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
+    from k8s.helm_charts.errors import ChartError, ChartMissingError
+    from k8s.manifest import Manifest
+    from k8s.manifests import platform_manifests, ray_manifests
+    from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
+    from k8s.ray_cluster import DRIVER_GROUP
+    from k8s.rayjob import ray_job
 
 __all__ = [
     "DRIVER_GROUP",
@@ -45,16 +45,27 @@ __all__ = [
     "user_groups",
 ]
 
+_HOME = {
+    "DRIVER_GROUP": "ray_cluster",
+    "OPERATOR_NAMESPACE": "names",
+    "Bindings": "bindings",
+    "ChartError": "helm_charts.errors",
+    "ChartMissingError": "helm_charts.errors",
+    "HelmRelease": "helm",
+    "Manifest": "manifest",
+    "helm_releases": "helm",
+    "hyperpod_dependencies": "helm",
+    "kuberay_operator": "helm",
+    "placeholders": "bindings",
+    "platform_manifests": "manifests",
+    "ray_job": "rayjob",
+    "ray_manifests": "manifests",
+    "ray_namespaces": "names",
+    "user_groups": "names",
+}
 
-def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolume."""
-    return [namespaces(plan), cluster_storage(plan, bindings)]
 
-
-def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """What is in the Ray namespaces, in apply order; policies come before anything they protect."""
-    made = [network_policies(plan), access(plan), claim(plan), volume_owner(plan, bindings)]
-    fault_tolerance = plan.settings.ray.gcs_fault_tolerance
-    if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
-        made.append(redis(plan, fault_tolerance.redis_image))
-    return [*made, ray_cluster(plan, bindings)]
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -44,9 +44,13 @@ def _user_role(chart: cdk8s.Chart, namespace: str) -> None:
         rules=[
             k8s.PolicyRule(api_groups=["ray.io"], resources=["rayclusters", "rayjobs"], verbs=EDIT),
             k8s.PolicyRule(
-                api_groups=["ray.io"], resources=["rayclusters/status", "rayjobs/status"], verbs=["get", "list", "watch"]
+                api_groups=["ray.io"],
+                resources=["rayclusters/status", "rayjobs/status"],
+                verbs=["get", "list", "watch"],
             ),
-            k8s.PolicyRule(api_groups=[""], resources=["pods", "pods/log", "services", "events"], verbs=["get", "list", "watch"]),
+            k8s.PolicyRule(
+                api_groups=[""], resources=["pods", "pods/log", "services", "events"], verbs=["get", "list", "watch"]
+            ),
             k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["create"]),
         ],
     )

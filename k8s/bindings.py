@@ -38,7 +38,8 @@ def placeholders(plan: Plan) -> Bindings:
     existing = plan.settings.storage.existing
     image = plan.settings.image
     return Bindings(
-        image_uri=image.uri or f"<account>.dkr.ecr.{plan.settings.region}.amazonaws.com/{image.repository_name}:<content-hash>",
+        image_uri=image.uri
+        or f"<account>.dkr.ecr.{plan.settings.region}.amazonaws.com/{image.repository_name}:<content-hash>",
         image_content=image.uri or "",
         node_subnet_id="<node-subnet-id>",
         file_system_security_group_id="<file-system-security-group-id>",

@@ -26,8 +26,8 @@ class HelmRelease:
         namespace: where it goes.
         values: on top of the chart's own.
         wait: until what it made is ready. Never before there are nodes.
-        timeout_minutes: Helm's own limit; at most 12, because the function that runs it is killed after 15 and leaves the
-            release in `pending-upgrade`.
+        timeout_minutes: Helm's own limit; at most 12, because the function that runs it is killed after 15
+            and leaves the release in `pending-upgrade`.
         create_namespace: make the namespace if it is not there.
     """
 
@@ -71,11 +71,11 @@ def lock_of(plan: Plan) -> Lock:
 
 
 def hyperpod_dependencies(plan: Plan) -> HelmRelease:
-    """What HyperPod needs in EKS before its cluster is made: health monitoring agent, deep health check, device plugins.
+    """What HyperPod needs in EKS before its cluster is made: health agent, deep health check, device plugins.
 
-    Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are off (Kubeflow
-    training, MPI, MLflow, inference, cert-manager, GPU operator). The device plugins run on this environment's instance
-    types, also when the chart's own list does not know them yet, and tolerate the groups' taints.
+    Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are off
+    (Kubeflow training, MPI, MLflow, inference, cert-manager, GPU operator). The device plugins run on this
+    environment's instance types, also when the chart's own list does not know them yet, and tolerate its taints.
     https://github.com/aws/sagemaker-hyperpod-cli/tree/main/helm_chart
     """
     locked = lock_of(plan).chart("hyperpod-dependencies", version=plan.settings.helm.hyperpod_dependencies)
@@ -109,7 +109,10 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
     if nvidia:
         values["nvidia-device-plugin"] |= {
             "affinity": {"nodeAffinity": _on_types(nvidia)},
-            "tolerations": [*_device_tolerations(plan, nvidia), {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "tolerations": [
+                *_device_tolerations(plan, nvidia),
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+            ],
         }
     if efa:
         values["aws-efa-k8s-device-plugin"] |= {
@@ -192,5 +195,7 @@ def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[st
         }
     ]
     for group in groups:
-        made += [item for item in group_tolerations(plan, group.name) if item not in made and item["key"] != "nvidia.com/gpu"]
+        made += [
+            item for item in group_tolerations(plan, group.name) if item not in made and item["key"] != "nvidia.com/gpu"
+        ]
     return made

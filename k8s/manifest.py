@@ -40,7 +40,14 @@ def build(name: str, define: Callable[[cdk8s.Chart], None]) -> Manifest:
 
 
 def custom_object(
-    chart: cdk8s.Chart, construct_id: str, *, api_version: str, kind: str, name: str, namespace: str, spec: Mapping[str, Any]
+    chart: cdk8s.Chart,
+    construct_id: str,
+    *,
+    api_version: str,
+    kind: str,
+    name: str,
+    namespace: str,
+    spec: Mapping[str, Any],
 ) -> None:
     """An object of a kind that cdk8s has no class for; its spec goes in as written."""
     made = cdk8s.ApiObject(

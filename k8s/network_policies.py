@@ -28,9 +28,9 @@ def network_policies(plan: Plan) -> Manifest:
     """Per Ray namespace: nothing in or out but
 
     - between the pods of RayClusters, every port;
-    - from the KubeRay operator's namespace to heads, 8265 and 8080, and from pods labelled `hyperpod-ray/client` to 8265;
-    - from Ray's pods (and pods with the client label) out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod
-      Identity;
+    - from the KubeRay operator's namespace to heads, 8265 and 8080; from pods labelled `hyperpod-ray/client`, 8265;
+    - from Ray's pods out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod Identity; from pods with the
+      client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
     - the namespaces of Grafana and Prometheus, where observability is on.
     """

@@ -69,5 +69,5 @@ def restricted_container(*, read_only: bool = False) -> dict[str, Any]:
 
 
 def restricted_pod(*, uid: int = RAY_UID, gid: int = RAY_GID) -> dict[str, Any]:
-    """Security context of a pod under the level `restricted`. No fsGroup: on a shared Lustre volume it has no effect."""
+    """Security context of a pod under the level `restricted`. No fsGroup: it has no effect on Lustre."""
     return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, "seccompProfile": {"type": "RuntimeDefault"}}

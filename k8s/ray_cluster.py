@@ -101,7 +101,9 @@ def _head(plan: Plan, bindings: Bindings) -> dict[str, Any]:
 
 def _worker(plan: Plan, bindings: Bindings, worker: RayWorkerGroup) -> dict[str, Any]:
     resources = plan.worker_resources(worker)
-    whole_node = resources.gpus > 0 and resources.gpus == plan.figures(plan.group(worker.instance_group).type).accelerators
+    whole_node = (
+        resources.gpus > 0 and resources.gpus == plan.figures(plan.group(worker.instance_group).type).accelerators
+    )
     template = _template(
         plan,
         bindings,

@@ -46,8 +46,7 @@ def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
         "fileSystemTypeVersion": storage.lustre_version,
         "automaticBackupRetentionDays": str(storage.backup_retention_days),
         "extraTags": ",".join(
-            f"{key}={value}"
-            for key, value in {"hyperpod-ray:environment": plan.name, **plan.settings.tags}.items()
+            f"{key}={value}" for key, value in {"hyperpod-ray:environment": plan.name, **plan.settings.tags}.items()
         ),
     }
     if storage.backup_retention_days:

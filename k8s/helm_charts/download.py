@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from email.message import Message
+from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urljoin, urlsplit
 
 import yaml
@@ -81,21 +82,21 @@ def _git(arguments: list[str], *, where: str) -> bytes:
         raise ChartError(f"{where}: git gave no answer in {GIT_TIMEOUT_SECONDS} s") from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ChartError(f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {said[-1] if said else '?'}")
+        raise ChartError(
+            f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {said[-1] if said else '?'}"
+        )
     return done.stdout
 
 
 def _environment(extra: dict[str, str]) -> dict[str, str]:
-    import os  # noqa: PLC0415
-
     return {**{key: value for key, value in os.environ.items() if not key.startswith("GIT_")}, **extra}
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects as urllib does, but never away from https (or this machine)."""
 
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message[Any, Any], newurl: str
+    def redirect_request(  # noqa: PLR0917  (urllib's own signature)
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         _check(newurl, redirected=True)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -104,7 +105,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 def _check(url: str, *, redirected: bool = False) -> None:
     parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"}
-    if parts.scheme == "https" or local or (parts.scheme == "file" and not redirected and Path(parts.path).is_absolute()):
+    if (
+        parts.scheme == "https"
+        or local
+        or (parts.scheme == "file" and not redirected and Path(parts.path).is_absolute())
+    ):
         return
     raise ChartError(f"{url}: {'redirected to ' if redirected else ''}neither https:// nor file:///; refused")
 

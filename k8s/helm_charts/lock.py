@@ -211,7 +211,9 @@ def record(path: Path, place: list[str | int], digest: str) -> None:
                 [lines[row][:column], ""]
             )
             if value.value not in ("", "null", "~"):
-                raise ChartError(f"{path}: {'.'.join(map(str, place))}.sha256: is recorded already; empty it to change it")
+                raise ChartError(
+                    f"{path}: {'.'.join(map(str, place))}.sha256: is recorded already; empty it to change it"
+                )
             break
     else:
         first = node.value[0][0].start_mark

@@ -18,7 +18,7 @@ from k8s.helm_charts.errors import ChartError, ChartMissingError
 from k8s.helm_charts.lock import Lock, LockedChart, SubChart, record, write_atomically
 
 MIRROR = "CHARTS_MIRROR"
-"""Environment variable: `https://` or `file://` folder that holds the packaged archives by name, for closed networks."""
+"""Environment variable: `https://` or `file://` folder that holds the packaged archives, for closed networks."""
 State = Literal["ready", "missing", "unlocked", "different"]
 
 
@@ -111,13 +111,17 @@ def _fetch(locked: LockedChart, mirror: str) -> Fetched:
         data = download.fetch(f"{mirror}/{locked.file_name}")
         tree = archive.read(data, name=locked.file_name)
     elif locked.source.repository:
-        data = _published(locked.source.repository, locked.chart, locked.version, locked.where, stated_only=locked.sha256 is None)
+        data = _published(
+            locked.source.repository, locked.chart, locked.version, locked.where, stated_only=locked.sha256 is None
+        )
         tree = archive.read(data, name=locked.file_name)
     else:
         chart, learned = _from_git(locked)
         data = archive.pack(chart, top=locked.chart)
         tree = archive.read(data, name=locked.file_name)
-    _check_name(archive.below(tree, locked.chart, name=locked.file_name), locked.chart, locked.version, locked.file_name)
+    _check_name(
+        archive.below(tree, locked.chart, name=locked.file_name), locked.chart, locked.version, locked.file_name
+    )
     _match(data, locked.sha256, locked.where)
     recorded = []
     for index, value in learned.items():
@@ -165,8 +169,8 @@ def _match(data: bytes, wanted: str | None, where: str) -> None:
     got = digest(data)
     if wanted is not None and got != wanted:
         raise ChartError(
-            f"{where}.sha256: locked is {wanted}, got {got}; nothing was replaced. If the new content is meant, empty the "
-            "sha256 and run `make charts`"
+            f"{where}.sha256: locked is {wanted}, got {got}; nothing was replaced. If the new content is meant, "
+            "empty the sha256 and run `make charts`"
         )
 
 

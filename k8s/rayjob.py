@@ -34,8 +34,8 @@ def ray_job(
             name each retry resumes from the last checkpoint.
         on_existing_cluster: submit to the environment's RayCluster. Left out: a cluster of its own, which goes when the
             job is done.
-        retries: `backoffLimit`: whole new clusters (or submissions) after a failure of the driver. Failures of workers and
-            nodes do not count here: Ray Train handles them inside the job (`FailureConfig(max_failures=-1)`).
+        retries: `backoffLimit`: whole new clusters (or submissions) after a failure of the driver. Failures of
+            workers and nodes do not count here: Ray Train handles them (`FailureConfig(max_failures=-1)`).
         suspend: made suspended, for Kueue and HyperPod task governance to admit.
     """
     settings = plan.settings.ray

@@ -1,0 +1,103 @@
+"""The command line of this package. Messages go to stderr, results to stdout; bad input exits with 2."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+from k8s.helm_charts import store
+from k8s.helm_charts.errors import ChartError
+from k8s.helm_charts.lock import Lock
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def run(arguments: list[str]) -> int:
+    """Parse and run; 0, or 2 with one message per problem."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _charts(options.action, Lock.read(options.lock)) if options.command == "charts" else _objects(options)
+    except (ChartError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+def _objects(options: argparse.Namespace) -> int:
+    # cdk8s starts Node.js when it is imported: not for the charts' commands, nor for --help
+    from environments import EnvironmentFileError, Plan, load  # noqa: PLC0415
+    from k8s import placeholders, ray_job, render  # noqa: PLC0415
+
+    try:
+        plan = Plan(name=options.environment, settings=load(options.environment).settings)
+        if options.command == "manifests":
+            out = options.out or PROJECT / "dist" / "manifests" / plan.name
+            for path in render.write(plan, placeholders(plan), out=out):
+                _say(str(path))
+            return 0
+        bindings = placeholders(plan)
+        if options.image:
+            bindings = dataclasses.replace(bindings, image_uri=options.image)
+        job = ray_job(
+            plan,
+            bindings,
+            name=options.name,
+            entrypoint=options.entrypoint,
+            on_existing_cluster=options.on_existing_cluster,
+            retries=options.retries,
+            suspend=options.suspend,
+        )
+        _say(render.dump([job]), end="")
+        return 0
+    except EnvironmentFileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+def _charts(action: str, lock: Lock) -> int:
+    if action == "fetch":
+        new: list[str] = []
+        for fetched in store.fetch(lock):
+            new += fetched.recorded
+            _say(f"{fetched.done:9} {fetched.locked.path}")
+        if new:
+            sys.stderr.write(f"recorded in {lock.path.name}, commit it: {', '.join(new)}\n")
+        return 0
+    problems: list[str] = []
+    for locked in lock.charts.values():
+        if action == "status":
+            _say(f"{store.state(locked):10} {locked.chart} {locked.version}  {locked.source.describe()}")
+            continue
+        try:
+            _say(f"verified   {store.locate(locked)}")
+        except ChartError as error:
+            problems.append(str(error))
+    sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+    return 2 if problems else 0
+
+
+def _say(text: str, *, end: str = "\n") -> None:
+    sys.stdout.write(f"{text}{end}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m k8s", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    manifests = commands.add_parser("manifests", help="write the Kubernetes objects of an environment as YAML files")
+    manifests.add_argument("environment", help="name of a file in environments/, without .yaml")
+    manifests.add_argument("--out", type=Path, help="folder to write to (default: dist/manifests/NAME)")
+    job = commands.add_parser("ray-job", help="print a RayJob for `kubectl create -f -`")
+    job.add_argument("environment", help="name of a file in environments/, without .yaml")
+    job.add_argument("--name", required=True, help="name of the RayJob")
+    job.add_argument("--entrypoint", required=True, help="shell command that is the job")
+    job.add_argument("--image", help="image URI (default: a placeholder, or image.uri of the environment)")
+    job.add_argument("--on-existing-cluster", action="store_true", help="submit to the environment's RayCluster")
+    job.add_argument("--retries", type=int, default=3, help="backoffLimit (default: 3)")
+    job.add_argument("--suspend", action="store_true", help="create it suspended, for a queue to admit")
+    charts = commands.add_parser("charts", help="fetch, verify or list the locked charts")
+    charts.add_argument("action", choices=["fetch", "verify", "status"])
+    charts.add_argument(
+        "--lock", type=Path, default=PROJECT / "charts.lock.yaml", help="lock file (default: charts.lock.yaml)"
+    )
+    return parser

@@ -1,0 +1,27 @@
+"""Which manifests an environment has, in apply order."""
+
+from __future__ import annotations
+
+from environments.plan import Plan
+from k8s.access import access
+from k8s.bindings import Bindings
+from k8s.manifest import Manifest
+from k8s.namespaces import namespaces
+from k8s.network_policies import network_policies
+from k8s.ray_cluster import ray_cluster
+from k8s.redis import redis
+from k8s.storage import claim, cluster_storage, volume_owner
+
+
+def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
+    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolume."""
+    return [namespaces(plan), cluster_storage(plan, bindings)]
+
+
+def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
+    """What is in the Ray namespaces, in apply order; policies come before anything they protect."""
+    made = [network_policies(plan), access(plan), claim(plan), volume_owner(plan, bindings)]
+    fault_tolerance = plan.settings.ray.gcs_fault_tolerance
+    if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
+        made.append(redis(plan, fault_tolerance.redis_image))
+    return [*made, ray_cluster(plan, bindings)]
