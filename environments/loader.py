@@ -84,7 +84,8 @@ def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     file = _relative(path)
     if not NAME.match(name) or name.endswith("-"):
         raise _unreadable(
-            file, f"{wording.shown(name)} cannot name an environment; allowed are lower-case letters, digits and hyphens, "
+            file, f"{wording.shown(name)} cannot name an environment; allowed are lower-case letters, "
+            "digits and hyphens, "
             f"at most 21, beginning with a letter (the name becomes part of stack names)"
         )  # fmt: skip
     text = _text_of(path, name=name, folder=folder, file=file)
@@ -218,7 +219,7 @@ def _adapter(section: str) -> TypeAdapter[Any]:
     """Validates one top-level section."""
     if section not in _ADAPTERS:
         info = Environment.model_fields[section]
-        annotation = info.annotation
+        annotation: Any = info.annotation
         for metadata in info.metadata:
             annotation = Annotated[annotation, metadata]
         _ADAPTERS[section] = TypeAdapter(annotation)

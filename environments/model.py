@@ -64,13 +64,13 @@ class Network(Settings):
     cidr: Cidr = "10.0.0.0/16"
     """IPv4 range of the new VPC (/16 to /20)."""
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
-    """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs two;
-    instance groups use the first unless they name another."""
+    """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs
+    two; instance groups use the first unless they name another."""
     node_subnet_prefix: Annotated[int, Field(ge=17, le=26)] | None = None
     """Prefix length of each node subnet. Left out: a quarter of the VPC's range per zone (an eighth with four zones),
-    independent of the groups' counts, because resizing a subnet replaces it. Checked against the addresses the groups need."""
+    independent of the groups' counts, because resizing a subnet replaces it. Checked against the groups' addresses."""
     egress: Literal["nat", "closed"] = "nat"
-    """`nat`: NAT gateways. `closed`: no route to the internet, interface endpoints for every service the stack calls."""
+    """`nat`: NAT gateways. `closed`: no route to the internet, interface endpoints for every service that is called."""
     nat_gateways: Annotated[int, Field(ge=1, le=4)] = 1
     """NAT gateways when `egress` is `nat`; one per zone keeps egress when a zone fails."""
     flow_log_retention_days: LogRetentionDays = 90
@@ -189,11 +189,13 @@ class InstanceGroup(Settings):
     taints: Annotated[list[Taint], Field(max_length=50)] = []
     """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = 500
-    """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root volume's
-    size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
+    """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root
+    volume's size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
     volume_kms_key_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$")] | None = None
     """KMS key of the root and the extra volume (`VolumeKmsKeyId`). Left out: the key that AWS owns."""
-    training_plan_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$")] | None = None
+    training_plan_arn: (
+        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$")] | None
+    ) = None
     """`TrainingPlanArn`: reserved capacity the group draws from."""
     capacity: Literal["on-demand", "spot"] = "on-demand"
     """`CapacityRequirements`. `spot` needs provisioning mode `Continuous` and is immutable per group."""
@@ -288,7 +290,7 @@ class RayPod(Settings):
     instance_group: HyperPodName
     """Name of the HyperPod instance group whose nodes carry the pod."""
     cpu: Annotated[int, Field(ge=1)] | None = None
-    """vCPU requested and limited. Left out: what the node can give after system pods, in proportion to the GPUs taken."""
+    """vCPU requested and limited. Left out: what the node can give after system pods, by the share of GPUs taken."""
     memory_gib: Annotated[int, Field(ge=1)] | None = None
     """Memory requested and limited. Left out: as for `cpu`."""
     env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}

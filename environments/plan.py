@@ -18,7 +18,7 @@ the default with which Karpenter plans (`VM_MEMORY_OVERHEAD_PERCENT`)."""
 EVICTION_MIB = 100
 """`evictionHard.memory.available` of the EKS AMI."""
 DAEMON_SETS = ("aws-node", "kube-proxy", "eks-pod-identity-agent", "fsx-csi-node", "health-monitoring-agent")
-"""Pods that every node carries besides Ray's; accelerated types and types with EFA carry one device plugin each more."""
+"""Pods that every node carries besides Ray's; accelerators and EFA each bring a device plugin more."""
 DAEMON_SET_CPU_MILLIS = 750
 """CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
 DAEMON_SET_MEMORY_MIB = 1024
@@ -105,12 +105,12 @@ class Plan:
     def node_room(self, group: InstanceGroup) -> NodeRoom:
         """What one node of the group can give to Ray pods.
 
-        The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of the
-        cores): https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go
+        The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of
+        the cores): https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go
         """
         figures = self.figures(group.type)
         vcpus = self.vcpus(group)
-        cpu_reserve = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
+        cpu_reserve: int = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
         cpu = vcpus * 1000 - cpu_reserve - DAEMON_SET_CPU_MILLIS
         checkpoints = self.settings.hyperpod.tiered_storage_memory_percent or 0
         memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
@@ -145,8 +145,8 @@ class Plan:
 
     @property
     def lifecycle_bucket_name(self) -> str:
-        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check refuses
-        a cluster name that makes it too long: cut short, two clusters could mean one bucket.
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check
+        refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.
         """
         settings = self.settings
         return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
@@ -190,8 +190,8 @@ class Plan:
         gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
         """
         network = self.settings.network
-        small = 2 ** (32 - SMALL_SUBNET_PREFIX) * (2 if network.egress == "nat" else 1)
-        return len(network.availability_zone_ids) * (2 ** (32 - self.node_subnet_prefix) + small)
+        small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (2 if network.egress == "nat" else 1)
+        return len(network.availability_zone_ids) * ((1 << (32 - self.node_subnet_prefix)) + small)
 
     # --- pods ------------------------------------------------------------------------------------------------------
 

@@ -269,8 +269,10 @@ class _Composer:
         elif text in _BOOLEANS:
             node.value = _BOOLEANS[text]
         elif _AMBIGUOUS.match(text):
-            self._flaw(path, f"{text[:60]} means different things to different YAML readers (an octal, a base 60 or a decimal "
-                             f"number, or text): quote it if it is text ('{text[:60]}'), else write a plain decimal number")  # fmt: skip
+            self._flaw(path, f"{text[:60]} means different things to different YAML readers (an "
+            "octal, a base 60 or a decimal "
+                             f"number, or text): quote it if it is text ('{text[:60]}'), else write a "
+                             "plain decimal number")  # fmt: skip
         elif _INTEGER.match(text):
             if len(text) > MAX_DIGITS:
                 self._flaw(path, f"a number of {len(text)} digits is too large for any setting; quote it if it is text")

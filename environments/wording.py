@@ -24,7 +24,8 @@ PATTERNS: Mapping[str, str] = {
     r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$": "HyperPod instance types look like ml.p5.48xlarge",
     r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$": "allowed are letters, digits and hyphens, at most 63, no underscore, "
     "beginning and ending with a letter or digit",
-    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$": "allowed are lower-case letters, digits and hyphens, at most 63, beginning "
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$": "allowed are lower-case letters, digits and hyphens, at "
+    "most 63, beginning "
     "and ending with a letter or digit (an RFC 1123 label)",
     r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$": "a version has three numbers (2.60.0)",
     r"^\d+\.\d+\.\d+$": "a version has three numbers (1.2.3)",
@@ -41,8 +42,10 @@ PATTERNS: Mapping[str, str] = {
     r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$": "a key is given by its ARN (arn:aws:kms:REGION:ACCOUNT:key/ID)",
     r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "a mail address looks like name@example.com",
     r"^[A-Za-z0-9_-]{1,8}$": "a Lustre mount name has at most 8 letters, digits, hyphens or underscores",
-    r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$": "a repository name has lower-case letters and digits, with single . _ / - between",
-    r"^[^\s@]+@sha256:[0-9a-f]{64}$": "an image is given by its digest (REGISTRY/NAME@sha256: and 64 hexadecimal digits), "
+    r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$": "a repository name has lower-case letters and digits, with "
+    "single . _ / - between",
+    r"^[^\s@]+@sha256:[0-9a-f]{64}$": "an image is given by its digest (REGISTRY/NAME@sha256: and 64 "
+    "hexadecimal digits), "
     "because a tag can move",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable has letters, digits and underscores and does not "
     "begin with a digit",
@@ -155,7 +158,7 @@ def unknown_setting(path: Path) -> str:
     return f"unknown setting{close}" if close else f"unknown setting; allowed here: {', '.join(allowed)}"
 
 
-def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:  # noqa: PLR0911  # one line per kind
+def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:  # noqa: PLR0911, PLR0912  # one line per kind
     """One pydantic error (of `errors()`) as a message."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     written = node.text if node and node.kind == "scalar" and not node.quoted else ""
@@ -248,7 +251,10 @@ def _number_wanted(value: object, *, node: Node | None) -> str:
 def _mismatch(value: str, *, pattern: str) -> str:
     if pattern == _INSTANCE_TYPE:
         types_ = platform().instance_types
-        return f"{shown(value)} is not a HyperPod instance type{_type_suggestion(value, types_) or '; ' + PATTERNS[pattern]}"
+        return (
+            f"{shown(value)} is not a HyperPod instance "
+            f"type{_type_suggestion(value, types_) or '; ' + PATTERNS[pattern]}"
+        )
     words = PATTERNS.get(pattern, f"it must match {pattern}")
     if not value:
         return f"is empty; {words}"

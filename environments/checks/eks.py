@@ -114,8 +114,8 @@ def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
 
 @rule("eks", "region", "account")
 def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
-    """Role ARNs are in the region's partition; an access entry is for a role, not for one of its sessions, and EKS does not
-    know AWS service roles' paths. A role of another account works only if that account is trusted: a warning.
+    """Role ARNs are in the region's partition, name one role each, and none twice (EKS has one access entry for each).
+    A role of another account works only if that account is trusted: a warning.
     https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
     """
     settings = plan.settings

@@ -30,8 +30,8 @@ def group_names_differ(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def type_is_known(plan: Plan) -> Iterator[Finding]:
-    """A type that the service's API model does not list is most likely a misspelling; a new one is possible, and then its
-    figures must be given in the file. Which regions offer a type is not judged: the published tables have gaps.
+    """A type that the service's API model does not list is most likely a misspelling; a new one is possible, and then
+    its figures must be given in the file. Which regions offer a type is not judged: the published tables have gaps.
     """
     types = platform().instance_types
     for index, group in groups(plan):
@@ -87,7 +87,10 @@ def figures_agree(plan: Plan) -> Iterator[Finding]:
                 "instance_types",
                 name,
                 "accelerators",
-                message=f"{figures.accelerators} with accelerator '{figures.accelerator}'; 'none' has 0, any other kind at least 1",
+                message=(
+                    f"{figures.accelerators} with accelerator '{figures.accelerator}'; 'none' has "
+                    "0, any other kind at least 1"
+                ),
             )
 
 
@@ -102,7 +105,8 @@ def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "deep_health_checks",
-                message=f"{group.type} has no accelerator and deep health checks exist for GPU and Trainium types only; "
+                message=f"{group.type} has no accelerator and deep health checks exist for GPU and "
+                "Trainium types only; "
                 "remove the setting",
             )
 
@@ -117,7 +121,8 @@ def connectivity_needs_two(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "deep_health_checks",
-                message=f"InstanceConnectivity tests nodes against each other and needs a count of 2 or more, got {group.count}; "
+                message="InstanceConnectivity tests nodes against each other and needs a count of 2 "
+                f"or more, got {group.count}; "
                 "use [InstanceStress]",
             )
 
@@ -135,8 +140,8 @@ def deep_health_checks_once(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
-    """The guide says that groups with deep health checks take no custom taints, because the checks' pods do not tolerate
-    them. Whether that still holds was not seen: a warning.
+    """The guide says that groups with deep health checks take no custom taints, because the checks' pods do not
+    tolerate them. Whether that still holds was not seen: a warning.
     """
     for index, group in known_groups(plan):
         if group.taints and plan.deep_health_checks(group):
@@ -144,15 +149,16 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "taints",
-                message="the pods of deep health checks may not tolerate custom taints, and the nodes then never take work; "
+                message="the pods of deep health checks may not tolerate custom taints, and the "
+                "nodes then never take work; "
                 "set deep_health_checks: [] or remove the taints",
             )
 
 
 @rule("hyperpod")
 def continuous_features(plan: Plan) -> Iterator[Finding]:
-    """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter also
-    needs node recovery. CloudFormation accepts them without, and the create fails. [FIELD-NOTES 3]
+    """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter
+    also needs node recovery. CloudFormation accepts them without, and the create fails. [FIELD-NOTES 3]
     """
     hyperpod = plan.settings.hyperpod
     fix = "set hyperpod.node_provisioning_mode: Continuous"
@@ -271,7 +277,10 @@ def schedule_is_cron(plan: Plan) -> Iterator[Finding]:
         if len(values) != len(_CRON_FIELDS):
             yield error(
                 *path,
-                message=f"{len(values)} fields; six are wanted, one blank apart: {', '.join(_CRON_FIELDS)} (cron(0 6 ? * SUN *))",
+                message=(
+                    f"{len(values)} fields; six are wanted, one blank apart: "
+                    f"{', '.join(_CRON_FIELDS)} (cron(0 6 ? * SUN *))"
+                ),
             )
             continue
         for value, (name, (pattern, allowed)) in zip(values, _CRON_FIELDS.items(), strict=True):
@@ -325,7 +334,10 @@ def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
     ):
         yield error(
             *GROUPS,
-            message="no group of a CPU type with nodes; CoreDNS, the CSI controller and the Ray head need one (ml.m5.2xlarge)",
+            message=(
+                "no group of a CPU type with nodes; CoreDNS, the CSI controller and the Ray head "
+                "need one (ml.m5.2xlarge)"
+            ),
         )
 
 

@@ -48,7 +48,10 @@ def _key_fault(key: str) -> str | None:
     if slash and (not _DNS_NAME.fullmatch(prefix) or len(prefix) > 253):
         return f"'{key[:80]}': what stands before the slash must be a DNS name in lower case (example.com/key)"
     if not _LABEL_NAME.fullmatch(name):
-        return f"'{key[:80]}': a key has letters, digits, - _ . and at most 63 characters, with a letter or digit at both ends"
+        return (
+            f"'{key[:80]}': a key has letters, digits, - _ . and at most 63 characters, with a "
+            "letter or digit at both ends"
+        )
     for reserved in RESERVED_PREFIXES:
         if prefix == reserved or prefix.endswith(f".{reserved}"):
             return f"'{key[:80]}': the prefix {reserved}/ is reserved; use one of your own (example.com/key)"
@@ -58,7 +61,10 @@ def _key_fault(key: str) -> str | None:
 def _value_fault(value: str) -> str | None:
     if _LABEL_VALUE.fullmatch(value):
         return None
-    return f"'{value[:80]}' is no label value; allowed are letters, digits, - _ . and at most 63 characters, with a letter or digit at both ends"
+    return (
+        f"'{value[:80]}' is no label value; allowed are letters, digits, - _ . and at most 63 "
+        "characters, with a letter or digit at both ends"
+    )
 
 
 @rule("hyperpod")
@@ -118,7 +124,7 @@ def tags_are_valid(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
-    """KubeRay accepts a RayCluster name that is a DNS-1035 label (it begins with a letter) of at most 53 characters, because
+    """KubeRay accepts a RayCluster name that is a DNS-1035 label (it begins with a letter) of at most 53 characters:
     service names derive from it. (ValidateRayClusterMetadata in kuberay's ray-operator/controllers/ray/utils)
     """
     name = plan.settings.ray.cluster_name
@@ -159,7 +165,8 @@ def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
         yield error(
             "hyperpod",
             "cluster_name",
-            message=f"'{plan.settings.hyperpod.cluster_name}' is too long: the bucket '{name}' would have {len(name)} characters and S3 allows "
+            message=f"'{plan.settings.hyperpod.cluster_name}' is too long: the bucket '{name}' would "
+            f"have {len(name)} characters and S3 allows "
             f"63; at most {longest} characters in {plan.settings.region}",
         )
 

@@ -178,7 +178,10 @@ def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
                 "network",
                 "availability_zone_ids",
                 index,
-                message=f"'{zone}' is not in {region}, whose zone IDs begin with {prefix}-; did you mean '{prefix}-{zone.rpartition('-')[2]}'?",
+                message=(
+                    f"'{zone}' is not in {region}, whose zone IDs begin with {prefix}-; did you "
+                    f"mean '{prefix}-{zone.rpartition('-')[2]}'?"
+                ),
             )
 
 
@@ -212,7 +215,8 @@ def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
             )
         else:
             yield error(
-                *GROUPS, index, message=f"stands in the network's first zone, {plan.zone(group)}, which has no entry in {where}; set "
+                *GROUPS, index, message=f"stands in the network's first zone, {plan.zone(group)}, "
+                f"which has no entry in {where}; set "
                 f"availability_zone_id to one of {', '.join(zones)}"
             )  # fmt: skip
 
@@ -243,7 +247,8 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
             yield error(*GROUPS, index, "count", message=f"{says}; {has}: {fix}")
         else:
             yield warning(
-                *path, message=f"{says}; {has}, which leaves no room for one replacement per group ({spare} addresses) while a lost node's are not yet free"
+                *path, message=(f"{says}; {has}, which leaves no room for one replacement per group "
+                f"({spare} addresses) while a lost node's are not yet free")
             )  # fmt: skip
 
 
@@ -251,12 +256,12 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     """Prefix length and free addresses of each zone's node subnet, and the setting that decides them."""
     network = plan.settings.network
     if network.existing:
-        rooms = {}
+        rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
         for zone, cidr in network.existing.node_subnet_cidrs.items():
             found = _range(cidr)
             if not isinstance(found, str):
-                path = ("network", "existing", "node_subnet_cidrs", zone)
-                rooms[zone] = (found.prefixlen, max(0, found.num_addresses - RESERVED_ADDRESSES), path)
+                size = max(0, found.num_addresses - RESERVED_ADDRESSES)
+                rooms[zone] = (found.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
         return rooms
     found = _range(network.cidr)
     if isinstance(found, str) or not 16 <= found.prefixlen <= 20:
@@ -268,7 +273,7 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 
 @rule("network")
 def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
-    """Per zone one node subnet, one for the control plane and, with NAT gateways, a public one: together within the VPC."""
+    """Per zone one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC."""
     network = plan.settings.network
     found = _range(network.cidr)
     if network.existing is not None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
@@ -280,7 +285,8 @@ def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
             "network",
             "node_subnet_prefix",
             message=f"{zones} node subnets of /{plan.node_subnet_prefix} and the small ones beside them need "
-            f"{plan.vpc_addresses_needed:,} addresses, {network.cidr} has {found.num_addresses:,}; /{fits} is the largest that fits",
+            f"{plan.vpc_addresses_needed:,} addresses, {network.cidr} has {found.num_addresses:,}; "
+            f"/{fits} is the largest that fits",
         )
 
 
@@ -296,7 +302,9 @@ def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
         yield error(
             "network",
             "nat_gateways",
-            message=f"{network.nat_gateways} gateways for {len(network.availability_zone_ids)} zones; at most one per zone",
+            message=(
+                f"{network.nat_gateways} gateways for {len(network.availability_zone_ids)} zones; at most one per zone"
+            ),
         )
 
 

@@ -64,11 +64,17 @@ def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Find
             after = " after system pods" if name in ("cpu", "memory_gib") else ""
             hint = ""
             if name == "cpu" and group.threads_per_core == 1 and plan.figures(group.type).threads == 2:
-                hint = f" with threads_per_core 1; with 2 it has {plan.node_room(group.model_copy(update={'threads_per_core': 2})).cpu}"
+                hint = (
+                    " with threads_per_core 1; with 2 it has "
+                    f"{plan.node_room(group.model_copy(update={'threads_per_core': 2})).cpu}"
+                )
             yield error(
                 *demand.path,
                 settings[name],
-                message=f"{demand.who} asks for {want} {unit}, but a node of '{group.name}' ({group.type}) has {has}{after}{hint}",
+                message=(
+                    f"{demand.who} asks for {want} {unit}, but a node of '{group.name}' "
+                    f"({group.type}) has {has}{after}{hint}"
+                ),
             )
     if room.pods < 1:
         yield error(
@@ -109,8 +115,8 @@ def _loaded_groups(plan: Plan) -> list[InstanceGroup]:
 
 @rule(*SECTIONS)
 def pods_fit_their_node(plan: Plan) -> Iterator[Finding]:
-    """GPUs, EFA interfaces, vCPUs and memory of one pod within what one node can give (the EKS AMI's kubelet reserve and
-    the daemon sets taken off), and a place among the pods of one network interface.
+    """GPUs, EFA interfaces, vCPUs and memory of one pod within what one node can give (the EKS AMI's kubelet reserve
+    and the daemon sets taken off), and a place among the pods of one network interface.
     """
     for group in _loaded_groups(plan):
         for demand in _demands(plan, group.name, most=False):
@@ -154,7 +160,8 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
             yield error(
                 *demand.path,
                 at,
-                message=f"{demand.count} × {demand.who.removeprefix('a ')} ({_says(demand.pod)}) need {-(-demand.count // each)} nodes, "
+                message=f"{demand.count} × {demand.who.removeprefix('a ')} ({_says(demand.pod)}) need "
+                f"{-(-demand.count // each)} nodes, "
                 f"{nodes}, which carry {group.count * each}",
             )
             return
@@ -169,7 +176,8 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
             yield error(
                 *last.path,
                 at,
-                message=f"together {' and '.join(demand.who.removeprefix('a ').removeprefix('worker of ') for demand in demands)} "
+                message="together "
+                f"{' and '.join(demand.who.removeprefix('a ').removeprefix('worker of ') for demand in demands)} "
                 f"ask for {need} {unit}, {nodes}, which have {has}",
             )
             return
@@ -177,7 +185,10 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
         yield warning(
             *last.path,
             at,
-            message=f"the pods that share '{group.name}' may not fit its {group.count} nodes: together there is enough, node by node there is not",
+            message=(
+                f"the pods that share '{group.name}' may not fit its {group.count} nodes: "
+                "together there is enough, node by node there is not"
+            ),
         )
 
 
@@ -240,7 +251,7 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
 
 @rule(*SECTIONS)
 def shared_memory_fits(plan: Plan) -> Iterator[Finding]:
-    """/dev/shm is memory of the pod: as large as the pod's memory it leaves nothing for the processes."""
+    """Shared memory is memory of the pod: as large as the pod's memory it leaves nothing for the processes."""
     for index, worker, _ in workers(plan):
         pod = plan.worker_resources(worker)
         if worker.shared_memory_gib is not None and worker.shared_memory_gib >= pod.memory_gib:
@@ -249,6 +260,7 @@ def shared_memory_fits(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "shared_memory_gib",
-                message=f"{worker.shared_memory_gib} GiB of the pod's {pod.memory_gib} GiB leaves nothing for its processes; "
+                message=f"{worker.shared_memory_gib} GiB of the pod's {pod.memory_gib} GiB leaves "
+                "nothing for its processes; "
                 f"a quarter is {max(1, pod.memory_gib // 4)}",
             )

@@ -42,7 +42,10 @@ def groups_exist(plan: Plan) -> Iterator[Finding]:
         if name not in there:
             yield error(
                 *path,
-                message=f"no instance group is called '{name}'{suggestion(name, there) or '; there are ' + ', '.join(there[:10])}",
+                message=(
+                    "no instance group is called "
+                    f"'{name}'{suggestion(name, there) or '; there are ' + ', '.join(there[:10])}"
+                ),
             )
 
 
@@ -127,7 +130,7 @@ def version_is_recent_enough(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "helm")
 def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
-    """`authOptions` exists since KubeRay 1.5.1; older operators prune it silently and the cluster is open. [FIELD-NOTES 5]"""
+    """`authOptions` exists since KubeRay 1.5.1; older operators prune it and the cluster is open. [FIELD-NOTES 5]"""
     version = plan.settings.helm.kuberay_operator
     numbers = tuple(int(part[:6]) for part in version.replace("+", "-").split("-")[0].split("."))
     if plan.settings.ray.auth == "token" and numbers < (1, 5, 1):
@@ -150,7 +153,10 @@ def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
             "ray",
             "head",
             "instance_group",
-            message=f"'{name}' is of {group.type}, an accelerated type; put the head on a group of a CPU type (ml.m5.2xlarge)",
+            message=(
+                f"'{name}' is of {group.type}, an accelerated type; put the head on a group of a "
+                "CPU type (ml.m5.2xlarge)"
+            ),
         )
     elif group.capacity == "spot":
         yield warning(
@@ -172,7 +178,8 @@ def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
             "instance_groups",
             index,
             "count",
-            message=f"the head's group has {group.count} node{'' if group.count == 1 else 's'} and CPU nodes are not replaced "
+            message=f"the head's group has {group.count} node{'' if group.count == 1 else 's'} and "
+            "CPU nodes are not replaced "
             "automatically; with 2 a second one carries on",
         )
 
@@ -209,7 +216,10 @@ def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
     elif group.name == plan.settings.ray.head.instance_group and group.count < 2:
         yield error(
             *path,
-            message=f"'{group.name}' also carries the head and has {group.count} node; the driver needs a second one: count 2",
+            message=(
+                f"'{group.name}' also carries the head and has {group.count} node; the driver "
+                "needs a second one: count 2"
+            ),
         )
 
 
@@ -230,7 +240,10 @@ def workers_share_a_zone(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "instance_group",
-                message=f"'{worker.name}' is in {zone}, '{first[0]}' in {first[1]}; EFA does not cross zones, so the two cannot train together",
+                message=(
+                    f"'{worker.name}' is in {zone}, '{first[0]}' in {first[1]}; EFA does not "
+                    "cross zones, so the two cannot train together"
+                ),
             )
 
 
@@ -253,7 +266,9 @@ def one_architecture(plan: Plan) -> Iterator[Finding]:
             other = next(iter(kinds))
             yield error(
                 *path,
-                message=f"{type_name} is {architecture}, but {kinds[other]} is on {other}; head and workers share one image",
+                message=(
+                    f"{type_name} is {architecture}, but {kinds[other]} is on {other}; head and workers share one image"
+                ),
             )
 
 

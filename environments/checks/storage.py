@@ -20,7 +20,10 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
         yield error(
             "storage",
             "capacity_gib",
-            message=f"{capacity} is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of 2400 ({below} or {above})",
+            message=(
+                f"{capacity} is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of "
+                f"2400 ({below} or {above})"
+            ),
         )
 
 
@@ -32,13 +35,17 @@ def mode_and_existing_agree(plan: Plan) -> Iterator[Finding]:
         yield error(
             "storage",
             "existing",
-            message="mode 'existing' needs the file system: existing: {file_system_id, mount_name, availability_zone_id}",
+            message=(
+                "mode 'existing' needs the file system: existing: {file_system_id, mount_name, availability_zone_id}"
+            ),
         )
     if storage.mode != "existing" and storage.existing is not None:
         yield error(
             "storage",
             "mode",
-            message=f"'{storage.mode}' makes a file system, but storage.existing names one; set mode: existing or remove it",
+            message=(
+                f"'{storage.mode}' makes a file system, but storage.existing names one; set mode: existing or remove it"
+            ),
         )
     if storage.mode == "existing":
         for name in (
@@ -73,7 +80,10 @@ def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
         if zone is not None and zone not in zones:
             yield error(
                 *path,
-                message=f"'{zone}' is not one of network.availability_zone_ids ({', '.join(zones)}){suggestion(zone, zones)}",
+                message=(
+                    f"'{zone}' is not one of network.availability_zone_ids "
+                    f"({', '.join(zones)}){suggestion(zone, zones)}"
+                ),
             )
 
 
@@ -89,7 +99,10 @@ def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
     path = ("storage", "existing" if storage.existing else "availability_zone_id")
     for _, worker, group in workers(plan):
         if plan.zone(group) != zone:
-            message = f"the file system is in {zone}, the workers '{worker.name}' in {plan.zone(group)}; traffic between zones is slow and charged"
+            message = (
+                f"the file system is in {zone}, the workers '{worker.name}' in "
+                f"{plan.zone(group)}; traffic between zones is slow and charged"
+            )
             if storage.existing:
                 yield warning(*path, "availability_zone_id", message=f"{message}; move the group or the data")
             elif storage.availability_zone_id:
@@ -104,5 +117,8 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "storage",
             "backup_retention_days",
-            message="automatic backups are deleted together with the file system (on_destroy 'delete'); use 'retain' or take backups yourself",
+            message=(
+                "automatic backups are deleted together with the file system (on_destroy "
+                "'delete'); use 'retain' or take backups yourself"
+            ),
         )
