@@ -56,23 +56,22 @@ def _objects(options: argparse.Namespace) -> int:
 
 
 def _charts(action: str, lock: Lock) -> int:
-    if action == "fetch":
-        new: list[str] = []
-        for fetched in store.fetch(lock):
-            new += fetched.recorded
-            _say(f"{fetched.done:9} {fetched.locked.path}")
-        if new:
-            sys.stderr.write(f"recorded in {lock.path.name}, commit it: {', '.join(new)}\n")
-        return 0
     problems: list[str] = []
+    recorded: list[str] = []
     for locked in lock.charts.values():
-        if action == "status":
-            _say(f"{store.state(locked):10} {locked.chart} {locked.version}  {locked.source.describe()}")
-            continue
         try:
-            _say(f"verified   {store.locate(locked)}")
+            if action == "status":
+                _say(f"{store.state(locked):10} {locked.chart} {locked.version}  {locked.source.describe()}")
+            elif action == "verify":
+                _say(f"verified   {store.locate(locked)}")
+            else:
+                done = store.fetch(locked)
+                recorded += done.recorded
+                _say(f"{done.done:10} {locked.path}")
         except ChartError as error:
             problems.append(str(error))
+    if recorded:
+        sys.stderr.write(f"recorded in {lock.path.name}, commit it: {', '.join(recorded)}\n")
     sys.stderr.write("".join(f"{problem}\n" for problem in problems))
     return 2 if problems else 0
 

@@ -7,7 +7,7 @@ from typing import Any
 from environments.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF
-from k8s.names import CLIENT_LABEL, MOUNT_PATH
+from k8s.names import CLIENT_LABEL
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources, restricted_container, restricted_pod
 from k8s.ray_cluster import DRIVER_GROUP, cluster_spec
 from k8s.ray_settings import recovery
@@ -91,5 +91,5 @@ def ray_job(
 
 
 def _runtime_env(env: dict[str, str]) -> str:
-    lines = [f'  {key}: "{value}"' for key, value in sorted({**env, "RAY_STORAGE_PATH": f"{MOUNT_PATH}/ray"}.items())]
+    lines = [f'  {key}: "{value}"' for key, value in sorted(env.items())]
     return "\n".join(["env_vars:", *lines, ""])

@@ -11,7 +11,7 @@ import yaml
 
 from environments.plan import Plan
 from k8s.bindings import Bindings
-from k8s.helm import HelmRelease, hyperpod_dependencies, kuberay_operator
+from k8s.helm import PROJECT, HelmRelease, hyperpod_dependencies, kuberay_operator
 from k8s.helm_charts import executable
 from k8s.helm_charts.errors import ChartError
 from k8s.manifest import Manifest
@@ -54,13 +54,17 @@ def write(plan: Plan, bindings: Bindings, *, out: Path) -> list[Path]:
 
 def helm_command(release: HelmRelease, *, values: str) -> list[str]:
     """The command a person would type to install the release from the packaged chart."""
-    lines = [f"helm upgrade --install {release.name} charts/{release.locked.file_name} \\"]
+    lines = [f"helm upgrade --install {release.name} {_shown(release.locked.path)} \\"]
     lines.append(f"  --namespace {release.namespace} --values {values} --timeout {release.timeout_minutes}m")
     if release.create_namespace:
         lines[-1] += " --create-namespace"
     if release.wait:
         lines[-1] += " --wait"
     return lines
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
 
 
 def dump(objects: list[dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from k8s.names import CLAIM, MOUNT_PATH, RAY_GID, RAY_UID, storage_class, volume
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources
 
 DRIVER = "fsx.csi.aws.com"
-FOLDERS = ("ray", "checkpoints", "data", "code", ".system/redis")
+FOLDERS = ("runs", "data", "code", ".system/redis")
 """Folders made on the file system and handed to uid 1000; the file system's root stays root's."""
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +14,7 @@ import yaml
 
 from k8s.helm_charts import archive, download
 from k8s.helm_charts.errors import ChartError, ChartMissingError
-from k8s.helm_charts.lock import Lock, LockedChart, SubChart, record, write_atomically
+from k8s.helm_charts.lock import LockedChart, SubChart, record, write_atomically
 
 MIRROR = "CHARTS_MIRROR"
 """Environment variable: `https://` or `file://` folder that holds the packaged archives, for closed networks."""
@@ -85,14 +84,19 @@ def unpack(locked: LockedChart) -> Path:
     return target / locked.chart
 
 
-def fetch(lock: Lock, *, environment: Mapping[str, str] | None = None) -> list[Fetched]:
-    """Bring every chart of the lock into its folder; what is there and right is kept.
+def fetch(locked: LockedChart, *, mirror: str | None = None) -> Fetched:
+    """Bring one chart into its folder; what is there and right is kept.
 
     A digest that the lock does not hold yet is written into it; one that it holds must match, else ChartError, and
     neither the lock nor the folder is changed.
+
+    Args:
+        locked: the chart.
+        mirror: `https://` or `file://` folder that holds the packaged archives. Left out: `CHARTS_MIRROR` of
+            the environment, and without that the chart's own source.
     """
-    environment = os.environ if environment is None else environment
-    return [_fetch(locked, environment.get(MIRROR, "").rstrip("/")) for locked in lock.charts.values()]
+    mirror = os.environ.get(MIRROR, "") if mirror is None else mirror
+    return _fetch(locked, mirror.rstrip("/"))
 
 
 def digest(data: bytes) -> str:

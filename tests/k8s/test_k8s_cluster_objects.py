@@ -1,0 +1,228 @@
+"""Namespaces, storage, network policies and access."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import k8s
+from environments import Plan
+from environments.model import RayUser
+
+Render = Callable[[str], Any]
+
+
+def policies(variant: Any, namespace: str = "ray") -> dict[str, dict[str, Any]]:
+    return {
+        item["metadata"]["name"]: item["spec"]
+        for item in variant.kind("NetworkPolicy")
+        if item["metadata"]["namespace"] == namespace
+    }
+
+
+def peers(policy: dict[str, Any], direction: str) -> Iterator[dict[str, Any]]:
+    for rule in policy.get({"from": "ingress", "to": "egress"}[direction], []):
+        yield from rule[direction]
+
+
+class TestNamespaces:
+    def test_pod_security(self, variant: Any) -> None:
+        levels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in variant.kind("Namespace")}
+        enforce = "pod-security.kubernetes.io/enforce"
+        assert levels[k8s.OPERATOR_NAMESPACE][enforce] == "restricted"
+        for name in k8s.ray_namespaces(variant.plan):
+            assert levels[name][enforce] == "baseline"
+            assert levels[name]["pod-security.kubernetes.io/warn"] == "restricted"
+
+    def test_namespaces_of_users_are_made_too(self, render: Render) -> None:
+        names = {item["metadata"]["name"] for item in render("several-groups").kind("Namespace")}
+        assert names == {k8s.OPERATOR_NAMESPACE, "ray", "team-a", "team-b"}
+
+
+class TestStorage:
+    def test_dynamic(self, render: Render, bindings: k8s.Bindings) -> None:
+        variant = render("dev")
+        made, claim = variant.one("StorageClass"), variant.one("PersistentVolumeClaim")
+        assert made["provisioner"] == "fsx.csi.aws.com"
+        assert made["reclaimPolicy"] == "Delete"
+        parameters = made["parameters"]
+        assert all(isinstance(value, str) for value in parameters.values())
+        assert parameters["subnetId"] == bindings.node_subnet_id
+        assert parameters["securityGroupIds"] == bindings.file_system_security_group_id
+        assert (parameters["deploymentType"], parameters["perUnitStorageThroughput"]) == ("PERSISTENT_2", "250")
+        assert parameters["fileSystemTypeVersion"] == "2.15"
+        assert "copyTagsToBackups" not in parameters
+        assert claim["spec"]["storageClassName"] == made["metadata"]["name"]
+        assert "volumeName" not in claim["spec"]
+        assert claim["spec"]["resources"]["requests"] == {"storage": "1200Gi"}
+        assert variant.kind("PersistentVolume") == []
+
+    def test_parameters_are_known_to_the_driver(self, render: Render) -> None:
+        # it ignores others silently: https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/pkg/driver/controller.go
+        known = {
+            "subnetId", "securityGroupIds", "autoImportPolicy", "s3ImportPath", "s3ExportPath", "deploymentType", "kmsKeyId",
+            "perUnitStorageThroughput", "storageType", "driveCacheType", "automaticBackupRetentionDays",
+            "dailyAutomaticBackupStartTime", "copyTagsToBackups", "dataCompressionType", "weeklyMaintenanceStartTime",
+            "fileSystemTypeVersion", "extraTags", "efaEnabled", "metadataConfigurationMode", "metadataIops",
+        }  # fmt: skip
+        for name in ("dev", "dynamic-with-backups"):
+            assert set(render(name).one("StorageClass")["parameters"]) <= known
+
+    def test_dynamic_retained_with_backups(self, render: Render) -> None:
+        made = render("dynamic-with-backups").one("StorageClass")
+        assert made["reclaimPolicy"] == "Retain"
+        assert made["parameters"]["copyTagsToBackups"] == "true"
+        assert made["parameters"]["automaticBackupRetentionDays"] == "7"
+
+    def test_static_binds_one_volume_to_one_claim(self, render: Render, bindings: k8s.Bindings) -> None:
+        for name in ("prod", "local", "existing-storage"):
+            variant = render(name)
+            volume, claim = variant.one("PersistentVolume"), variant.one("PersistentVolumeClaim")
+            assert volume["spec"]["csi"] == {
+                "driver": "fsx.csi.aws.com",
+                "volumeHandle": bindings.file_system_id,
+                "volumeAttributes": {
+                    "dnsname": bindings.file_system_dns_name,
+                    "mountname": bindings.file_system_mount_name,
+                },
+            }
+            assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+            reference = volume["spec"]["claimRef"]
+            assert (reference["namespace"], reference["name"]) == ("ray", claim["metadata"]["name"])
+            assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
+            # absent, the claim would get the cluster's default class and never bind
+            assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
+            assert claim["spec"]["resources"]["requests"]["storage"] == volume["spec"]["capacity"]["storage"]
+            assert variant.kind("StorageClass") == []
+
+
+class TestVolumeOwner:
+    def name(self, plan: Plan, bindings: k8s.Bindings) -> str:
+        (manifest,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        return str(manifest.objects[0]["metadata"]["name"])
+
+    def test_may_change_owners_and_nothing_more(self, variant: Any) -> None:
+        spec = variant.one("Job")["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert container["securityContext"]["capabilities"] == {
+            "drop": ["ALL"],
+            "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"],
+        }
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert "hostPath" not in str(spec)
+        script = container["command"][2]
+        assert "-o 1000 -g 100" in script
+        # never a recursive chown: it would walk every checkpoint at every change
+        assert "-R" not in script
+        assert "chown" not in script
+        assert "runs" in container["args"]
+
+    def test_name_follows_the_content(self, plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+        plan = plan_with("dev")
+        name = self.name(plan, bindings)
+        assert name == self.name(plan_with("dev", tags={"more": "tags"}), bindings)
+        assert name != self.name(plan, dataclasses.replace(bindings, image_content="other"))
+        assert name != self.name(plan_with("dev", image={"repository_name": "other"}), bindings)
+        assert len(name) <= 63
+
+    def test_name_does_not_follow_the_numbers_of_tokens(
+        self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
+    ) -> None:
+        plan = plan_with("dev")
+        names = {
+            self.name(plan, dataclasses.replace(bindings, image_uri=f"${{Token[TOKEN.{number}]}}"))
+            for number in (1, 27)
+        }
+        assert len(names) == 1
+
+
+class TestNetworkPolicies:
+    def test_everything_is_denied_first(self, variant: Any) -> None:
+        for namespace in k8s.ray_namespaces(variant.plan):
+            assert policies(variant, namespace)["default-deny"] == {
+                "podSelector": {},
+                "policyTypes": ["Ingress", "Egress"],
+            }
+
+    def test_only_the_operator_and_observability_come_in_from_other_namespaces(self, variant: Any) -> None:
+        allowed = {k8s.OPERATOR_NAMESPACE}
+        if variant.plan.settings.ray.observability:
+            allowed.add("prometheus-system")
+        for name, policy in policies(variant).items():
+            for peer in peers(policy, "from"):
+                assert "ipBlock" not in peer, name
+                namespace = peer.get("namespaceSelector", {}).get("matchLabels", {}).get("kubernetes.io/metadata.name")
+                if "namespaceSelector" in peer:
+                    assert namespace in allowed, name
+                else:
+                    assert peer["podSelector"]["matchLabels"], name
+
+    def test_ingress_from_elsewhere_is_limited_to_ports(self, variant: Any) -> None:
+        for name, policy in policies(variant).items():
+            for rule in policy.get("ingress", []):
+                inside = all(
+                    peer.get("podSelector", {}).get("matchLabels") == {"ray.io/is-ray-node": "yes"}
+                    for peer in rule["from"]
+                )
+                assert inside or rule.get("ports"), name
+
+    def test_the_operator_reaches_the_dashboard(self, render: Render) -> None:
+        rules = policies(render("prod"))["ray-head"]["ingress"]
+        (ports,) = [rule["ports"] for rule in rules if "namespaceSelector" in rule["from"][0]]
+        assert {port["port"] for port in ports} == {8265, 8080}
+
+    def test_egress_is_named(self, render: Render) -> None:
+        rules = policies(render("local"))["ray-pods"]["egress"]
+        blocks = {
+            (peer["ipBlock"]["cidr"], port["port"])
+            for rule in rules
+            for peer in rule["to"]
+            if "ipBlock" in peer
+            for port in rule["ports"]
+        }
+        assert blocks == {("0.0.0.0/0", 443), ("169.254.170.23/32", 80)}
+        (dns,) = [rule for rule in rules for peer in rule["to"] if "namespaceSelector" in peer]
+        assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+
+    def test_redis_is_for_ray_pods_only(self, render: Render) -> None:
+        policy = policies(render("fault-tolerant"))["redis"]
+        assert policy["policyTypes"] == ["Ingress"]
+        assert list(peers(policy, "from")) == [{"podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}}}]
+        deployed = render("fault-tolerant").one("Deployment")["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"].items() <= deployed.items()
+        outside = policies(render("fault-tolerant-outside"))
+        assert "redis" not in outside
+        assert [rule["ports"] for rule in outside["redis-clients"]["egress"]] == [[{"port": 6380, "protocol": "TCP"}]]
+
+    def test_observability(self, render: Render) -> None:
+        assert not {"metrics", "dashboard-charts"} & policies(render("local")).keys()
+        prod = policies(render("prod"))
+        assert [rule["ports"] for rule in prod["metrics"]["ingress"]] == [[{"port": 8080, "protocol": "TCP"}]]
+        # a host outside the cluster is reached by its port, not by a namespace
+        outside = policies(render("observed"))["dashboard-charts"]["egress"]
+        assert {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]} in outside
+
+
+class TestAccess:
+    def test_users_are_bound_in_their_own_namespaces_only(self, render: Render) -> None:
+        bindings = {
+            item["metadata"]["namespace"]: [subject["name"] for subject in item["subjects"]]
+            for item in render("several-groups").kind("RoleBinding")
+        }
+        assert bindings == {"ray": ["ray-users:ray"], "team-a": ["ray-users:team-a"], "team-b": ["ray-users:team-b"]}
+        user = RayUser(role_arn="arn:aws:iam::111122223333:role/B", namespaces=["ray", "team-b"])
+        assert k8s.user_groups(user) == ["ray-users:ray", "ray-users:team-b"]
+
+    def test_no_wildcards_and_no_way_to_secrets(self, variant: Any) -> None:
+        for item in variant.kind("Role"):
+            for rule in item["rules"]:
+                assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+                assert not {"secrets", "pods/exec"} & set(rule["resources"])
+
+    def test_without_users_no_roles(self, render: Render) -> None:
+        assert render("local").kind("Role") == render("local").kind("RoleBinding") == []
+
+    def test_service_account_mounts_no_token(self, variant: Any) -> None:
+        for item in variant.kind("ServiceAccount"):
+            assert item["automountServiceAccountToken"] is False

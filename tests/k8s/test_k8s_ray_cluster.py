@@ -1,0 +1,278 @@
+"""The RayCluster and RayJob: where pods go, what they may do, and the settings that make training survive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import k8s
+from environments import Plan
+from jobs.resilience.settings import Settings
+
+GROUP = "sagemaker.amazonaws.com/instance-group-name"
+Render = Callable[[str], Any]
+
+
+def env_of(spec: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in spec["containers"][0]["env"]}
+
+
+def test_every_pod_is_pinned_to_its_group_and_to_schedulable_nodes(variant: Any) -> None:
+    ray = variant.plan.settings.ray
+    expected = {"head": ray.head.instance_group, **{worker.name: worker.instance_group for worker in ray.workers}}
+    if ray.gcs_fault_tolerance:
+        expected |= dict.fromkeys(("driver", "ray-redis"), ray.gcs_fault_tolerance.driver_instance_group)
+    for name, spec in variant.pods().items():
+        group = ray.head.instance_group if name.startswith("volume-owner") else expected[name]
+        assert spec["nodeSelector"] == {GROUP: group}, name
+        (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        assert {
+            "key": "sagemaker.amazonaws.com/node-health-status",
+            "operator": "In",
+            "values": ["Schedulable"],
+        } in term["matchExpressions"], name
+
+
+def test_nodes_that_passed_deep_health_checks_are_preferred_where_there_are_checks(render: Render) -> None:
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    (wish,) = render("prod").pods()["gpu"]["affinity"]["nodeAffinity"][preferred]
+    assert wish["preference"]["matchExpressions"] == [
+        {"key": "sagemaker.amazonaws.com/deep-health-check-status", "operator": "In", "values": ["Passed"]}
+    ]
+    assert preferred not in render("prod").pods()["head"]["affinity"]["nodeAffinity"]
+
+
+def test_no_training_lands_on_the_head(variant: Any) -> None:
+    head = variant.cluster["headGroupSpec"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    assert head["serviceType"] == "ClusterIP"
+    assert not [key for key in variant.pods()["head"]["containers"][0]["resources"]["limits"] if "/" in key]
+
+
+def test_pods_run_without_root_and_without_privileges(variant: Any) -> None:
+    for name, spec in variant.pods().items():
+        if name.startswith("volume-owner"):
+            continue
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["runAsUser"] == 1000, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+    autoscaler = variant.cluster.get("autoscalerOptions")
+    if autoscaler:
+        assert autoscaler["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_no_pod_gets_a_token_of_the_kubernetes_api_but_the_autoscalers(variant: Any) -> None:
+    for name, spec in variant.pods().items():
+        wanted = name == "head" and variant.plan.settings.ray.autoscaling
+        assert spec["automountServiceAccountToken"] is wanted, name
+
+
+def test_grace_exceeds_the_drain_and_nothing_cuts_it_short(variant: Any) -> None:
+    drain = variant.plan.settings.ray.drain_timeout_seconds
+    for name in ["head", *(group["groupName"] for group in variant.cluster["workerGroupSpecs"])]:
+        spec = variant.pods()[name]
+        assert spec["terminationGracePeriodSeconds"] == drain + 30, name
+        assert env_of(spec)["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == str(drain), name
+        assert "lifecycle" not in spec["containers"][0], name
+
+
+def test_settings_are_those_of_the_jobs(render: Render) -> None:
+    settings = Settings(graceful_drain_timeout_s=120)
+    head, worker = (env_of(render("prod").pods()[name]) for name in ("head", "gpu"))
+    assert settings.head_env().items() <= head.items()
+    assert settings.job_env().items() <= head.items()
+    # health checks are the head's: elsewhere they have no effect and only mislead
+    assert not settings.head_env().keys() & worker.keys()
+
+
+def test_short_tolerations_of_lost_nodes(render: Render) -> None:
+    for name, spec in render("dev").pods().items():
+        if name.startswith("volume-owner"):
+            continue
+        found = {
+            item["key"]: item["tolerationSeconds"]
+            for item in spec["tolerations"]
+            if item["effect"] == "NoExecute" and "tolerationSeconds" in item
+        }
+        assert found == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}, name
+
+
+def test_taints_of_the_groups_are_tolerated(render: Render) -> None:
+    pods = render("tainted").pods()
+    assert {"key": "dedicated", "operator": "Equal", "value": "ray", "effect": "NoSchedule"} in pods["head"][
+        "tolerations"
+    ]
+    gpu = [item for item in pods["gpu"]["tolerations"] if item["key"] == "nvidia.com/gpu"]
+    assert gpu == [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}]
+    assert {"key": "reserved", "operator": "Exists", "effect": "NoExecute"} in pods["gpu"]["tolerations"]
+    assert not [item for item in pods["head"]["tolerations"] if item["key"] in {"nvidia.com/gpu", "reserved"}]
+
+
+def test_figures_of_a_p5_worker(render: Render) -> None:
+    spec = render("prod").pods()["gpu"]
+    limits = spec["containers"][0]["resources"]["limits"]
+    assert (limits["nvidia.com/gpu"], limits["vpc.amazonaws.com/efa"]) == ("8", "32")
+    assert int(limits["cpu"]) > 80
+    assert 1500 < int(limits["memory"].removesuffix("Gi")) < 2048
+    env = env_of(spec)
+    assert env["FI_PROVIDER"] == "efa"
+    assert env["FI_EFA_USE_DEVICE_RDMA"] == "1"
+
+
+def test_neuron_devices_instead_of_gpus(render: Render) -> None:
+    spec = render("neuron").pods()["gpu"]
+    limits = spec["containers"][0]["resources"]["limits"]
+    assert limits["aws.amazon.com/neuron"] == "16"
+    assert "nvidia.com/gpu" not in limits
+    assert {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+
+
+def test_no_efa_no_efa_variables(render: Render) -> None:
+    pods = render("several-groups").pods()
+    assert "FI_PROVIDER" in env_of(pods["gpu"])
+    assert "FI_PROVIDER" not in env_of(pods["half"])
+    assert "vpc.amazonaws.com/efa" not in pods["half"]["containers"][0]["resources"]["limits"]
+
+
+def test_one_pod_per_node_when_it_takes_all_gpus(render: Render) -> None:
+    pods = render("several-groups").pods()
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    (rule,) = pods["gpu"]["affinity"]["podAntiAffinity"][required]
+    assert rule == {
+        "labelSelector": {"matchLabels": {"ray.io/group": "gpu", "ray.io/cluster": "ray"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    assert required not in pods["half"]["affinity"]["podAntiAffinity"]
+
+
+def test_volumes(variant: Any) -> None:
+    for name in ["head", *(group["groupName"] for group in variant.cluster["workerGroupSpecs"])]:
+        spec = variant.pods()[name]
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in spec["containers"][0]["volumeMounts"]}
+        assert mounts["/fsx"]["persistentVolumeClaim"] == {"claimName": "fsx"}
+        assert mounts["/tmp/ray"]["emptyDir"] == {}
+        shared = mounts["/dev/shm"]["emptyDir"]
+        memory = spec["containers"][0]["resources"]["limits"]["memory"]
+        assert shared["medium"] == "Memory"
+        assert 0 < int(shared["sizeLimit"].removesuffix("Gi")) < int(memory.removesuffix("Gi"))
+
+
+def test_replicas_min_max(render: Render) -> None:
+    prod, dev = render("prod").group("gpu"), render("dev").group("gpu")
+    assert (prod["minReplicas"], prod["replicas"], prod["maxReplicas"]) == (8, 8, 8)
+    assert (dev["minReplicas"], dev["maxReplicas"]) == (0, 2)
+
+
+def test_auth_and_version(render: Render) -> None:
+    assert render("prod").cluster["authOptions"] == {"mode": "token"}
+    assert render("prod").cluster["rayVersion"] == render("prod").plan.settings.ray.version
+    assert "authOptions" not in render("several-groups").cluster
+
+
+def test_observability_is_set_on_the_head_only_when_asked(render: Render) -> None:
+    assert env_of(render("observed").pods()["head"])["RAY_GRAFANA_HOST"] == "https://grafana.example.com"
+    assert "RAY_PROMETHEUS_HOST" in env_of(render("prod").pods()["head"])
+    assert not [key for key in env_of(render("local").pods()["head"]) if "GRAFANA" in key or "PROMETHEUS" in key]
+
+
+def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    plan = plan_with(
+        "local",
+        ray={
+            "env": {"NCCL_DEBUG": "INFO", "FI_PROVIDER": "tcp"},
+            "head": {"instance_group": "head", "env": {"NCCL_DEBUG": "WARN"}},
+        },
+    )
+    spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
+    assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
+    worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
+    assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
+
+
+def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> None:
+    variant = render("fault-tolerant")
+    assert variant.cluster["gcsFaultToleranceOptions"] == {
+        "redisAddress": "ray-redis:6379",
+        "externalStorageNamespace": "ray-ray",
+    }
+    driver = variant.group("driver")
+    assert driver["rayStartParams"]["num-cpus"] == "0"
+    assert json.loads(json.loads(driver["rayStartParams"]["resources"])) == {"driver": 1}
+    (rule,) = driver["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert rule["labelSelector"]["matchLabels"]["ray.io/node-type"] == "head"
+    assert variant.one("Deployment")["spec"]["replicas"] == 1
+    assert variant.one("Service")["spec"]["type"] == "ClusterIP"
+    outside = render("fault-tolerant-outside")
+    assert outside.cluster["gcsFaultToleranceOptions"]["redisAddress"] == "cache.example.com:6380"
+    assert outside.kind("Deployment") == []
+    assert [group["groupName"] for group in render("prod").cluster["workerGroupSpecs"]] == ["gpu"]
+
+
+def test_the_image_goes_in_untouched(variant: Any, bindings: k8s.Bindings) -> None:
+    for name, spec in variant.pods().items():
+        if name != "ray-redis":
+            assert spec["containers"][0]["image"] == bindings.image_uri, name
+
+
+class TestRayJob:
+    def job(self, plan: Plan, bindings: k8s.Bindings, **options: Any) -> dict[str, Any]:
+        made: dict[str, Any] = k8s.ray_job(plan, bindings, name="x", entrypoint="python main.py", **options)["spec"]
+        return made
+
+    def test_own_cluster_is_deleted_and_a_failed_one_kept_for_an_hour(
+        self, render: Render, bindings: k8s.Bindings
+    ) -> None:
+        spec = self.job(render("prod").plan, bindings)
+        assert spec["rayClusterSpec"] == render("prod").cluster
+        rules = {
+            (rule["policy"], rule["condition"]["jobStatus"]): rule["condition"]["ttlSeconds"]
+            for rule in spec["deletionStrategy"]["deletionRules"]
+        }
+        assert rules == {
+            ("DeleteCluster", "SUCCEEDED"): 0,
+            ("DeleteWorkers", "FAILED"): 0,
+            ("DeleteCluster", "FAILED"): 3600,
+        }
+        # the two ways of deleting exclude each other
+        assert "shutdownAfterJobFinishes" not in spec
+
+    def test_existing_cluster_is_left_alone(self, render: Render, bindings: k8s.Bindings) -> None:
+        spec = self.job(render("prod").plan, bindings, on_existing_cluster=True)
+        assert spec["clusterSelector"] == {"ray.io/cluster": "ray"}
+        assert not {"rayClusterSpec", "deletionStrategy"} & spec.keys()
+
+    def test_retries_and_queue(self, render: Render, bindings: k8s.Bindings) -> None:
+        assert self.job(render("dev").plan, bindings)["backoffLimit"] == 3
+        assert "suspend" not in self.job(render("dev").plan, bindings)
+        assert (
+            self.job(render("dev").plan, bindings, retries=0, suspend=True).items()
+            >= {"backoffLimit": 0, "suspend": True}.items()
+        )
+
+    def test_the_driver_goes_where_the_head_is_not(self, render: Render, bindings: k8s.Bindings) -> None:
+        assert json.loads(self.job(render("fault-tolerant").plan, bindings)["entrypointResources"]) == {"driver": 1}
+        assert "entrypointResources" not in self.job(render("prod").plan, bindings)
+
+    def test_the_submitter_may_reach_the_head(self, render: Render, bindings: k8s.Bindings) -> None:
+        template = self.job(render("prod").plan, bindings)["submitterPodTemplate"]
+        (policy,) = [item for item in render("prod").kind("NetworkPolicy") if item["metadata"]["name"] == "ray-clients"]
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("name", ["gpu", "head"])
+def test_two_renderings_are_the_same(name: str, render: Render, bindings: k8s.Bindings) -> None:
+    variant = render("prod")
+    again = k8s.ray_manifests(variant.plan, bindings)[-1].objects[0]
+    assert again == variant.one("RayCluster"), name
