@@ -1,0 +1,11 @@
+"""Shared by all tests: plain helpers here; what starts jsii is in tests/stacks/conftest.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+# what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

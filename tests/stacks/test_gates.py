@@ -1,0 +1,227 @@
+"""Gates that every template must pass: linters, and our own rules for what they do not see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import cfnlint
+import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
+from tests.stacks.conftest import PROJECT, Assembly
+
+MAXIMUM_BYTES = 400_000
+MAXIMUM_RESOURCES = 300
+
+
+def test_cfn_lint_finds_no_error(assembly: Assembly) -> None:
+    found = []
+    for path in assembly.template_files():
+        matches = cfnlint.lint_file(path, config=cfnlint.ManualArgs(regions=["us-west-2"]))
+        found += [f"{path.name}: {match}" for match in matches if match.rule.id.startswith("E")]
+    assert not found
+
+
+def test_synth_looks_nothing_up(assembly: Assembly) -> None:
+    manifests = [json.loads(path.read_text()) for path in assembly.folder.rglob("manifest.json")]
+    assert manifests
+    assert not any(manifest.get("missing") for manifest in manifests)
+
+
+def test_no_weak_reference_to_another_stack(assembly: Assembly) -> None:
+    for stack, template in assembly.templates.items():
+        assert "Fn::GetStackOutput" not in json.dumps(template), stack
+
+
+def test_create_only_properties_hold_no_value_that_changes_by_itself(assembly: Assembly) -> None:
+    """A weak reference or a parameter under a create-only property makes CloudFormation plan a replacement."""
+    found = [
+        f"{stack}/{logical_id}{path}"
+        for stack, template in assembly.templates.items()
+        for logical_id, resource in template["Resources"].items()
+        for path in _create_only(resource["Type"])
+        for value in _at(resource.get("Properties", {}), path)
+        if _names(value) & {"Fn::GetStackOutput", "Fn::FindInMap"} or _parameters(value, template)
+    ]
+    assert not found
+
+
+def test_templates_are_small(assembly: Assembly) -> None:
+    for path in assembly.template_files():
+        assert path.stat().st_size < MAXIMUM_BYTES, path.name
+        assert len(json.loads(path.read_text())["Resources"]) < MAXIMUM_RESOURCES, path.name
+
+
+def test_efa_needs_self_ingress_and_self_egress(assembly: Assembly) -> None:
+    cluster = assembly.one("AWS::SageMaker::Cluster")
+    group = cluster["VpcConfig"]["SecurityGroupIds"]
+    assert len(group) == 1
+    exported = group[0]["Fn::ImportValue"].split("GetAtt")[1].split("GroupId")[0]
+    for kind, peer in (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId")):
+        rules = [
+            rule["Properties"]
+            for rule in assembly.of_type(f"AWS::EC2::SecurityGroup{kind}").values()
+            if rule["Properties"]["GroupId"] == rule["Properties"].get(peer) and rule["Properties"]["IpProtocol"] == "-1"
+        ]
+        assert any(exported.startswith(rule["GroupId"]["Fn::GetAtt"][0]) for rule in rules), kind
+
+
+def test_nothing_is_open_to_the_world(assembly: Assembly) -> None:
+    for name, rule in [
+        *assembly.of_type("AWS::EC2::SecurityGroupIngress").items(),
+        *(
+            (name, {"Properties": rule})
+            for name, group in assembly.of_type("AWS::EC2::SecurityGroup").items()
+            for rule in group["Properties"].get("SecurityGroupIngress", [])
+        ),
+    ]:
+        properties = rule["Properties"]
+        assert properties.get("CidrIp") != "0.0.0.0/0", name
+        assert properties.get("CidrIpv6") != "::/0", name
+
+
+def test_eks_v2_cluster_is_closed_logged_and_encrypted(assembly: Assembly) -> None:
+    """cdk-nag's EKS rules do not see aws_eks_v2: these do."""
+    cluster = assembly.one("AWS::EKS::Cluster")
+    assert cluster["AccessConfig"]["AuthenticationMode"] == "API"
+    assert cluster["AccessConfig"].get("BootstrapClusterCreatorAdminPermissions") is False
+    assert cluster["EncryptionConfig"][0]["Resources"] == ["secrets"]
+    kinds = {entry["Type"] for entry in cluster["Logging"]["ClusterLogging"]["EnabledTypes"]}
+    assert kinds == {"api", "audit", "authenticator", "controllerManager", "scheduler"}
+    access = cluster["ResourcesVpcConfig"]
+    assert access["EndpointPrivateAccess"] is True
+    if access["EndpointPublicAccess"]:
+        assert access["PublicAccessCidrs"]
+        assert "0.0.0.0/0" not in access["PublicAccessCidrs"]
+    assert not cluster.get("ComputeConfig", {}).get("Enabled"), "HyperPod does not support Auto Mode"
+    assert not assembly.of_type("AWS::EKS::Nodegroup")
+
+
+def test_network_policies_are_enforced(assembly: Assembly) -> None:
+    addons = {a["Properties"]["AddonName"]: a["Properties"] for a in assembly.of_type("AWS::EKS::Addon").values()}
+    assert json.loads(addons["vpc-cni"]["ConfigurationValues"])["enableNetworkPolicy"] == "true"
+    assert addons["aws-fsx-csi-driver"]["ServiceAccountRoleArn"]
+    assert {"kube-proxy", "eks-pod-identity-agent", "coredns"} <= set(addons)
+
+
+def test_instances_made_here_would_need_imdsv2(assembly: Assembly) -> None:
+    """HyperPod owns its nodes' metadata service; nothing else here may bring one up without session tokens."""
+    assert not assembly.of_type("AWS::EC2::Instance")
+    for name, template in assembly.of_type("AWS::EC2::LaunchTemplate").items():
+        options = template["Properties"]["LaunchTemplateData"].get("MetadataOptions", {})
+        assert options.get("HttpTokens") == "required", name
+
+
+def test_irsa_trust_names_the_audience_and_the_one_service_account(assembly: Assembly) -> None:
+    trust = json.dumps(next(iter(assembly.of_type("Custom::AWSCDKCfnJson").values()))["Properties"]["Value"])
+    assert ":aud" in trust
+    assert "sts.amazonaws.com" in trust
+    assert "system:serviceaccount:kube-system:fsx-csi-controller-sa" in trust
+
+
+def test_the_driver_may_delete_only_what_carries_the_environments_tag(assemblies: dict[str, Assembly]) -> None:
+    dynamic = assemblies["dev"]
+    statements = [s for s in _statements(dynamic) if "fsx:DeleteFileSystem" in _list(s["Action"])]
+    assert statements
+    for statement in statements:
+        assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/hyperpod-ray:environment": "dev"}}
+    static = [s for s in _statements(assemblies["prod"]) if any("fsx:" in action for action in _list(s["Action"]))]
+    assert [action for s in static for action in _list(s["Action"])] == ["fsx:DescribeFileSystems"]
+
+
+@pytest.mark.parametrize("forbidden", ["*", "iam:*", "s3:*", "fsx:*", "ec2:*", "sagemaker:*", "eks:*"])
+def test_no_statement_of_ours_grants_whole_services(assembly: Assembly, forbidden: str) -> None:
+    for statement in _statements(assembly):
+        if statement["Effect"] == "Allow":
+            assert forbidden not in _list(statement["Action"]), statement
+
+
+def test_buckets_are_private_encrypted_and_tls_only(assembly: Assembly) -> None:
+    policies = json.dumps([p["Properties"] for p in assembly.of_type("AWS::S3::BucketPolicy").values()])
+    for name, bucket in assembly.of_type("AWS::S3::Bucket").items():
+        properties = bucket["Properties"]
+        assert properties["BucketName"].startswith("sagemaker-"), "all that the managed policy of the nodes may read"
+        assert all(properties["PublicAccessBlockConfiguration"].values()), name
+        assert properties["BucketEncryption"], name
+    assert "aws:SecureTransport" in policies
+
+
+def test_no_secret_in_a_template(assembly: Assembly) -> None:
+    for stack, template in assembly.templates.items():
+        text = json.dumps(template)
+        for word in ("AKIA", "aws_secret_access_key", "PRIVATE KEY", "password="):
+            assert word not in text, f"{word} in {stack}"
+
+
+def test_a_protected_environment_keeps_data_and_cannot_be_deleted_by_accident(assemblies: dict[str, Assembly]) -> None:
+    prod = assemblies["prod"]
+    for kind in ("AWS::FSx::FileSystem", "AWS::ECR::Repository"):
+        for name, resource in prod.of_type(kind).items():
+            assert resource["DeletionPolicy"] == "Retain", name
+            assert resource["UpdateReplacePolicy"] == "Retain", name
+    flags = [
+        artifact["properties"].get("terminationProtection")
+        for path in prod.folder.rglob("manifest.json")
+        for artifact in json.loads(path.read_text())["artifacts"].values()
+        if artifact["type"] == "aws:cloudformation:stack"
+    ]
+    assert flags
+    assert all(flags)
+
+
+def test_the_constructs_folder_is_no_package() -> None:
+    """With constructs/__init__.py, `import aws_cdk` dies: it imports the PyPI package of that name."""
+    assert not (PROJECT / "constructs" / "__init__.py").exists()
+
+
+def test_library_and_cli_are_pinned_together() -> None:
+    package = json.loads((PROJECT / "package.json").read_text())["devDependencies"]["aws-cdk"]
+    installed = json.loads((PROJECT / "node_modules" / "aws-cdk" / "package.json").read_text())["version"]
+    assert package == installed
+    library = [line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line.startswith("aws-cdk-lib==")]
+    assert library == ["aws-cdk-lib==2.275.0 \\"], "move the CLI with it: see the pin in package.json"
+
+
+def _create_only(kind: str) -> list[str]:
+    try:
+        schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", kind).schema
+    except Exception:  # noqa: BLE001  (custom resources have no schema)
+        return []
+    return [path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])]
+
+
+def _at(properties: Any, path: str) -> Iterator[Any]:
+    key, _, rest = path.partition("/")
+    if isinstance(properties, dict) and key in properties:
+        if rest:
+            yield from _at(properties[key], rest)
+        else:
+            yield properties[key]
+
+
+def _names(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*(_names(v) for v in value.values()))
+    return set().union(*(_names(v) for v in value)) if isinstance(value, list) else set()
+
+
+def _parameters(value: Any, template: dict[str, Any]) -> bool:
+    if isinstance(value, dict):
+        return value.get("Ref") in template.get("Parameters", {}) or any(_parameters(v, template) for v in value.values())
+    return isinstance(value, list) and any(_parameters(v, template) for v in value)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _statements(assembly: Assembly) -> list[dict[str, Any]]:
+    found = []
+    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+        for policy in assembly.of_type(kind).values():
+            found += policy["Properties"]["PolicyDocument"]["Statement"]
+    return found
+
+
