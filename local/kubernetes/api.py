@@ -60,6 +60,19 @@ class Api:
         self.registry = Registry(builtin_resources())
         for crd in store.list("apiextensions.k8s.io/customresourcedefinitions"):
             self.registry.install(crd)
+        self._furnish()
+
+    def reset(self) -> None:
+        """Forget every object, as when a control plane is deleted; clients see each of them deleted."""
+        for key, _ in list(self.store.everything()):
+            self.store.remove(key)
+            if key[0] == "apiextensions.k8s.io/customresourcedefinitions":
+                self.registry.remove(key[2])
+        self._furnish()
+
+    def _furnish(self) -> None:
+        """What every new cluster has."""
+        store = self.store
         for name in _SYSTEM_NAMESPACES:
             if store.get(("/namespaces", "", name)) is None:
                 self.create(self.kind("v1", "Namespace"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -112,6 +112,14 @@ class Store:
             queue.put_nowait(change)
         self.changed.set()
 
+    def note(self, key: str, value: str | None = None) -> str:
+        """Read a remark kept beside the objects, or write it."""
+        if value is not None:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"note/{key}", value))
+            return value
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (f"note/{key}",)).fetchone()
+        return str(row[0]) if row else ""
+
     def since(self, version: int) -> list[Change]:
         """Changes after a resourceVersion that is not older than `oldest`."""
         return [c for c in self._history if c.version > version]

@@ -75,6 +75,11 @@ def _images(obj: Json) -> str:
     return ",".join(c.get("image", "") for c in obj["spec"].get("template", {}).get("spec", {}).get("containers", []))
 
 
+def _job_status(obj: Json) -> str:
+    true = {c["type"] for c in (obj.get("status") or {}).get("conditions") or [] if c["status"] == "True"}
+    return next((word for word in ("Complete", "Failed", "Suspended") if word in true), "Running")
+
+
 def _claim_of(obj: Json) -> str:
     ref = obj["spec"].get("claimRef") or {}
     return f"{ref.get('namespace')}/{ref.get('name')}" if ref else ""
@@ -95,7 +100,7 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
     "StatefulSet": [("Ready", _ratio("status.readyReplicas", "spec.replicas"), 0), ("Images", _images, 1)],
     "DaemonSet": [("Desired", _get("status.desiredNumberScheduled", 0), 0), ("Current", _get("status.currentNumberScheduled", 0), 0),
                   ("Ready", _get("status.numberReady", 0), 0), ("Available", _get("status.numberAvailable", 0), 0), ("Images", _images, 1)],
-    "Job": [("Status", lambda o: next((c["type"] for c in (o.get("status") or {}).get("conditions") or [] if c["status"] == "True"), "Running"), 0),
+    "Job": [("Status", _job_status, 0),
             ("Completions", _ratio("status.succeeded", "spec.completions"), 0), ("Images", _images, 1)],
     "PersistentVolumeClaim": [("Status", _get("status.phase"), 0), ("Volume", _get("spec.volumeName"), 0), ("Capacity", _get("status.capacity.storage"), 0),
                               ("Access Modes", _modes, 0), ("StorageClass", _get("spec.storageClassName"), 0)],

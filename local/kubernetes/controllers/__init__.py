@@ -1,26 +1,35 @@
-"""Small models of the controllers of a cluster: for rehearsal, each a documented rule, none of it Kubernetes' code."""
+"""Small models of the controllers of a cluster: for rehearsal, each a documented rule, none of it Kubernetes' code.
+
+Every controller looks at the whole state and moves it one step towards what it should be; they run after each change and
+twice a second. Those that need AWS are off without `--aws-endpoint`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from pathlib import Path
+import json
+import logging
 from typing import Any
 
 from local.kubernetes.api import Api
-from local.kubernetes.status import no_such_path
+from local.kubernetes.controllers.kubelet import Kubelet
+from local.kubernetes.controllers.lifecycle import Lifecycle
+from local.kubernetes.controllers.nodes import Nodes
+from local.kubernetes.controllers.raycluster import RayClusters
+from local.kubernetes.controllers.scheduler import Scheduler
+from local.kubernetes.controllers.settings import Settings
+from local.kubernetes.controllers.volumes import Volumes
+from local.kubernetes.controllers.workloads import Workloads
+from local.kubernetes.status import bad_request, no_such_path
 
+__all__ = ["Controllers", "Settings"]
 
-@dataclass(frozen=True)
-class Settings:
-    """What the controllers need to know; `time_scale` is seconds here per second in real life."""
+Json = dict[str, Any]
 
-    aws_endpoint: str = ""
-    region: str = "us-west-2"
-    eks_cluster: str = ""
-    poll_seconds: float = 1.0
-    time_scale: float = 0.05
-    static_nodes: Path | None = None
+log = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 0.5
+_REST_SECONDS = 0.05
 
 
 class Controllers:
@@ -29,11 +38,55 @@ class Controllers:
     def __init__(self, api: Api, settings: Settings) -> None:
         self.api = api
         self.settings = settings
+        self.nodes = Nodes(api, settings.time_scale)
+        self._passes = [
+            Lifecycle(api).reconcile,
+            self.nodes.follow_given,
+            Workloads(api).reconcile,
+            RayClusters(api).reconcile,
+            Volumes(api).reconcile,
+            Scheduler(api).reconcile,
+            Kubelet(api, settings.time_scale).reconcile,
+        ]
 
     def hook(self, method: str, path: str, body: Any) -> Any:
-        """`/rehearsal/…` requests."""
+        """`POST /rehearsal/nodes/NAME {"mode": …}`."""
+        parts = path.strip("/").split("/")
+        if method == "POST" and parts[1:2] == ["nodes"] and len(parts) == 3:
+            if not isinstance(body, dict):
+                raise bad_request('the body must be {"mode": "unreachable" | "gone" | "restore"}')
+            return self.nodes.hook(parts[2], str(body.get("mode", "")))
         raise no_such_path()
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await asyncio.Event().wait()
+        if self.settings.static_nodes:
+            for node in json.loads(self.settings.static_nodes.read_text()):
+                if self.api.find("v1", "Node", "", node["metadata"]["name"]) is None:
+                    self.api.create(self.api.kind("v1", "Node"), "", node, trusted=True)
+        tasks = [asyncio.ensure_future(self._local())]
+        if self.settings.aws_endpoint:
+            from local.kubernetes.controllers.cloud import Cloud  # noqa: PLC0415  (botocore is needed only then)
+
+            tasks.append(asyncio.ensure_future(Cloud(self.api, self.settings, self.nodes).run()))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _local(self) -> None:
+        changed = self.api.store.changed
+        while True:
+            changed.clear()
+            for act in self._passes:
+                try:
+                    act()
+                except Exception:  # one controller's mistake must not stop the others
+                    log.exception("controller %s failed", act.__qualname__)
+                await asyncio.sleep(0)
+            await asyncio.sleep(_REST_SECONDS)
+            try:
+                await asyncio.wait_for(changed.wait(), timeout=_IDLE_SECONDS)
+            except TimeoutError:
+                continue

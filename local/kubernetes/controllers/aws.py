@@ -1,0 +1,65 @@
+"""Calls to the embedded AWS, off the event loop; an answer that does not come is None, never an exception of botocore."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import botocore.config
+import botocore.exceptions
+import botocore.session
+
+Json = dict[str, Any]
+
+
+class AwsError(Exception):
+    """An answer that is an error; `code` is the service's word, `Unreachable` when there was no answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class Aws:
+    """Clients of the embedded AWS; credentials come from the environment."""
+
+    def __init__(self, endpoint: str, region: str) -> None:
+        self._endpoint = endpoint
+        self._region = region
+        self._session = botocore.session.get_session()
+        self._clients: dict[str, Any] = {}
+        self._config = botocore.config.Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1})
+
+    def _client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._session.create_client(
+                service, region_name=self._region, endpoint_url=self._endpoint, config=self._config
+            )
+        return self._clients[service]
+
+    def _call(self, service: str, operation: str, arguments: Json) -> Json:
+        try:
+            answer: Json = getattr(self._client(service), operation)(**arguments)
+            return answer
+        except botocore.exceptions.ClientError as error:
+            detail = error.response.get("Error", {})
+            raise AwsError(str(detail.get("Code", "Unknown")), str(detail.get("Message", ""))) from None
+        except botocore.exceptions.BotoCoreError as error:
+            raise AwsError("Unreachable", str(error)) from None
+
+    async def call(self, service: str, operation: str, **arguments: Any) -> Json:
+        """Call an operation by its botocore name; raises AwsError."""
+        return await asyncio.to_thread(self._call, service, operation, arguments)
+
+    async def pages(self, service: str, operation: str, key: str, *, limit: int = 100, **arguments: Any) -> list[Any]:
+        """All pages of a listing whose token is `nextToken` or `NextToken`."""
+        found: list[Any] = []
+        token: Json = {}
+        for _ in range(limit):
+            answer = await self.call(service, operation, **arguments, **token)
+            found += answer.get(key) or []
+            name = next((n for n in ("NextToken", "nextToken") if answer.get(n)), "")
+            if not name:
+                break
+            token = {name: answer[name]}
+        return found
