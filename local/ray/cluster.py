@@ -1,7 +1,7 @@
 """A Ray cluster on loopback: its pods as processes, and what can be done to them.
 
-State is kept in `.local/ray/NAME/` (`state.json`, the manifest, the token, logs, the shared folder `fsx`), so that every
-command of `python -m local ray` is a process of its own. Nothing here ever runs `ray stop` or signals by name.
+State is kept in `.local/ray/NAME/` (`state.json`, the manifest, the token, logs, the shared folder `fsx`), so that
+every command of `python -m local ray` is a process of its own. Nothing here ever runs `ray stop` or signals by name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,7 +37,8 @@ LAST_HOST = 250
 GCS_PORT, DASHBOARD_PORT, CLIENT_PORT = 6379, 8265, 10001
 WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
 INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER")
-HEAD_SECONDS, NODE_SECONDS = 90, 90
+HEAD_SECONDS, NODE_SECONDS = 180, 180  # 5 and 8 on a quiet machine
+RESTARTS = 5  # of a container while the cluster starts; a worker that is early finds no head in the GCS and ends
 
 
 def rehearsal_bin(*, project: Path) -> Path:
@@ -109,13 +111,12 @@ class State:
 def free_port(ip: str, wanted: int = 0) -> int:
     """`wanted` if nothing listens there, else a free one."""
     for port in (wanted, 0):
-        with socket.socket() as probe:
-            with contextlib.suppress(OSError):
-                probe.bind((ip, port))
-                # Ray's GCS listens on every address, so its port must be free on all of them
-                if port and any(_connects(other, port) for other in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
-                    continue
-                return int(probe.getsockname()[1])
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((ip, port))
+            # Ray's GCS listens on every address, so its port must be free on all of them
+            if port and any(_connects(other, port) for other in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
+                continue
+            return int(probe.getsockname()[1])
     raise LocalError(f"no free port on {ip}", code=1)
 
 
@@ -176,7 +177,9 @@ class Cluster:
         folder = project / ROOT / wanted.name
         with contextlib.suppress(LocalError):
             if cls.load(name=wanted.name, project=project).alive_pods():
-                raise LocalError(f"ray cluster {wanted.name!r} runs already; python -m local ray stop {wanted.name}", code=2)
+                raise LocalError(
+                    f"ray cluster {wanted.name!r} runs already; python -m local ray stop {wanted.name}", code=2
+                )
         _check_version(bin_folder, wanted)
         if folder.exists():
             shutil.rmtree(folder / "logs", ignore_errors=True)
@@ -305,6 +308,10 @@ class Cluster:
         """A pod's processes whose command line holds `needle`."""
         return [pid for pid in self.members(pod) if needle in isolation.command_line(pid)]
 
+    def gcs_up(self) -> bool:
+        """Whether the head's GCS takes connections."""
+        return self.head().alive and not self.head().frozen and _connects(self.head_ip, self.state.gcs_port)
+
     # --- faults ---------------------------------------------------------------------------------------------------
 
     def kill(self, pod: Pod) -> None:
@@ -384,6 +391,11 @@ class Cluster:
             self.wait_for_nodes([fresh])
         return fresh
 
+    def restart(self, pod: Pod) -> Pod:
+        """Start a pod's container anew in its place, as a kubelet does when `ray start` has ended by itself."""
+        self.state.pods.remove(pod)
+        return self._start_pod(self.group(pod), ip=pod.ip, name=pod.name)
+
     # --- start and stop -------------------------------------------------------------------------------------------
 
     def wait_for_gcs(self) -> None:
@@ -399,14 +411,17 @@ class Cluster:
 
     def wait_for_nodes(self, pods: list[Pod] | None = None) -> None:
         """Until the head counts these pods (left out: all of them) as alive nodes."""
-        expected = self.state.pods if pods is None else pods
+        expected = {pod.ip for pod in (self.state.pods if pods is None else pods)}
+        restarts: Counter[str] = Counter()
 
         def up() -> bool:
-            for pod in expected:
-                if not pod.alive:
+            for pod in [pod for pod in self.state.pods if pod.ip in expected and not pod.alive]:
+                restarts[pod.ip] += 1
+                if restarts[pod.ip] > RESTARTS:
                     raise LocalError(f"{pod.name} ended while starting: {self._last_line(pod)}", code=1)
+                self.restart(pod)
             states = self.dashboard.nodes()
-            return all(states.get(pod.ip) == "ALIVE" for pod in expected)
+            return all(states.get(ip) == "ALIVE" for ip in expected)
 
         wait(up, seconds=NODE_SECONDS, what="ray nodes", every=0.2)
 
@@ -475,17 +490,19 @@ class Cluster:
         )
         command = ["redis-server", str(config)]
         name = next(self._names("gcs-redis"))
-        self.state.store = self._launch(name=name, group="redis", ip=ip, temp=temp, command=command, env=self.client_env())
+        self.state.store = self._launch(
+            name=name, group="redis", ip=ip, temp=temp, command=command, env=self.client_env()
+        )
         self.save()
         wait(lambda: _connects(ip, self.state.store_port), seconds=15, what="redis for the gcs")
 
-    def _start_pod(self, group: PodPlan, *, ip: str | None = None) -> Pod:
+    def _start_pod(self, group: PodPlan, *, ip: str | None = None, name: str | None = None) -> Pod:
         state = self.state
         if ip is None:
             state.next_host = state.next_host + 1 if state.next_host < LAST_HOST else FIRST_HOST + 1
             ip = f"{state.network}.{state.next_host}"
         host = int(ip.rpartition(".")[2])
-        name = next(self._names(group.group))
+        name = name or next(self._names(group.group))
         # Ray puts sockets in there and a socket's path may have 107 characters: not below the project's folder
         temp = tempfile.mkdtemp(prefix="ray-")
         agent_port = free_port(ip)

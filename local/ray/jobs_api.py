@@ -35,7 +35,9 @@ class Dashboard:
         """As `--address` of `ray job submit` wants it."""
         return f"http://{self.host}:{self.port}"
 
-    def request(self, path: str, *, method: str = "GET", token: str | None = None, timeout: float = 5) -> tuple[int, Any]:
+    def request(
+        self, path: str, *, method: str = "GET", token: str | None = None, timeout: float = 5
+    ) -> tuple[int, Any]:
         """Status and decoded JSON body (None where it is not JSON). Raises OSError where nothing answers."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         token = self.token if token is None else token
@@ -96,6 +98,8 @@ def submit(
     working_dir: Path,
     entrypoint: list[str],
     submission_id: str,
+    cwd: Path,
+    py_modules: list[str] | None = None,
     env_vars: dict[str, str] | None = None,
     entrypoint_resources: dict[str, float] | None = None,
 ) -> str:
@@ -108,6 +112,8 @@ def submit(
         working_dir: the job's folder; it is uploaded.
         entrypoint: the driver's command.
         submission_id: the job's name on the cluster.
+        cwd: where the command runs; `py_modules` are relative to it.
+        py_modules: folders of Python packages the job imports.
         env_vars: `runtime_env.env_vars` of the driver and its workers.
         entrypoint_resources: custom resources the driver needs, to place it off the head.
 
@@ -119,11 +125,12 @@ def submit(
     """
     command = [str(ray), "job", "submit", "--no-wait", "--address", dashboard.address, "--submission-id", submission_id]
     command += ["--working-dir", str(working_dir)]
-    if env_vars:
-        command += ["--runtime-env-json", json.dumps({"env_vars": env_vars}, sort_keys=True)]
+    runtime_env = {"env_vars": env_vars or {}, "py_modules": py_modules or []}
+    if any(runtime_env.values()):
+        command += ["--runtime-env-json", json.dumps({k: v for k, v in runtime_env.items() if v}, sort_keys=True)]
     if entrypoint_resources:
         command += ["--entrypoint-resources", json.dumps(entrypoint_resources)]
-    done = subprocess.run([*command, "--", *entrypoint], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--", *entrypoint], env=env, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         last = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]
         raise LocalError(f"ray job submit failed ({done.returncode}): {last.strip()}", code=1)

@@ -25,7 +25,8 @@ Manifest = Mapping[str, Any]
 # rayStartParams that name a place or a size on a cluster node; here loopback, free ports and small sizes take over
 REPLACED_PARAMS = frozenset(
     {"address", "block", "dashboard-agent-listen-port", "dashboard-host", "dashboard-port", "head", "memory",
-     "max-worker-port", "metrics-export-port", "min-worker-port", "node-ip-address", "num-cpus", "num-gpus", "object-store-memory", "port",
+     "max-worker-port", "metrics-export-port", "min-worker-port", "node-ip-address",
+     "num-cpus", "num-gpus", "object-store-memory", "port",
      "ray-client-server-port", "redis-password", "resources", "temp-dir"}
 )  # fmt: skip
 # set by this module for every pod, so a value from the manifest would be overwritten anyway
@@ -180,7 +181,12 @@ def _environment(container: Mapping[str, Any], path: str, dropped: list[str]) ->
             continue
         if source is not None:
             kind = next(iter(source), "?")
-            local = {"status.podIP": "{ip}", "metadata.name": "{pod}", "spec.nodeName": "{node}", "status.hostIP": "{ip}"}
+            local = {
+                "status.podIP": "{ip}",
+                "metadata.name": "{pod}",
+                "spec.nodeName": "{node}",
+                "status.hostIP": "{ip}",
+            }
             field_path = (source.get("fieldRef") or {}).get("fieldPath")
             if field_path in local:
                 env[name] = local[field_path]
@@ -194,7 +200,9 @@ def _environment(container: Mapping[str, Any], path: str, dropped: list[str]) ->
 
 
 def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, dropped: list[str]) -> PodPlan:
-    params = {str(k): str(v) for k, v in _need(group.get("rayStartParams") or {}, f"{path}.rayStartParams", dict).items()}
+    params = {
+        str(k): str(v) for k, v in _need(group.get("rayStartParams") or {}, f"{path}.rayStartParams", dict).items()
+    }
     template = _need(group.get("template"), f"{path}.template", dict)
     spec = _need(template.get("spec"), f"{path}.template.spec", dict)
     containers = _need(spec.get("containers"), f"{path}.template.spec.containers", list)
@@ -225,17 +233,26 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
     for mount in container.get("volumeMounts") or []:
         if mount.get("mountPath") == "/fsx":
             dropped.append(f"{where}: /fsx (the shared file system) is a folder of this machine")
-    for key in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "securityContext", "initContainers"):
+    for key in (
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "securityContext",
+        "initContainers",
+    ):
         if spec.get(key):
             dropped.append(f"{where}: {key} needs Kubernetes; not applied")
     if len(containers) > 1:
-        dropped.append(f"{where}: side-car containers are not started: {', '.join(str(c.get('name')) for c in containers[1:])}")
+        dropped.append(
+            f"{where}: side-car containers are not started: {', '.join(str(c.get('name')) for c in containers[1:])}"
+        )
     handler = ((container.get("lifecycle") or {}).get("preStop") or {}).get("exec") or {}
     pre_stop = tuple(str(part) for part in handler.get("command") or ())
     if "ray stop" in " ".join(pre_stop):
         raise LocalError(
-            f"raycluster {where} preStop: `ray stop` ends training instead of draining it, and here would stop every Ray "
-            "of this machine; remove it"
+            f"raycluster {where} preStop: `ray stop` ends training instead of draining it, and here would stop every "
+            "Ray of this machine; remove it"
         )
     return PodPlan(
         group="headgroup" if head else str(group.get("groupName")),
@@ -286,7 +303,9 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None) -> C
         for i, group in enumerate(_need(spec.get("workerGroupSpecs") or [], "spec.workerGroupSpecs", list))
     )
     if not any(group.trains and group.pods for group in workers):
-        raise LocalError("raycluster spec.workerGroupSpecs: no group with a pod that can train, got nothing to rehearse")
+        raise LocalError(
+            "raycluster spec.workerGroupSpecs: no group with a pod that can train, got nothing to rehearse"
+        )
     options = spec.get("gcsFaultToleranceOptions")
     tolerance = None if options is None else str(options.get("backend") or "redis")
     if spec.get("enableInTreeAutoscaling"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,13 +23,25 @@ def manifest_of(environment: str, *, project: Path) -> Manifest:
     Raises:
         LocalError: no such environment, or it cannot be rendered; the renderer's own message.
     """
-    if environment.endswith((".yaml", ".yml")) and Path(environment).exists() and Path(environment).parent.name != "environments":
+    if (
+        environment.endswith((".yaml", ".yml"))
+        and Path(environment).exists()
+        and Path(environment).parent.name != "environments"
+    ):
         return load(Path(environment))
     python = project / STACK_PYTHON
     interpreter = str(python if python.exists() else sys.executable)
     done = subprocess.run(
-        [interpreter, "-m", "local.ray.render", environment], cwd=project, capture_output=True, text=True, check=False
+        [interpreter, "-m", "local.ray.render", environment],
+        cwd=project,
+        # cdk8s needs Node.js, which the stack's environment carries
+        env=os.environ | {"PATH": os.pathsep.join([str(Path(interpreter).parent), os.environ.get("PATH", os.defpath)])},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise LocalError((done.stderr.strip().splitlines() or ["rendering the raycluster failed"])[-1], code=done.returncode)
+        raise LocalError(
+            (done.stderr.strip().splitlines() or ["rendering the raycluster failed"])[-1], code=done.returncode
+        )
     return pick(yaml.safe_load_all(done.stdout), where=f"environment {environment}")
