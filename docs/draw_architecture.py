@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-LINE, PAD, WIDTH, GAP_X, GAP_Y, TITLE = 18, 12, 268, 64, 26, 30
+LINE, PAD, WIDTH, GAP_X, GAP_Y, TITLE = 18, 12, 312, 56, 26, 30
 COLOURS = {"Network": "#5b6bbf", "Eks": "#b5651d", "Storage": "#2e7d4f", "Image": "#6d6d6d", "HyperPod": "#8a2f6b", "Platform": "#2a6f97", "Ray": "#a33b2a"}
 
 
@@ -82,6 +82,10 @@ def read(assembly: Path) -> list[Box]:
     by_name = {box.name: box for box in boxes}
     for box in boxes:
         box.depth = _depth(box, by_name)
+    # drawn next to who needs it, so that arrows do not run behind boxes
+    for box in sorted(boxes, key=lambda box: -box.depth):
+        users = [other.depth for other in boxes if box.name in _nearest(other, by_name)]
+        box.depth = min(users, default=box.depth + 1) - 1
     return sorted(boxes, key=lambda box: (box.depth, box.name))
 
 
