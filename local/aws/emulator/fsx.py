@@ -30,7 +30,7 @@ class Fsx:
         self._file_systems: Any = context.hooks.scoped_dict()
         context.tickers.append(self._tick)
 
-    def CreateFileSystem(self, data: Json) -> Json:  # noqa: N802
+    def CreateFileSystem(self, data: Json) -> Json:
         """Create a file system; the same client token answers the same one."""
         token = data.get("ClientRequestToken")
         for existing in self._file_systems.values():
@@ -69,12 +69,12 @@ class Fsx:
         self._file_systems[identifier] = record
         return {"FileSystem": self._view(record)}
 
-    def DescribeFileSystems(self, data: Json) -> Json:  # noqa: N802
+    def DescribeFileSystems(self, data: Json) -> Json:
         """Answer the file systems asked for, or all."""
         wanted = data.get("FileSystemIds") or sorted(self._file_systems.keys())
         return {"FileSystems": [self._view(self.find(identifier)) for identifier in wanted]}
 
-    def UpdateFileSystem(self, data: Json) -> Json:  # noqa: N802
+    def UpdateFileSystem(self, data: Json) -> Json:
         """Change size, throughput and Lustre settings; nothing gets smaller."""
         record = self.find(data["FileSystemId"])
         self._available(record)
@@ -88,7 +88,7 @@ class Fsx:
         record.update(StorageCapacity=capacity, LustreConfiguration=lustre)
         return {"FileSystem": self._view(record)}
 
-    def DeleteFileSystem(self, data: Json) -> Json:  # noqa: N802
+    def DeleteFileSystem(self, data: Json) -> Json:
         """Begin to delete a file system; its network interface stays until it is gone."""
         record = self.find(data["FileSystemId"])
         if record["Lifecycle"] != "DELETING":
@@ -97,19 +97,19 @@ class Fsx:
             record.update(Lifecycle="DELETING", _until=None if stuck else self._context.later(DELETE_STATES))
         return {"FileSystemId": record["FileSystemId"], "Lifecycle": "DELETING"}
 
-    def TagResource(self, data: Json) -> Json:  # noqa: N802
+    def TagResource(self, data: Json) -> Json:
         """Add tags to a file system."""
         record = self._by_arn(data["ResourceARN"])
         record["Tags"] = tag_list({**tag_map(record["Tags"]), **tag_map(data["Tags"])})
         return {}
 
-    def UntagResource(self, data: Json) -> Json:  # noqa: N802
+    def UntagResource(self, data: Json) -> Json:
         """Remove tags from a file system."""
         record = self._by_arn(data["ResourceARN"])
         record["Tags"] = [t for t in record["Tags"] if t["Key"] not in data["TagKeys"]]
         return {}
 
-    def ListTagsForResource(self, data: Json) -> Json:  # noqa: N802
+    def ListTagsForResource(self, data: Json) -> Json:
         """Answer the tags of a file system."""
         return {"Tags": self._by_arn(data["ResourceARN"])["Tags"]}
 

@@ -19,17 +19,19 @@ def fail_fast(context: Context) -> None:
     """Answer FAILED at once for a custom resource whose function died; run kubectl handlers one at a time."""
     lambdas, custom = context.hooks.lambda_svc, context.hooks.custom_resource
     original = lambdas._execute_function_with_config_scope
-    # CDK's kubectl handler keeps its kubeconfig and manifest under fixed names, as each real Lambda has a /tmp of its own
+    # CDK's kubectl handler keeps its files under fixed names: each real Lambda has a /tmp of its own
     kubectl = threading.Lock()
 
     def execute(function: Json, event: Any) -> Any:
         request = event if isinstance(event, dict) else {}
-        if str(request.get("ResourceType", "")).startswith("Custom::AWSCDK-EKS-"):
+        url = str(request.get("ResponseURL", ""))
+        # the provider framework calls the handler with the same event, the ResponseURL blanked out
+        handler = str(request.get("ResourceType", "")).startswith("Custom::AWSCDK-EKS-") and RESPONSE_PATH not in url
+        if handler:
             with kubectl:
                 result = original(function, event)
         else:
             result = original(function, event)
-        url = str(request.get("ResponseURL", ""))
         if RESPONSE_PATH in url and isinstance(result, dict) and (result.get("error") or result.get("function_error")):
             custom.deliver_response(url.rpartition("/")[2], {"Status": "FAILED", "Reason": _reason(result)})
         return result

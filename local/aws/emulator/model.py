@@ -38,7 +38,8 @@ class Model:
 
     def enum(self, shape: str) -> list[str]:
         """Return the values of an enumeration, by its shape's name."""
-        return list(self._service.shape_for(shape).enum)
+        found: Any = self._service.shape_for(shape)
+        return list(found.enum)
 
     def check_input(self, operation: str, data: Json) -> None:
         """Raise what the service would answer to an invalid request."""
@@ -120,7 +121,7 @@ def _constraint(value: object, path: str, must: str) -> str:
     return f"Value '{value}' at '{path}' failed to satisfy constraint: Member must {must}"
 
 
-def _coerce(value: Any, shape: Any) -> Any:
+def _coerce(value: Any, shape: Any) -> Any:  # noqa: PLR0911  # one line per type
     kind = shape.type_name
     if kind == "structure" and isinstance(value, dict):
         return {k: _coerce(v, shape.members[k]) if k in shape.members else v for k, v in value.items()}

@@ -71,7 +71,8 @@ class Network:
                 return self._dependency(f"The subnet '{subnet}'", interface)
         for nat in self._ec2._nat_gateways.values():
             if nat["SubnetId"] == subnet and nat.get("State") != "deleted":
-                return f"The subnet '{subnet}' has dependencies and cannot be deleted. (NAT gateway {nat['NatGatewayId']})"
+                gateway = nat["NatGatewayId"]
+                return f"The subnet '{subnet}' has dependencies and cannot be deleted. (NAT gateway {gateway})"
         return ""
 
     def blocks_security_group(self, group: str) -> str:

@@ -122,11 +122,9 @@ def _flow_log(context: Context) -> ResourceType:
     ec2, provisioners = context.hooks.ec2, context.hooks.provisioners
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
-        parameters = {
-            "ResourceId.1": [properties["ResourceId"]],
-            **{k: [str(properties[k])] for k in ("ResourceType", "TrafficType", "LogDestinationType", "LogGroupName",
-                                                 "LogDestination") if k in properties},
-        }  # fmt: skip
+        members = ("ResourceType", "TrafficType", "LogDestinationType", "LogGroupName", "LogDestination")
+        parameters = {"ResourceId.1": [properties["ResourceId"]]}
+        parameters |= {m: [str(properties[m])] for m in members if m in properties}
         xml = _xml(ec2._ACTION_MAP["CreateFlowLogs"](parameters))
         identifier = _member(xml.partition("<flowLogIdSet>")[2], "item")
         provisioners._ec2_apply_tags(identifier, properties)

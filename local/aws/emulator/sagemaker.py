@@ -36,7 +36,7 @@ class SageMaker:
 
     # -- clusters -----------------------------------------------------------------------------------------------
 
-    def CreateCluster(self, data: Json) -> Json:  # noqa: N802
+    def CreateCluster(self, data: Json) -> Json:
         """Create a cluster; its nodes appear as time goes on."""
         name = data["ClusterName"]
         if name in self._clusters:
@@ -62,7 +62,7 @@ class SageMaker:
         self._reconcile(cluster)
         return {"ClusterArn": arn}
 
-    def UpdateCluster(self, data: Json) -> Json:  # noqa: N802
+    def UpdateCluster(self, data: Json) -> Json:
         """Change groups and cluster-wide settings."""
         cluster = self.find(data["ClusterName"])
         self._in_status(cluster, "UpdateCluster", "InService", "Failed")
@@ -89,7 +89,7 @@ class SageMaker:
         self._reconcile(cluster)
         return {"ClusterArn": cluster["ClusterArn"]}
 
-    def DeleteCluster(self, data: Json) -> Json:  # noqa: N802
+    def DeleteCluster(self, data: Json) -> Json:
         """Delete a cluster and its nodes."""
         cluster = self.find(data["ClusterName"])
         self._in_status(cluster, "DeleteCluster", "InService", "Failed", "Creating", "Deleting")
@@ -99,7 +99,7 @@ class SageMaker:
                 node.update(_status="ShuttingDown", _next=[])
         return {"ClusterArn": cluster["ClusterArn"]}
 
-    def DescribeCluster(self, data: Json) -> Json:  # noqa: N802
+    def DescribeCluster(self, data: Json) -> Json:
         """Answer a cluster with its groups' target and current counts."""
         cluster = self.find(data["ClusterName"])
         answer = _public(cluster)
@@ -108,7 +108,7 @@ class SageMaker:
         answer["InstanceGroups"] = [self._describe_group(cluster, group) for group in cluster["_groups"].values()]
         return answer
 
-    def ListClusters(self, data: Json) -> Json:  # noqa: N802
+    def ListClusters(self, data: Json) -> Json:
         """Answer the clusters of the account and region, filtered as asked."""
         clusters = [c for c in self._clusters.values() if data.get("NameContains", "") in c["ClusterName"]]
         plan = data.get("TrainingPlanArn")
@@ -123,7 +123,7 @@ class SageMaker:
 
     # -- nodes --------------------------------------------------------------------------------------------------
 
-    def ListClusterNodes(self, data: Json) -> Json:  # noqa: N802
+    def ListClusterNodes(self, data: Json) -> Json:
         """Answer the nodes of a cluster, filtered as asked."""
         cluster = self.find(data["ClusterName"])
         contains = data.get("InstanceGroupNameContains", "")
@@ -146,7 +146,7 @@ class SageMaker:
         ]
         return {"ClusterNodeSummaries": summaries, **token}
 
-    def DescribeClusterNode(self, data: Json) -> Json:  # noqa: N802
+    def DescribeClusterNode(self, data: Json) -> Json:
         """Answer everything known of one node."""
         cluster = self.find(data["ClusterName"])
         node = self._node(cluster, data.get("NodeId") or data.get("NodeLogicalId") or "")
@@ -161,7 +161,7 @@ class SageMaker:
         }
         return {"NodeDetails": details}
 
-    def BatchRebootClusterNodes(self, data: Json) -> Json:  # noqa: N802
+    def BatchRebootClusterNodes(self, data: Json) -> Json:
         """Restart nodes; each keeps its id, address and disks."""
 
         def reboot(_cluster: Json, node: Json) -> None:
@@ -169,11 +169,11 @@ class SageMaker:
 
         return self._batch(data, "reboot", reboot)
 
-    def BatchReplaceClusterNodes(self, data: Json) -> Json:  # noqa: N802
+    def BatchReplaceClusterNodes(self, data: Json) -> Json:
         """Replace nodes; each goes away with its disks and a new id comes in its place."""
         return self._batch(data, "replacement", self._replace)
 
-    def BatchDeleteClusterNodes(self, data: Json) -> Json:  # noqa: N802
+    def BatchDeleteClusterNodes(self, data: Json) -> Json:
         """Remove nodes and lower their groups' target counts."""
 
         def delete(cluster: Json, node: Json) -> None:
@@ -187,7 +187,7 @@ class SageMaker:
         ]
         return {**answer, **({"Failed": renamed} if renamed else {})}
 
-    def BatchAddClusterNodes(self, data: Json) -> Json:  # noqa: N802
+    def BatchAddClusterNodes(self, data: Json) -> Json:
         """Raise groups' target counts, with Continuous provisioning only."""
         cluster = self.find(data["ClusterName"])
         if cluster.get("NodeProvisioningMode") != "Continuous":
@@ -210,7 +210,7 @@ class SageMaker:
                 )
         return {"Successful": added, "Failed": failed}
 
-    def StartClusterHealthCheck(self, data: Json) -> Json:  # noqa: N802
+    def StartClusterHealthCheck(self, data: Json) -> Json:
         """Run deep health checks on nodes that are there; they are unschedulable meanwhile."""
         cluster = self.find(data["ClusterName"])
         for wanted in data["DeepHealthCheckConfigurations"]:
@@ -226,7 +226,7 @@ class SageMaker:
                 self._deep_check(cluster, node)
         return {"ClusterArn": cluster["ClusterArn"]}
 
-    def UpdateClusterSoftware(self, data: Json) -> Json:  # noqa: N802
+    def UpdateClusterSoftware(self, data: Json) -> Json:
         """Bring every node, or those of the groups named, to the newest image release or the one asked for."""
         cluster = self.find(data["ClusterName"])
         self._in_status(cluster, "UpdateClusterSoftware", "InService")
@@ -245,7 +245,7 @@ class SageMaker:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def ListClusterEvents(self, data: Json) -> Json:  # noqa: N802
+    def ListClusterEvents(self, data: Json) -> Json:
         """Answer a cluster's events, newest first unless asked otherwise; without their failure messages."""
         cluster = self.find(data["ClusterName"])
         wanted = {"InstanceGroupName": "InstanceGroupName", "NodeId": "InstanceId", "ResourceType": "ResourceType"}
@@ -259,7 +259,7 @@ class SageMaker:
         page, token = _page(events, data)
         return {"Events": [{k: v for k, v in e.items() if not k.startswith("_")} for e in page], **token}
 
-    def DescribeClusterEvent(self, data: Json) -> Json:  # noqa: N802
+    def DescribeClusterEvent(self, data: Json) -> Json:
         """Answer one event with its failure message."""
         cluster = self.find(data["ClusterName"])
         for event in cluster["_events"]:
@@ -273,7 +273,7 @@ class SageMaker:
 
     # -- training plans and tags --------------------------------------------------------------------------------
 
-    def SearchTrainingPlanOfferings(self, data: Json) -> Json:  # noqa: N802
+    def SearchTrainingPlanOfferings(self, data: Json) -> Json:
         """Answer one offering for what was asked; fees are not real prices."""
         hours = data.get("DurationHours", 24)
         count = data.get("InstanceCount", 1)
@@ -297,37 +297,40 @@ class SageMaker:
         }
         return {"TrainingPlanOfferings": [offering]}
 
-    def DescribeTrainingPlan(self, data: Json) -> Json:  # noqa: N802
+    def DescribeTrainingPlan(self, data: Json) -> Json:
         """Answer what an offering's plan would be, by its name or ARN."""
         name = data["TrainingPlanName"].rsplit("/", 1)[-1]
-        in_use = sum(
-            1 for c in self._clusters.values() for n in c["_nodes"] if name in str(c["_groups"].get(n["InstanceGroupName"], {}).get("TrainingPlanArn"))
-        )  # fmt: skip
-        if not in_use and not any(name in plan for c in self._clusters.values() for plan in _plans(c)):
+        groups = [
+            (c, g)
+            for c in self._clusters.values()
+            for g in c["_groups"].values()
+            if g.get("TrainingPlanArn", "").rsplit("/", 1)[-1] == name
+        ]
+        if not groups:
             raise ServiceError("ResourceNotFound", f"Training plan {name} not found")
         arn = self._hooks.arn("sagemaker", f"training-plan/{name}")
         return {
             "TrainingPlanArn": arn,
             "TrainingPlanName": name,
             "Status": "Active",
-            "InUseInstanceCount": in_use,
+            "InUseInstanceCount": sum(len(self._of_group(c, g)) for c, g in groups),
             "TargetResources": ["hyperpod-cluster"],
         }
 
-    def AddTags(self, data: Json) -> Json:  # noqa: N802
+    def AddTags(self, data: Json) -> Json:
         """Add tags to a cluster."""
         tags = self._tags.setdefault(self._taggable(data["ResourceArn"]), {})
         tags.update(tag_map(data["Tags"]))
         return {"Tags": tag_list(tags)}
 
-    def DeleteTags(self, data: Json) -> Json:  # noqa: N802
+    def DeleteTags(self, data: Json) -> Json:
         """Remove tags from a cluster."""
         tags = self._tags.get(self._taggable(data["ResourceArn"])) or {}
         for key in data["TagKeys"]:
             tags.pop(key, None)
         return {}
 
-    def ListTags(self, data: Json) -> Json:  # noqa: N802
+    def ListTags(self, data: Json) -> Json:
         """Answer the tags of a cluster."""
         return {"Tags": tag_list(self._tags.get(self._taggable(data["ResourceArn"])) or {})}
 
@@ -430,7 +433,8 @@ class SageMaker:
         for group in cluster["_groups"].values():
             nodes = self._of_group(cluster, group)
             name = group["InstanceGroupName"]
-            if len(nodes) < group["InstanceCount"] and self._context.faults.active("hyperpod", name, effect="no-capacity"):
+            short = len(nodes) < group["InstanceCount"]
+            if short and self._context.faults.active("hyperpod", name, effect="no-capacity"):
                 self._no_capacity_event(cluster, group)
                 continue
             for _ in range(group["InstanceCount"] - len(nodes)):
@@ -518,9 +522,7 @@ class SageMaker:
         node.update(_status="Failure", _message=message, _next=[])
         if recovers:  # the service replaces accelerated nodes only
             node["_next"] = [(self._context.later(2), "replace")]
-        self._node_event(
-            cluster, node, f"Instance {node['InstanceId']} is unhealthy", level="Error", failure=message
-        )
+        self._node_event(cluster, node, f"Instance {node['InstanceId']} is unhealthy", level="Error", failure=message)
 
     def _batch(self, data: Json, what: str, act: Any, code: str = "InstanceIdNotFound") -> Json:
         cluster = self.find(data["ClusterName"])
@@ -576,7 +578,8 @@ class SageMaker:
         eks = data.get("Orchestrator", {}).get("Eks", {}).get("ClusterArn")
         if eks and not any(c["arn"] == eks for c in self._hooks.eks._clusters.values()):
             raise ServiceError("ValidationException", f"EKS cluster {eks} does not exist")
-        for vpc in [data.get("VpcConfig", {}), *(g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))]:
+        overrides = (g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))
+        for vpc in [data.get("VpcConfig", {}), *overrides]:
             self._network.check(vpc.get("Subnets", []), vpc.get("SecurityGroupIds", []))
 
     def _describe_group(self, cluster: Json, group: Json) -> Json:
@@ -674,4 +677,3 @@ def _page(items: list[Json], data: Json) -> tuple[list[Json], Json]:
     start, size = int(token), int(data.get("MaxResults", 100))
     more = start + size < len(items)
     return items[start : start + size], {"NextToken": str(start + size)} if more else {}
-

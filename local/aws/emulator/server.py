@@ -99,7 +99,9 @@ class Emulator:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": payload})
 
-    def _command(self, method: str, path: str, data: Json) -> tuple[int, Json]:
+    def _command(  # noqa: PLR0911  # one line per command
+        self, method: str, path: str, data: Json
+    ) -> tuple[int, Json]:
         faults = self._context.faults
         match method, path:
             case "GET", "health":

@@ -39,25 +39,25 @@ class ServiceQuotas:
         for kind in Model("sagemaker").enum("ClusterInstanceType"):
             self._values["sagemaker", f"{kind} for cluster usage"] = DEFAULT_INSTANCES
 
-    def GetServiceQuota(self, data: Json) -> Json:  # noqa: N802
+    def GetServiceQuota(self, data: Json) -> Json:
         """Answer one quota by its code."""
         for service, name in self._values:
             if service == data["ServiceCode"] and _code(name) == data["QuotaCode"]:
                 return {"Quota": self._quota(service, name)}
         raise ServiceError("NoSuchResourceException", f"quota {data['QuotaCode']} of {data['ServiceCode']} not found")
 
-    def ListServiceQuotas(self, data: Json) -> Json:  # noqa: N802
+    def ListServiceQuotas(self, data: Json) -> Json:
         """Answer a service's quotas, a page at a time."""
         quotas = [self._quota(service, name) for service, name in self._values if service == data["ServiceCode"]]
         start, size = int(data.get("NextToken", "0")), int(data.get("MaxResults", 100))
         more = {"NextToken": str(start + size)} if start + size < len(quotas) else {}
         return {"Quotas": quotas[start : start + size], **more}
 
-    def GetAWSDefaultServiceQuota(self, data: Json) -> Json:  # noqa: N802
+    def GetAWSDefaultServiceQuota(self, data: Json) -> Json:
         """Answer one quota's default: here the value itself."""
         return self.GetServiceQuota(data)
 
-    def ListAWSDefaultServiceQuotas(self, data: Json) -> Json:  # noqa: N802
+    def ListAWSDefaultServiceQuotas(self, data: Json) -> Json:
         """Answer a service's defaults: here the values themselves."""
         return self.ListServiceQuotas(data)
 
