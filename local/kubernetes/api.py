@@ -17,6 +17,7 @@ from local.kubernetes import applied, defaults, patch, rules, schema
 from local.kubernetes.resources import Registry, Resource, builtin_resources
 from local.kubernetes.status import (
     ApiError,
+    Cause,
     already_exists,
     bad_request,
     forbidden,
@@ -29,7 +30,14 @@ from local.kubernetes.store import Change, Key, Store, copy
 Json = dict[str, Any]
 
 # kept by the server whatever a client sends
-_SERVER_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+)
 _SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -58,7 +66,7 @@ class Api:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.registry = Registry(builtin_resources())
-        for crd in store.list("apiextensions.k8s.io/customresourcedefinitions"):
+        for crd in store.objects("apiextensions.k8s.io/customresourcedefinitions"):
             self.registry.install(crd)
         self._furnish()
 
@@ -75,10 +83,18 @@ class Api:
         store = self.store
         for name in _SYSTEM_NAMESPACES:
             if store.get(("/namespaces", "", name)) is None:
-                self.create(self.kind("v1", "Namespace"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+                self.create(
+                    self.kind("v1", "Namespace"),
+                    "",
+                    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+                )
         if store.get(("/services", "default", "kubernetes")) is None:
-            service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kubernetes", "namespace": "default"},
-                       "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 443}]}}  # fmt: skip
+            service = {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "kubernetes", "namespace": "default"},
+                "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 443}]},
+            }
             self.create(self.kind("v1", "Service"), "default", service)
 
     # ---- small helpers ------------------------------------------------------------------------------------------------
@@ -110,34 +126,43 @@ class Api:
     def all(self, api_version: str, kind: str, namespace: str = "") -> list[Json]:
         """All objects of a kind; for controllers."""
         resource = self.registry.by_kind(api_version, kind)
-        return self.store.list(resource.store, namespace) if resource else []
+        return self.store.objects(resource.store, namespace) if resource else []
 
     @staticmethod
     def present(resource: Resource, obj: Json) -> Json:
-        """A stored object in the version that was asked for (custom kinds: conversion strategy None)."""
+        """A stored object in the version asked for: conversion strategy None, so that only unknown fields go."""
         if obj.get("apiVersion") == resource.api_version:
             return obj
         if resource.kind == "Event":
             return _event(obj, resource)
-        return {**obj, "apiVersion": resource.api_version}
+        shown, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version}, strict=False)
+        return shown
 
-    def list(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:
+    def select(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:
         """Objects of a resource that `keep` takes."""
-        found = self.store.list(resource.store, namespace if resource.namespaced else "")
+        found = self.store.objects(resource.store, namespace if resource.namespaced else "")
         return [self.present(resource, o) for o in found if keep is None or keep(o)]
 
     # ---- create -------------------------------------------------------------------------------------------------------
 
-    def create(self, resource: Resource, namespace: str, obj: Json, options: Options | None = None, *, trusted: bool = False) -> Json:
+    def create(
+        self, resource: Resource, namespace: str, obj: Json, options: Options | None = None, *, trusted: bool = False
+    ) -> Json:
         """Create an object; `trusted` (controllers) keeps its status."""
         options = options or Options()
         obj = self._accept(resource, namespace, obj)
         meta = obj["metadata"]
         if not meta.get("name"):
             if not meta.get("generateName"):
-                raise invalid(resource.kind, resource.group, "", [
-                    rules.Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")])  # fmt: skip
-            meta["name"] = meta["generateName"] + "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+                raise invalid(
+                    resource.kind,
+                    resource.group,
+                    "",
+                    [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")],
+                )
+            meta["name"] = meta["generateName"] + "".join(
+                secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
+            )
         name = meta["name"]
         if meta.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -167,10 +192,10 @@ class Api:
         self._after_write(resource, stored)
         return self.present(resource, stored)
 
-    def _accept(self, resource: Resource, namespace: str, obj: Any) -> Json:
-        if not isinstance(obj, dict):
+    def _accept(self, resource: Resource, namespace: str, given: Any) -> Json:
+        if not isinstance(given, dict):
             raise bad_request("the body must be one object")
-        obj = copy(obj)
+        obj: Json = copy(given)
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
         if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
@@ -184,7 +209,9 @@ class Api:
             raise bad_request("metadata must be an object")
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
-                raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
         elif meta.pop("namespace", None) and namespace:
             raise bad_request("namespace is not allowed on this type")
         return obj
@@ -236,8 +263,10 @@ class Api:
             obj["status"] = _crd_status(obj)
 
     def _default_class(self) -> str | None:
-        for found in self.store.list("storage.k8s.io/storageclasses"):
-            if (found["metadata"].get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true":
+        for found in self.store.objects("storage.k8s.io/storageclasses"):
+            if (found["metadata"].get("annotations") or {}).get(
+                "storageclass.kubernetes.io/is-default-class"
+            ) == "true":
                 return str(found["metadata"]["name"])
         return None
 
@@ -249,13 +278,26 @@ class Api:
         elif resource.kind == "Namespace" and not stored["metadata"].get("deletionTimestamp"):
             name = stored["metadata"]["name"]
             if self.store.get(("/serviceaccounts", name, "default")) is None:
-                account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+                account = {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": "default", "namespace": name},
+                }
                 self.create(self.kind("v1", "ServiceAccount"), name, account)
 
     # ---- update -------------------------------------------------------------------------------------------------------
 
-    def update(self, resource: Resource, namespace: str, name: str, obj: Any, options: Options | None = None,
-               *, subresource: str = "", recorded: bool = False) -> Json:  # fmt: skip
+    def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        obj: Any,
+        options: Options | None = None,
+        *,
+        subresource: str = "",
+        recorded: bool = False,
+    ) -> Json:
         """Replace an object (or only its status); `recorded` says that managedFields were worked out already."""
         options = options or Options()
         key = self.key(resource, namespace, name)
@@ -269,8 +311,12 @@ class Api:
         if meta.get("resourceVersion") and meta["resourceVersion"] != old["metadata"]["resourceVersion"]:
             raise stale(resource.plural, resource.group, name)
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            raise ApiError(409, "Conflict", f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
-                           f"{old['metadata']['uid']}")  # fmt: skip
+            raise ApiError(
+                409,
+                "Conflict",
+                f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
+                f"{old['metadata']['uid']}",
+            )
         if subresource == "status":
             given = obj
             obj = copy(old)
@@ -290,7 +336,12 @@ class Api:
         if meta.get("deletionTimestamp"):
             added = set(meta.get("finalizers") or []) - set(old["metadata"].get("finalizers") or [])
             if added:
-                raise forbidden(resource.plural, resource.group, name, "no new finalizers can be added if the object is being deleted")
+                raise forbidden(
+                    resource.plural,
+                    resource.group,
+                    name,
+                    "no new finalizers can be added if the object is being deleted",
+                )
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         obj = self._judge(resource, obj, options, old)
         rules.check_new(resource, obj)
@@ -301,7 +352,9 @@ class Api:
         if resource.kind == "CustomResourceDefinition" and not resource.crd:
             obj["status"] = _crd_status(obj, old)
         if options.manager and not recorded:
-            applied.record_update(obj, self.present(resource, old), schema.SHAPES.of(resource), options.manager, subresource)
+            applied.record_update(
+                obj, self.present(resource, old), schema.SHAPES.of(resource), options.manager, subresource
+            )
         if not recorded and not options.manager and "managedFields" in old["metadata"]:
             obj["metadata"].setdefault("managedFields", old["metadata"]["managedFields"])
         if options.dry_run or _same(obj, old):
@@ -336,8 +389,17 @@ class Api:
 
     # ---- patch --------------------------------------------------------------------------------------------------------
 
-    def patch(self, resource: Resource, namespace: str, name: str, body: bytes, content_type: str,
-              options: Options, *, subresource: str = "") -> tuple[Json, bool]:  # fmt: skip
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: bytes,
+        content_type: str,
+        options: Options,
+        *,
+        subresource: str = "",
+    ) -> tuple[Json, bool]:
         """Apply a patch; returns the object and whether it was created (server-side apply of a new one)."""
         old = self.store.get(self.key(resource, namespace, name))
         if content_type == "application/apply-patch+yaml":
@@ -361,11 +423,15 @@ class Api:
             raise _unsupported(content_type)
         return self.update(resource, namespace, name, patched, options, subresource=subresource), False
 
-    def _apply(self, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str) -> tuple[Json, bool]:
+    def _apply(
+        self, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
+    ) -> tuple[Json, bool]:
         if not options.manager:
-            raise bad_request('PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch')
+            raise bad_request(
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            )
         try:
-            config = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if body[:1] != b"{" else json.loads(body)
+            config = yaml.safe_load(body) if body[:1] != b"{" else json.loads(body)
         except (yaml.YAMLError, ValueError) as error:
             raise bad_request(f"error decoding YAML: {error}") from None
         config = self._accept(resource, namespace, config)
@@ -378,7 +444,9 @@ class Api:
         known, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
         stored = self.store.get(self.key(resource, namespace, name))
         live = self.present(resource, stored) if stored is not None else None
-        merged = applied.apply(live, known, shape, manager=options.manager, force=options.force, subresource=subresource)
+        merged = applied.apply(
+            live, known, shape, manager=options.manager, force=options.force, subresource=subresource
+        )
         if live is None:
             created = self.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
             return created, True
@@ -388,7 +456,9 @@ class Api:
 
     # ---- delete -------------------------------------------------------------------------------------------------------
 
-    def delete(self, resource: Resource, namespace: str, name: str, options: Options | None = None) -> tuple[Json, bool]:
+    def delete(
+        self, resource: Resource, namespace: str, name: str, options: Options | None = None
+    ) -> tuple[Json, bool]:
         """Delete an object; returns its last state and whether it is gone (else finalizers or a grace period hold it)."""
         options = options or Options()
         key = self.key(resource, namespace, name)
@@ -398,8 +468,12 @@ class Api:
         for field_name in ("uid", "resourceVersion"):
             wanted = options.preconditions.get(field_name)
             if wanted and wanted != old["metadata"][field_name]:
-                raise ApiError(409, "Conflict", f"Precondition failed: {field_name} in precondition: {wanted}, in object meta: "
-                               f"{old['metadata'][field_name]}")  # fmt: skip
+                raise ApiError(
+                    409,
+                    "Conflict",
+                    f"Precondition failed: {field_name} in precondition: {wanted}, in object meta: "
+                    f"{old['metadata'][field_name]}",
+                )
         if resource.kind == "Namespace" and not resource.group and name in ("default", "kube-system", "kube-public"):
             raise forbidden("namespaces", "", name, "this namespace may not be deleted")
         if options.dry_run:
@@ -410,7 +484,11 @@ class Api:
         for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):
             if options.propagation == policy and finalizer not in finalizers:
                 finalizers.append(finalizer)
-        if resource.kind == "CustomResourceDefinition" and not resource.crd and "customresourcecleanup.apiextensions.k8s.io" not in finalizers:
+        if (
+            resource.kind == "CustomResourceDefinition"
+            and not resource.crd
+            and "customresourcecleanup.apiextensions.k8s.io" not in finalizers
+        ):
             finalizers.append("customresourcecleanup.apiextensions.k8s.io")
         grace = 0
         if resource.kind == "Pod" and not resource.group and obj["spec"].get("nodeName"):
@@ -496,7 +574,10 @@ def _same(new: Json, old: Json) -> bool:
 
     def plain(obj: Json) -> Json:
         meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
-        fields = [(e.get("manager"), e.get("operation"), e.get("fieldsV1")) for e in obj["metadata"].get("managedFields") or []]
+        fields = [
+            (e.get("manager"), e.get("operation"), e.get("fieldsV1"))
+            for e in obj["metadata"].get("managedFields") or []
+        ]
         return {**obj, "metadata": {**meta, "managedFields": fields}}
 
     return plain(new) == plain(old)
@@ -520,8 +601,14 @@ def _crd_status(crd: Json, old: Json | None = None) -> Json:
 def _event(obj: Json, resource: Resource) -> Json:
     """An Event of one API as the other shows it."""
     new = {**obj, "apiVersion": resource.api_version}
-    pairs = (("involvedObject", "regarding"), ("message", "note"), ("count", "deprecatedCount"),
-             ("firstTimestamp", "deprecatedFirstTimestamp"), ("lastTimestamp", "deprecatedLastTimestamp"), ("source", "deprecatedSource"))  # fmt: skip
+    pairs = (
+        ("involvedObject", "regarding"),
+        ("message", "note"),
+        ("count", "deprecatedCount"),
+        ("firstTimestamp", "deprecatedFirstTimestamp"),
+        ("lastTimestamp", "deprecatedLastTimestamp"),
+        ("source", "deprecatedSource"),
+    )
     for core, other in pairs:
         a, b = (core, other) if resource.group else (other, core)
         if a in new:

@@ -21,11 +21,20 @@ Path = tuple[str, ...]
 
 # set by the server or identifying the object: nobody's field
 _UNOWNED = {
-    ("f:apiVersion",), ("f:kind",), ("f:metadata",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace"),
-    ("f:metadata", "f:uid"), ("f:metadata", "f:resourceVersion"), ("f:metadata", "f:creationTimestamp"),
-    ("f:metadata", "f:generation"), ("f:metadata", "f:selfLink"), ("f:metadata", "f:managedFields"),
-    ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:deletionGracePeriodSeconds"),
-}  # fmt: skip
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    ("f:metadata", "f:name"),
+    ("f:metadata", "f:namespace"),
+    ("f:metadata", "f:uid"),
+    ("f:metadata", "f:resourceVersion"),
+    ("f:metadata", "f:creationTimestamp"),
+    ("f:metadata", "f:generation"),
+    ("f:metadata", "f:selfLink"),
+    ("f:metadata", "f:managedFields"),
+    ("f:metadata", "f:deletionTimestamp"),
+    ("f:metadata", "f:deletionGracePeriodSeconds"),
+}
 # the one key the API defaults: a port without a protocol is TCP
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
@@ -39,7 +48,11 @@ def list_keys(schema: Json | None) -> list[str] | None:
         return list(schema.get("x-kubernetes-list-map-keys") or [])
     if kind == "set":
         return []
-    if kind is None and schema.get("x-kubernetes-patch-merge-key") and "merge" in schema.get("x-kubernetes-patch-strategy", ""):
+    if (
+        kind is None
+        and schema.get("x-kubernetes-patch-merge-key")
+        and "merge" in schema.get("x-kubernetes-patch-strategy", "")
+    ):
         return [schema["x-kubernetes-patch-merge-key"]]
     return None
 
@@ -148,8 +161,14 @@ def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | No
         if same and same.get("fieldsV1") == tree:
             entries.append(same)
             continue
-        entry = {"manager": key[0], "operation": key[1], "apiVersion": obj["apiVersion"], "time": now,
-                 "fieldsType": "FieldsV1", "fieldsV1": tree}  # fmt: skip
+        entry = {
+            "manager": key[0],
+            "operation": key[1],
+            "apiVersion": obj["apiVersion"],
+            "time": now,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": tree,
+        }
         if key[2]:
             entry["subresource"] = key[2]
         entries.append(entry)

@@ -52,8 +52,12 @@ class Request:
             if kind in ("application/yaml", "text/yaml"):
                 return yaml.safe_load(self.body)
             if kind not in ("application/json", "*/*", ""):
-                raise ApiError(415, "UnsupportedMediaType", f"the body of the request was in an unknown format ({kind}) - accepted "
-                               "media types include: application/json, application/yaml")  # fmt: skip
+                raise ApiError(
+                    415,
+                    "UnsupportedMediaType",
+                    f"the body of the request was in an unknown format ({kind}) - accepted "
+                    "media types include: application/json, application/yaml",
+                )
             return json.loads(self.body or b"null")
         except (ValueError, yaml.YAMLError) as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
@@ -72,8 +76,14 @@ class Target:
 class App:
     """The ASGI application."""
 
-    def __init__(self, api: Api, token: str, faults: Faults, go_unreachable: Callable[[float], None],
-                 hooks: Callable[[str, str, Any], Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        api: Api,
+        token: str,
+        faults: Faults,
+        go_unreachable: Callable[[float], None],
+        hooks: Callable[[str, str, Any], Any],
+    ) -> None:
         self.api = api
         self.token = token
         self.faults = faults
@@ -232,7 +242,9 @@ class App:
     def _act(self, request: Request, options: Options, target: Target, verb: str) -> tuple[int, Any]:
         api, resource, namespace, name = self.api, target.resource, target.namespace, target.name
         if target.subresource in _NO_CONTAINERS:
-            raise ApiError(501, "NotImplemented", f"this recording API has no containers: {target.subresource} cannot work here")
+            raise ApiError(
+                501, "NotImplemented", f"this recording API has no containers: {target.subresource} cannot work here"
+            )
         if verb not in resource.verbs and not target.subresource:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         if resource.namespaced and not namespace and verb not in ("list",):
@@ -261,13 +273,22 @@ class App:
             return 200, api.update(resource, namespace, name, request.object(), options, subresource=target.subresource)
         if verb == "patch":
             kind = request.headers.get("content-type", "").split(";")[0].strip()
-            stored, created = api.patch(resource, namespace, name, request.body, kind, options, subresource=target.subresource)
+            stored, created = api.patch(
+                resource, namespace, name, request.body, kind, options, subresource=target.subresource
+            )
             return (201 if created else 200), stored
         self._delete_options(request, options)
         if verb == "delete":
             last, gone = api.delete(resource, namespace, name, options)
             if gone and resource.kind != "Pod":
-                return 200, success(details={"name": name, "group": resource.group, "kind": resource.plural, "uid": last["metadata"]["uid"]})
+                return 200, success(
+                    details={
+                        "name": name,
+                        "group": resource.group,
+                        "kind": resource.plural,
+                        "uid": last["metadata"]["uid"],
+                    }
+                )
             return 200, api.present(resource, api.store.get(api.key(resource, namespace, name)) or last)
         if verb == "deletecollection":
             found = self._list(request, target)
@@ -302,9 +323,13 @@ class App:
         # `limit` is not obeyed: a server may return everything at once
         keep = self._keep(request)
         if target.name:
-            found = [o for o in self.api.list(target.resource, target.namespace, keep) if o["metadata"]["name"] == target.name]
+            found = [
+                o
+                for o in self.api.select(target.resource, target.namespace, keep)
+                if o["metadata"]["name"] == target.name
+            ]
         else:
-            found = self.api.list(target.resource, target.namespace, keep)
+            found = self.api.select(target.resource, target.namespace, keep)
         meta = {"resourceVersion": str(self.api.store.version)}
         resource = target.resource
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": found}
@@ -322,9 +347,16 @@ class App:
             obj = self.api.update(resource, namespace, name, changed, options)
         labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
         meta = {k: obj["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
-        return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": {"replicas": obj["spec"].get("replicas", 0)},
-                "status": {"replicas": (obj.get("status") or {}).get("replicas", 0),
-                           "selector": ",".join(f"{k}={v}" for k, v in labels.items())}}  # fmt: skip
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": meta,
+            "spec": {"replicas": obj["spec"].get("replicas", 0)},
+            "status": {
+                "replicas": (obj.get("status") or {}).get("replicas", 0),
+                "selector": ",".join(f"{k}={v}" for k, v in labels.items()),
+            },
+        }
 
     # ---- tables -------------------------------------------------------------------------------------------------------
 
@@ -350,7 +382,12 @@ class App:
         if view.startswith("PartialObjectMetadata"):
             if is_list:
                 items = [_partial(o) for o in answer["items"]]
-                return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": answer["metadata"], "items": items}
+                return {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": answer["metadata"],
+                    "items": items,
+                }
             return _partial(answer)
         if is_list:
             return {**answer, "items": answer["items"]}
@@ -377,10 +414,12 @@ class App:
         queue = api.store.subscribe()
         try:
             if initial == "true" or (initial is None and version in ("", "0")):
-                first = [o for o in api.store.list(resource.store) if keep(o)]
+                first = [o for o in api.store.objects(resource.store) if keep(o)]
             elif version not in ("", "0"):
                 backlog = api.watch_from(version)
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+            await send(
+                {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]}
+            )
             for obj in first:
                 await self._event(request, resource, "ADDED", obj, send)
             if initial == "true":
@@ -394,27 +433,40 @@ class App:
         finally:
             api.store.unsubscribe(queue)
 
-    async def _follow(self, request: Request, resource: Resource, queue: asyncio.Queue[Change],
-                      keep: Callable[[Json], bool], receive: Receive, send: Send) -> None:  # fmt: skip
+    async def _follow(
+        self,
+        request: Request,
+        resource: Resource,
+        queue: asyncio.Queue[Change],
+        keep: Callable[[Json], bool],
+        receive: Receive,
+        send: Send,
+    ) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + float(request.query.get("timeoutSeconds") or _WATCH_SECONDS)
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             while (left := end - loop.time()) > 0:
                 waiting = asyncio.ensure_future(queue.get())
-                done, _ = await asyncio.wait({waiting, gone}, timeout=min(left, _BOOKMARK_SECONDS), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    {waiting, gone}, timeout=min(left, _BOOKMARK_SECONDS), return_when=asyncio.FIRST_COMPLETED
+                )
                 if waiting in done:
                     await self._change(request, resource, waiting.result(), keep, send)
                 else:
                     waiting.cancel()
                     if not done and request.flag("allowWatchBookmarks"):
-                        await self._event(request, resource, "BOOKMARK", _bookmark(resource, self.api.store.version), send)
+                        await self._event(
+                            request, resource, "BOOKMARK", _bookmark(resource, self.api.store.version), send
+                        )
                 if gone in done:
                     return
         finally:
             gone.cancel()
 
-    async def _change(self, request: Request, resource: Resource, change: Change, keep: Callable[[Json], bool], send: Send) -> None:
+    async def _change(
+        self, request: Request, resource: Resource, change: Change, keep: Callable[[Json], bool], send: Send
+    ) -> None:
         if change.key[0] != resource.store:
             return
         was = change.old is not None and keep(change.old)
@@ -423,16 +475,27 @@ class App:
             await self._event(request, resource, "MODIFIED" if was else "ADDED", change.last, send)
         elif was:
             # what left the selection is reported as it was, at the version of the change
-            last = change.last if change.new is None else {**(change.old or {}), "metadata": {
-                **(change.old or {})["metadata"], "resourceVersion": str(change.version)}}  # fmt: skip
+            last = (
+                change.last
+                if change.new is None
+                else {
+                    **(change.old or {}),
+                    "metadata": {**(change.old or {})["metadata"], "resourceVersion": str(change.version)},
+                }
+            )
             await self._event(request, resource, "DELETED", last, send)
 
     async def _event(self, request: Request, resource: Resource, kind: str, obj: Json, send: Send) -> None:
         shown = self.api.present(resource, obj)
         if kind == "BOOKMARK":
             if self._view(request) == "Table":
-                shown = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
-                         "columnDefinitions": None, "rows": []}  # fmt: skip
+                shown = {
+                    "kind": "Table",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+                    "columnDefinitions": None,
+                    "rows": [],
+                }
         else:
             shown = self._shape(request, resource, shown)
         body = json.dumps({"type": kind, "object": shown}).encode() + b"\n"
@@ -443,7 +506,11 @@ class App:
 
 
 def _bookmark(resource: Resource, version: int) -> Json:
-    return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {"resourceVersion": str(version), "creationTimestamp": None}}
+    return {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": str(version), "creationTimestamp": None},
+    }
 
 
 def _partial(obj: Json) -> Json:
@@ -452,7 +519,11 @@ def _partial(obj: Json) -> Json:
 
 def _review(resource: Resource, body: Any) -> Json:
     """Whoever is let in may do everything: access is the business of the real cluster, not of a rehearsal."""
-    answer: Json = {**(body if isinstance(body, dict) else {}), "apiVersion": resource.api_version, "kind": resource.kind}
+    answer: Json = {
+        **(body if isinstance(body, dict) else {}),
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+    }
     answer.setdefault("metadata", {})["creationTimestamp"] = now()
     if resource.kind == "SelfSubjectReview":
         answer["status"] = {"userInfo": {"username": "rehearsal", "groups": ["system:masters", "system:authenticated"]}}
@@ -471,7 +542,12 @@ def _verb(request: Request, target: Target | None) -> str:
         if request.flag("watch"):
             return "watch"
         return "get" if target.name else "list"
-    words = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete" if target.name else "deletecollection"}
+    words = {
+        "POST": "create",
+        "PUT": "update",
+        "PATCH": "patch",
+        "DELETE": "delete" if target.name else "deletecollection",
+    }
     if request.method not in words:
         raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     return words[request.method]
@@ -481,7 +557,8 @@ def _options(request: Request) -> Options:
     agent = request.headers.get("user-agent", "unknown").split("/")[0]
     return Options(
         dry_run=request.query.get("dryRun") == "All",
-        manager=request.query.get("fieldManager") or (agent if request.headers.get("content-type", "") != "application/apply-patch+yaml" else ""),
+        manager=request.query.get("fieldManager")
+        or (agent if request.headers.get("content-type", "") != "application/apply-patch+yaml" else ""),
         validation=request.query.get("fieldValidation") or "Warn",
         force=request.flag("force"),
     )
@@ -498,8 +575,12 @@ async def _send(send: Send, code: int, body: bytes, kind: str, extra: list[tuple
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _json(send: Send, code: int, body: Any, warnings: list[str] | None = None, extra: dict[str, str] | None = None) -> None:
-    headers = [(b"warning", ('299 - "' + w.replace("\\", "\\\\").replace('"', '\\"') + '"').encode()) for w in warnings or []]
+async def _json(
+    send: Send, code: int, body: Any, warnings: list[str] | None = None, extra: dict[str, str] | None = None
+) -> None:
+    headers = [
+        (b"warning", ('299 - "' + w.replace("\\", "\\\\").replace('"', '\\"') + '"').encode()) for w in warnings or []
+    ]
     headers += [(k.encode(), v.encode()) for k, v in (extra or {}).items()]
     await _send(send, code, json.dumps(body).encode(), "application/json", headers)
 
@@ -510,5 +591,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
-
-

@@ -58,10 +58,14 @@ def _job(obj: Json) -> None:
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-        labels.update({
-            "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid, "job-name": name,
-        })  # fmt: skip
+        labels.update(
+            {
+                "batch.kubernetes.io/controller-uid": uid,
+                "batch.kubernetes.io/job-name": name,
+                "controller-uid": uid,
+                "job-name": name,
+            }
+        )
     _pod_spec(spec["template"].setdefault("spec", {}))
 
 
@@ -79,12 +83,12 @@ def fill(obj: Json, old: Json | None) -> None:
             spec.setdefault("replicas", 1)
         if kind in ("Deployment", "StatefulSet", "DaemonSet"):
             spec.setdefault("revisionHistoryLimit", 10)
-        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+        rolling: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
         if kind == "Deployment":
             spec.setdefault("progressDeadlineSeconds", 600)
             spec.setdefault("strategy", rolling)
         elif kind == "DaemonSet":
-            rolling["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1}  # type: ignore[assignment]
+            rolling["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1}
             spec.setdefault("updateStrategy", rolling)
         elif kind == "StatefulSet":
             spec.setdefault("podManagementPolicy", "OrderedReady")
@@ -96,7 +100,12 @@ def fill(obj: Json, old: Json | None) -> None:
                 obj["spec"].setdefault(field, old["spec"].get(field))
             labels = old["spec"]["template"].get("metadata", {}).get("labels") or {}
             own = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
-            for key in ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"):
+            for key in (
+                "batch.kubernetes.io/controller-uid",
+                "batch.kubernetes.io/job-name",
+                "controller-uid",
+                "job-name",
+            ):
                 if key in labels:
                     own.setdefault(key, labels[key])
             for field in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend"):

@@ -17,9 +17,16 @@ def version() -> Json:
     """The body of /version."""
     major, minor = MINOR.split(".")
     return {
-        "major": major, "minor": minor, "gitVersion": GIT_VERSION, "gitCommit": "0" * 40, "gitTreeState": "clean",
-        "buildDate": "2025-04-23T00:00:00Z", "goVersion": "none", "compiler": "none", "platform": "linux/amd64",
-    }  # fmt: skip
+        "major": major,
+        "minor": minor,
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "0" * 40,
+        "gitTreeState": "clean",
+        "buildDate": "2025-04-23T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "none",
+        "platform": "linux/amd64",
+    }
 
 
 def core_versions() -> Json:
@@ -65,9 +72,13 @@ def resources(registry: Registry, name: str, version_: str) -> Json | None:
         if (resource.group, resource.version) != (name, version_):
             continue
         entry: Json = {
-            "name": resource.plural, "singularName": resource.singular_name, "namespaced": resource.namespaced,
-            "kind": resource.kind, "verbs": list(resource.verbs), "storageVersionHash": "",
-        }  # fmt: skip
+            "name": resource.plural,
+            "singularName": resource.singular_name,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": list(resource.verbs),
+            "storageVersionHash": "",
+        }
         if resource.short_names:
             entry["shortNames"] = list(resource.short_names)
         if resource.categories:
@@ -76,8 +87,16 @@ def resources(registry: Registry, name: str, version_: str) -> Json | None:
         for sub in resource.subresources:
             group_, version__, kind, verbs = _SUBRESOURCES.get(sub, ("", "", resource.kind, ["get", "patch", "update"]))
             extra = {"group": group_, "version": version__} if sub in _SUBRESOURCES else {}
-            found.append({"name": f"{resource.plural}/{sub}", "singularName": "", "namespaced": resource.namespaced,
-                          "kind": kind, "verbs": verbs, **extra})  # fmt: skip
+            found.append(
+                {
+                    "name": f"{resource.plural}/{sub}",
+                    "singularName": "",
+                    "namespaced": resource.namespaced,
+                    "kind": kind,
+                    "verbs": verbs,
+                    **extra,
+                }
+            )
     if not found:
         return None
     group_version = f"{name}/{version_}" if name else version_
@@ -100,7 +119,9 @@ def _aggregated_entry(resource: Resource) -> Json:
     for sub in resource.subresources:
         default = (resource.group, resource.version, resource.kind, ["get", "patch", "update"])
         group_, version_, kind, verbs = _SUBRESOURCES.get(sub, default)
-        subs.append({"subresource": sub, "verbs": verbs, "responseKind": {"group": group_, "version": version_, "kind": kind}})
+        subs.append(
+            {"subresource": sub, "verbs": verbs, "responseKind": {"group": group_, "version": version_, "kind": kind}}
+        )
     if subs:
         entry["subresources"] = subs
     return entry

@@ -10,8 +10,17 @@ from local.kubernetes.status import ApiError, bad_request
 Json = dict[str, Any]
 
 KINDS = ("error", "throttle", "slow", "hang", "unreachable")
-_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
-            429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}  # fmt: skip
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 
 
 class Faults:
@@ -36,11 +45,23 @@ class Faults:
         """Put a fault in force; raises 400 for one that cannot be read."""
         if not isinstance(fault, dict) or fault.get("kind") not in KINDS:
             raise bad_request(f"a fault needs a kind, one of {', '.join(KINDS)}")
-        known = {"kind", "verb", "resource", "namespace", "count", "status", "message", "retry_after_seconds", "seconds"}
+        known = {
+            "kind",
+            "verb",
+            "resource",
+            "namespace",
+            "count",
+            "status",
+            "message",
+            "retry_after_seconds",
+            "seconds",
+        }
         if set(fault) - known:
             raise bad_request(f"unknown field in fault: {', '.join(sorted(set(fault) - known))}")
         for name in ("count", "status", "retry_after_seconds", "seconds"):
-            if name in fault and (isinstance(fault[name], bool) or not isinstance(fault[name], int | float) or fault[name] < 0):
+            if name in fault and (
+                isinstance(fault[name], bool) or not isinstance(fault[name], int | float) or fault[name] < 0
+            ):
                 raise bad_request(f"{name} must be a number that is not negative, got {fault[name]!r}")
         if fault["kind"] in ("slow", "unreachable") and "seconds" not in fault:
             raise bad_request(f"a fault of kind {fault['kind']!r} needs seconds")

@@ -33,7 +33,9 @@ def _steps(pointer: str) -> list[str]:
 
 
 def _missing(pointer: str) -> ApiError:
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {pointer!r} is not there")
+    return ApiError(
+        422, "Invalid", f"the server rejected our request due to an error in our request: {pointer!r} is not there"
+    )
 
 
 def _lookup(document: Any, pointer: str) -> Any:
@@ -117,7 +119,9 @@ def _strategy(schema: Json | None) -> tuple[str, str | None]:
     return schema.get("x-kubernetes-patch-strategy", ""), schema.get("x-kubernetes-patch-merge-key")
 
 
-def _merge_list(target: list[Any], patch: list[Any], schema: Json | None, key: str | None, order: list[Any] | None) -> list[Any]:
+def _merge_list(
+    target: list[Any], patch: list[Any], schema: Json | None, key: str | None, order: list[Any] | None
+) -> list[Any]:
     if key is None:  # a set of plain values
         return list(target) + [v for v in patch if v not in target]
     if any(isinstance(v, dict) and v.get("$patch") == "replace" for v in patch):
@@ -175,9 +179,7 @@ def strategic_merge(target: Any, patch: Any, schema: Json | None) -> Any:
         if isinstance(value, list) and "merge" in strategy.split(","):
             order = patch.get(f"$setElementOrder/{key}")
             result[key] = _merge_list(result.get(key) or [], value, child, merge_key, order)
-        elif isinstance(value, list):
-            result[key] = copy(value)
-        elif isinstance(value, dict) and "replace" in strategy.split(","):
+        elif isinstance(value, list) or (isinstance(value, dict) and "replace" in strategy.split(",")):
             result[key] = copy(value)
         elif isinstance(value, dict):
             result[key] = strategic_merge(result.get(key), value, child)

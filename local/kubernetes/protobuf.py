@@ -22,29 +22,73 @@ _MAGIC = b"k8s\x00"
 
 # a type is "string", "bytes", "int", "bool", "time", "json" (FieldsV1), ["of", type] for repeated,
 # {"map": type} for maps, or a message
-_OWNER: Message = {1: ("kind", "string"), 3: ("name", "string"), 4: ("uid", "string"), 5: ("apiVersion", "string"),
-                   6: ("controller", "bool"), 7: ("blockOwnerDeletion", "bool")}  # fmt: skip
-_MANAGED: Message = {1: ("manager", "string"), 2: ("operation", "string"), 3: ("apiVersion", "string"), 4: ("time", "time"),
-                     6: ("fieldsType", "string"), 7: ("fieldsV1", "json"), 8: ("subresource", "string")}  # fmt: skip
+_OWNER: Message = {
+    1: ("kind", "string"),
+    3: ("name", "string"),
+    4: ("uid", "string"),
+    5: ("apiVersion", "string"),
+    6: ("controller", "bool"),
+    7: ("blockOwnerDeletion", "bool"),
+}
+_MANAGED: Message = {
+    1: ("manager", "string"),
+    2: ("operation", "string"),
+    3: ("apiVersion", "string"),
+    4: ("time", "time"),
+    6: ("fieldsType", "string"),
+    7: ("fieldsV1", "json"),
+    8: ("subresource", "string"),
+}
 _META: Message = {
-    1: ("name", "string"), 2: ("generateName", "string"), 3: ("namespace", "string"), 4: ("selfLink", "string"),
-    5: ("uid", "string"), 6: ("resourceVersion", "string"), 7: ("generation", "int"), 8: ("creationTimestamp", "time"),
-    9: ("deletionTimestamp", "time"), 10: ("deletionGracePeriodSeconds", "int"), 11: ("labels", {"map": "string"}),
-    12: ("annotations", {"map": "string"}), 13: ("ownerReferences", ["of", _OWNER]), 14: ("finalizers", ["of", "string"]),
+    1: ("name", "string"),
+    2: ("generateName", "string"),
+    3: ("namespace", "string"),
+    4: ("selfLink", "string"),
+    5: ("uid", "string"),
+    6: ("resourceVersion", "string"),
+    7: ("generation", "int"),
+    8: ("creationTimestamp", "time"),
+    9: ("deletionTimestamp", "time"),
+    10: ("deletionGracePeriodSeconds", "int"),
+    11: ("labels", {"map": "string"}),
+    12: ("annotations", {"map": "string"}),
+    13: ("ownerReferences", ["of", _OWNER]),
+    14: ("finalizers", ["of", "string"]),
     17: ("managedFields", ["of", _MANAGED]),
-}  # fmt: skip
+}
 _KINDS: dict[tuple[str, str], Message] = {
-    ("v1", "Secret"): {1: ("metadata", _META), 2: ("data", {"map": "bytes"}), 3: ("type", "string"),
-                       4: ("stringData", {"map": "string"}), 5: ("immutable", "bool")},
-    ("v1", "ConfigMap"): {1: ("metadata", _META), 2: ("data", {"map": "string"}), 3: ("binaryData", {"map": "bytes"}),
-                          4: ("immutable", "bool")},
-    ("v1", "Namespace"): {1: ("metadata", _META), 2: ("spec", {1: ("finalizers", ["of", "string"])}),
-                          3: ("status", {1: ("phase", "string")})},
-}  # fmt: skip
-_DELETE: Message = {1: ("gracePeriodSeconds", "int"), 2: ("preconditions", {1: ("uid", "string"), 2: ("resourceVersion", "string")}),
-                    3: ("orphanDependents", "bool"), 4: ("propagationPolicy", "string"), 5: ("dryRun", ["of", "string"])}  # fmt: skip
-_UNKNOWN: Message = {1: ("typeMeta", {1: ("apiVersion", "string"), 2: ("kind", "string")}), 2: ("raw", "raw"),
-                     3: ("contentEncoding", "string"), 4: ("contentType", "string")}  # fmt: skip
+    ("v1", "Secret"): {
+        1: ("metadata", _META),
+        2: ("data", {"map": "bytes"}),
+        3: ("type", "string"),
+        4: ("stringData", {"map": "string"}),
+        5: ("immutable", "bool"),
+    },
+    ("v1", "ConfigMap"): {
+        1: ("metadata", _META),
+        2: ("data", {"map": "string"}),
+        3: ("binaryData", {"map": "bytes"}),
+        4: ("immutable", "bool"),
+    },
+    ("v1", "Namespace"): {
+        1: ("metadata", _META),
+        2: ("spec", {1: ("finalizers", ["of", "string"])}),
+        3: ("status", {1: ("phase", "string")}),
+    },
+}
+_DELETE: Message = {
+    1: ("gracePeriodSeconds", "int"),
+    2: ("preconditions", {1: ("uid", "string"), 2: ("resourceVersion", "string")}),
+    3: ("orphanDependents", "bool"),
+    4: ("propagationPolicy", "string"),
+    5: ("dryRun", ["of", "string"]),
+}
+_UNKNOWN: Message = {
+    1: ("typeMeta", {1: ("apiVersion", "string"), 2: ("kind", "string")}),
+    2: ("raw", "raw"),
+    3: ("contentEncoding", "string"),
+    4: ("contentType", "string"),
+}
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -107,7 +151,9 @@ def _message(data: bytes, shape: Message) -> Json:
         elif isinstance(kind, dict) and "map" in kind:
             pair = dict(_fields(raw)) if isinstance(raw, bytes) else {}
             key = pair.get(1, b"")
-            result.setdefault(name, {})[key.decode() if isinstance(key, bytes) else str(key)] = _value(pair.get(2, b""), kind["map"])
+            result.setdefault(name, {})[key.decode() if isinstance(key, bytes) else str(key)] = _value(
+                pair.get(2, b""), kind["map"]
+            )
         else:
             value = _value(raw, kind)
             # Go's protobuf writes empty strings for fields that are not set
@@ -126,7 +172,9 @@ def decode(body: bytes) -> Json:
         api_version = (envelope.get("typeMeta") or {}).get("apiVersion", "")
         shape = _DELETE if kind == "DeleteOptions" else _KINDS.get((api_version, kind))
         if shape is None:
-            raise ApiError(415, "UnsupportedMediaType", f"this recording API reads no protobuf of {api_version} {kind}: send JSON")
+            raise ApiError(
+                415, "UnsupportedMediaType", f"this recording API reads no protobuf of {api_version} {kind}: send JSON"
+            )
         found = _message(envelope.get("raw", b""), shape)
     except (IndexError, UnicodeDecodeError) as error:
         raise bad_request(f"the protobuf body is cut or broken: {error}") from None

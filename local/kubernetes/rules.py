@@ -37,9 +37,15 @@ def _metadata(resource: Resource, meta: Json) -> list[Cause]:
     else:
         good = bool(_SUBDOMAIN.match(name)) and len(name) <= 253
     if not good:
-        causes.append(Cause("FieldValueInvalid", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist '
-                            "of lower case alphanumeric characters, '-' or '.', and must start and end with an "
-                            "alphanumeric character", "metadata.name"))  # fmt: skip
+        causes.append(
+            Cause(
+                "FieldValueInvalid",
+                f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist '
+                "of lower case alphanumeric characters, '-' or '.', and must start and end with an "
+                "alphanumeric character",
+                "metadata.name",
+            )
+        )
     causes += _labels(meta.get("labels") or {}, "metadata.labels")
     for key in meta.get("annotations") or {}:
         causes += _key(key.lower(), "metadata.annotations")
@@ -51,9 +57,19 @@ def _metadata(resource: Resource, meta: Json) -> list[Cause]:
 
 def _key(key: str, path: str) -> list[Cause]:
     prefix, _, name = key.rpartition("/")
-    if (prefix and not (_SUBDOMAIN.match(prefix) and len(prefix) <= 253)) or not _QUALIFIED.match(name) or len(name) > 63:
-        return [Cause("FieldValueInvalid", f'Invalid value: "{key}": name part must consist of alphanumeric characters, '
-                      "'-', '_' or '.', and must start and end with an alphanumeric character", path)]  # fmt: skip
+    if (
+        (prefix and not (_SUBDOMAIN.match(prefix) and len(prefix) <= 253))
+        or not _QUALIFIED.match(name)
+        or len(name) > 63
+    ):
+        return [
+            Cause(
+                "FieldValueInvalid",
+                f'Invalid value: "{key}": name part must consist of alphanumeric characters, '
+                "'-', '_' or '.', and must start and end with an alphanumeric character",
+                path,
+            )
+        ]
     return []
 
 
@@ -62,8 +78,14 @@ def _labels(labels: dict[str, str], path: str) -> list[Cause]:
     for key, value in labels.items():
         causes += _key(key, path)
         if not _VALUE.match(value) or len(value) > 63:
-            causes.append(Cause("FieldValueInvalid", f'Invalid value: "{value}": a valid label must be an empty string or '
-                                "consist of alphanumeric characters, '-', '_' or '.', at most 63 of them", path))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueInvalid",
+                    f'Invalid value: "{value}": a valid label must be an empty string or '
+                    "consist of alphanumeric characters, '-', '_' or '.', at most 63 of them",
+                    path,
+                )
+            )
     return causes
 
 
@@ -81,14 +103,23 @@ def pod_spec(spec: Json, path: str) -> list[Cause]:
                 causes.append(Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{here}.name"))
             seen.add(name)
             if not _LABEL.match(name) or len(name) > 63:
-                causes.append(Cause("FieldValueInvalid", f'Invalid value: "{name}": a lowercase RFC 1123 label must consist '
-                                    "of lower case alphanumeric characters or '-'", f"{here}.name"))  # fmt: skip
+                causes.append(
+                    Cause(
+                        "FieldValueInvalid",
+                        f'Invalid value: "{name}": a lowercase RFC 1123 label must consist '
+                        "of lower case alphanumeric characters or '-'",
+                        f"{here}.name",
+                    )
+                )
             if not container.get("image"):
                 causes.append(Cause("FieldValueRequired", "Required value", f"{here}.image"))
             for at, mount in enumerate(container.get("volumeMounts") or []):
                 if mount.get("name") not in volumes:
-                    causes.append(Cause("FieldValueNotFound", f'Not found: "{mount.get("name")}"',
-                                        f"{here}.volumeMounts[{at}].name"))  # fmt: skip
+                    causes.append(
+                        Cause(
+                            "FieldValueNotFound", f'Not found: "{mount.get("name")}"', f"{here}.volumeMounts[{at}].name"
+                        )
+                    )
             causes += _resources(container.get("resources") or {}, f"{here}.resources")
     return causes
 
@@ -98,15 +129,30 @@ def _resources(resources: Json, path: str) -> list[Cause]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, quantity in requests.items():
         if name in limits and number(quantity) > number(limits[name]):
-            causes.append(Cause("FieldValueInvalid", f'Invalid value: "{quantity}": must be less than or equal to '
-                                f"{name} limit of {limits[name]}", f"{path}.requests"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueInvalid",
+                    f'Invalid value: "{quantity}": must be less than or equal to {name} limit of {limits[name]}',
+                    f"{path}.requests",
+                )
+            )
         # extended resources (GPUs, EFA) cannot be overcommitted
         if "/" in name and not name.startswith("kubernetes.io/") and limits.get(name) is None:
-            causes.append(Cause("FieldValueRequired", "Required value: Limit must be set for non overcommitable resources",
-                                f"{path}.limits"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueRequired",
+                    "Required value: Limit must be set for non overcommitable resources",
+                    f"{path}.limits",
+                )
+            )
         elif "/" in name and name in limits and number(quantity) != number(limits[name]):
-            causes.append(Cause("FieldValueInvalid", f'Invalid value: "{quantity}": must be equal to {name} limit of '
-                                f"{limits[name]}", f"{path}.requests"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueInvalid",
+                    f'Invalid value: "{quantity}": must be equal to {name} limit of {limits[name]}',
+                    f"{path}.requests",
+                )
+            )
     return causes
 
 
@@ -119,15 +165,25 @@ def _workload(obj: Json) -> list[Cause]:
     if obj["kind"] == "Job":
         restart = (template.get("spec") or {}).get("restartPolicy")
         if restart not in ("OnFailure", "Never"):
-            causes.append(Cause("FieldValueNotSupported", f'Unsupported value: "{restart}": supported values: "OnFailure", '
-                                '"Never"', "spec.template.spec.restartPolicy"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueNotSupported",
+                    f'Unsupported value: "{restart}": supported values: "OnFailure", "Never"',
+                    "spec.template.spec.restartPolicy",
+                )
+            )
         return causes
     selector = spec.get("selector") or {}
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         causes.append(Cause("FieldValueRequired", "Required value", "spec.selector"))
     elif not matches(selector, labels):
-        causes.append(Cause("FieldValueInvalid", f"Invalid value: {json.dumps(labels)}: `selector` does not match template `labels`",
-                            "spec.template.metadata.labels"))  # fmt: skip
+        causes.append(
+            Cause(
+                "FieldValueInvalid",
+                f"Invalid value: {json.dumps(labels)}: `selector` does not match template `labels`",
+                "spec.template.metadata.labels",
+            )
+        )
     return causes
 
 
@@ -135,27 +191,51 @@ def _crd(obj: Json) -> list[Cause]:
     spec, causes = obj["spec"], []
     names = spec.get("names") or {}
     if obj["metadata"]["name"] != f"{names.get('plural')}.{spec.get('group')}":
-        causes.append(Cause("FieldValueInvalid", f'Invalid value: "{obj["metadata"]["name"]}": must be spec.names.plural+'
-                            '"."+spec.group', "metadata.name"))  # fmt: skip
+        causes.append(
+            Cause(
+                "FieldValueInvalid",
+                f'Invalid value: "{obj["metadata"]["name"]}": must be spec.names.plural+"."+spec.group',
+                "metadata.name",
+            )
+        )
     if spec.get("scope") not in ("Namespaced", "Cluster"):
-        causes.append(Cause("FieldValueNotSupported", f'Unsupported value: "{spec.get("scope")}": supported values: '
-                            '"Cluster", "Namespaced"', "spec.scope"))  # fmt: skip
+        causes.append(
+            Cause(
+                "FieldValueNotSupported",
+                f'Unsupported value: "{spec.get("scope")}": supported values: "Cluster", "Namespaced"',
+                "spec.scope",
+            )
+        )
     versions = spec.get("versions") or []
     if sum(bool(v.get("storage")) for v in versions) != 1:
-        causes.append(Cause("FieldValueInvalid", "Invalid value: must have exactly one version marked as storage version",
-                            "spec.versions"))  # fmt: skip
+        causes.append(
+            Cause(
+                "FieldValueInvalid",
+                "Invalid value: must have exactly one version marked as storage version",
+                "spec.versions",
+            )
+        )
     for index, version in enumerate(versions):
         if not ((version.get("schema") or {}).get("openAPIV3Schema")):
-            causes.append(Cause("FieldValueRequired", "Required value: schemas are required",
-                                f"spec.versions[{index}].schema.openAPIV3Schema"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueRequired",
+                    "Required value: schemas are required",
+                    f"spec.versions[{index}].schema.openAPIV3Schema",
+                )
+            )
     return causes
 
 
 def _claim(obj: Json) -> list[Cause]:
     spec, causes = obj["spec"], []
     if not spec.get("accessModes"):
-        causes.append(Cause("FieldValueRequired", "Required value: at least 1 access mode is required", "spec.accessModes"))
-    if obj["kind"] == "PersistentVolumeClaim" and not ((spec.get("resources") or {}).get("requests") or {}).get("storage"):
+        causes.append(
+            Cause("FieldValueRequired", "Required value: at least 1 access mode is required", "spec.accessModes")
+        )
+    if obj["kind"] == "PersistentVolumeClaim" and not ((spec.get("resources") or {}).get("requests") or {}).get(
+        "storage"
+    ):
         causes.append(Cause("FieldValueRequired", "Required value", "spec.resources[storage]"))
     if obj["kind"] == "PersistentVolume" and not (spec.get("capacity") or {}).get("storage"):
         causes.append(Cause("FieldValueRequired", "Required value", "spec.capacity[storage]"))
@@ -169,10 +249,17 @@ def _roleref(obj: Json) -> list[Cause]:
 
 _BY_KIND: dict[str, Callable[[Json], list[Cause]]] = {
     "Pod": lambda obj: pod_spec(obj["spec"], "spec"),
-    "Deployment": _workload, "DaemonSet": _workload, "StatefulSet": _workload, "ReplicaSet": _workload, "Job": _workload,
-    "CustomResourceDefinition": _crd, "PersistentVolumeClaim": _claim, "PersistentVolume": _claim,
-    "RoleBinding": _roleref, "ClusterRoleBinding": _roleref,
-}  # fmt: skip
+    "Deployment": _workload,
+    "DaemonSet": _workload,
+    "StatefulSet": _workload,
+    "ReplicaSet": _workload,
+    "Job": _workload,
+    "CustomResourceDefinition": _crd,
+    "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _claim,
+    "RoleBinding": _roleref,
+    "ClusterRoleBinding": _roleref,
+}
 
 
 # ---- what cannot change ------------------------------------------------------------------------------------------------
@@ -180,19 +267,31 @@ _BY_KIND: dict[str, Callable[[Json], list[Cause]]] = {
 # kind -> fields that must stay as they are once set
 _FIXED: dict[str, tuple[str, ...]] = {
     "StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
-    "Deployment": ("spec.selector",), "DaemonSet": ("spec.selector",), "ReplicaSet": ("spec.selector",),
+    "Deployment": ("spec.selector",),
+    "DaemonSet": ("spec.selector",),
+    "ReplicaSet": ("spec.selector",),
     "StatefulSet": ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates"),
     "Job": ("spec.selector", "spec.template", "spec.completionMode", "spec.podFailurePolicy"),
-    "RoleBinding": ("roleRef",), "ClusterRoleBinding": ("roleRef",),
+    "RoleBinding": ("roleRef",),
+    "ClusterRoleBinding": ("roleRef",),
     "CustomResourceDefinition": ("spec.group", "spec.names.kind", "spec.names.plural", "spec.scope"),
     "PriorityClass": ("value", "preemptionPolicy"),
     "CSIDriver": ("spec.attachRequired",),
     "IngressClass": ("spec.controller",),
     "Service": (),
-}  # fmt: skip
+}
 # the volume's source: any of these keys in a PV's spec
-_PV_FREE = {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-            "storageClassName", "volumeAttributesClassName", "volumeMode"}  # fmt: skip
+_PV_FREE = {
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+}
 
 
 def _at(obj: Json, path: str) -> Any:
@@ -212,18 +311,41 @@ def _claim_change(new: Json, old: Json, expandable: Callable[[str], bool]) -> li
         spec.pop("resources", None)
         spec.pop("volumeAttributesClassName", None)
     if before != after:
-        return [Cause("FieldValueForbidden", "Forbidden: spec is immutable after creation except resources.requests and "
-                      "volumeAttributesClassName for bound claims", "spec")]  # fmt: skip
+        return [
+            Cause(
+                "FieldValueForbidden",
+                "Forbidden: spec is immutable after creation except resources.requests and "
+                "volumeAttributesClassName for bound claims",
+                "spec",
+            )
+        ]
     if number(size[1]) < number(size[0]):
-        return [Cause("FieldValueForbidden", "Forbidden: field can not be less than status.capacity",
-                      "spec.resources.requests.storage")]  # fmt: skip
+        return [
+            Cause(
+                "FieldValueForbidden",
+                "Forbidden: field can not be less than status.capacity",
+                "spec.resources.requests.storage",
+            )
+        ]
     if number(size[1]) > number(size[0]):
         if (old.get("status") or {}).get("phase") != "Bound":
-            return [Cause("FieldValueForbidden", "Forbidden: spec is immutable after creation except resources.requests "
-                          "and volumeAttributesClassName for bound claims", "spec")]  # fmt: skip
+            return [
+                Cause(
+                    "FieldValueForbidden",
+                    "Forbidden: spec is immutable after creation except resources.requests "
+                    "and volumeAttributesClassName for bound claims",
+                    "spec",
+                )
+            ]
         if not expandable(str(old["spec"].get("storageClassName", ""))):
-            return [Cause("FieldValueForbidden", "Forbidden: only dynamically provisioned pvc can be resized and the "
-                          "storageclass that provisions the pvc must support resize", "spec.resources.requests")]  # fmt: skip
+            return [
+                Cause(
+                    "FieldValueForbidden",
+                    "Forbidden: only dynamically provisioned pvc can be resized and the "
+                    "storageclass that provisions the pvc must support resize",
+                    "spec.resources.requests",
+                )
+            ]
     return []
 
 
@@ -250,8 +372,13 @@ def check_change(resource: Resource, new: Json, old: Json, expandable: Callable[
     elif kind == "PersistentVolume":
         sources = [{k: v for k, v in o["spec"].items() if k not in _PV_FREE} for o in (old, new)]
         if sources[0] != sources[1]:
-            causes.append(Cause("FieldValueForbidden", "Forbidden: spec.persistentvolumesource is immutable after creation",
-                                "spec.persistentvolumesource"))  # fmt: skip
+            causes.append(
+                Cause(
+                    "FieldValueForbidden",
+                    "Forbidden: spec.persistentvolumesource is immutable after creation",
+                    "spec.persistentvolumesource",
+                )
+            )
     elif kind in ("ConfigMap", "Secret") and old.get("immutable"):
         if any(new.get(f) != old.get(f) for f in ("data", "binaryData", "immutable")):
             causes.append(Cause("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data"))

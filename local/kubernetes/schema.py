@@ -56,8 +56,9 @@ class Shapes:
     def registry(self) -> referencing.Registry[Any]:
         """The definitions as jsonschema wants them."""
         document = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _BASE, "$defs": self.definitions}
-        registry: referencing.Registry[Any] = referencing.Registry()
-        return registry.with_resource(_BASE, referencing.Resource.from_contents(document))
+        empty: referencing.Registry[Any] = referencing.Registry()
+        filled: referencing.Registry[Any] = empty.with_resource(_BASE, referencing.Resource.from_contents(document))
+        return filled
 
     def name_of(self, resource: Resource) -> str | None:
         """The definition's name of a built-in kind."""
@@ -139,12 +140,24 @@ class _Walk:
                 if self.custom and "default" not in child and key not in _ENVELOPE:
                     result[key] = None
                 continue
+            if self.custom and here == "metadata":
+                result[key] = self._metadata(item, child)
+                continue
             result[key] = self.value(item, child, here)
         if self.custom and self.fill:
             for key, child in properties.items():
                 if "default" in child and key not in result:
                     result[key] = child["default"]
         return result
+
+    def _metadata(self, value: Any, schema: Json) -> Any:
+        """Metadata of a custom kind follows Kubernetes' own definition, with its free-form parts."""
+        walk = _Walk(custom=False)
+        clean = walk.value(value, schema, "metadata")
+        self.unknown += walk.unknown
+        self.null_arrays += walk.null_arrays
+        self.causes += walk.causes
+        return clean
 
     def value(self, value: Any, schema: Json, path: str) -> Any:
         if isinstance(value, dict):
@@ -157,8 +170,14 @@ class _Walk:
         if "oneOf" in schema and not self.custom and "Quantity" in schema.get("description", "")[:40]:
             text = str(value)
             if not isinstance(value, bool) and not _QUANTITY.match(text):
-                self.causes.append(Cause("FieldValueInvalid", f'Invalid value: "{text}": quantities must match the '
-                                         "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'", path))  # fmt: skip
+                self.causes.append(
+                    Cause(
+                        "FieldValueInvalid",
+                        f'Invalid value: "{text}": quantities must match the '
+                        "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+                        path,
+                    )
+                )
             return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
         return value
 
@@ -222,7 +241,14 @@ def dotted(path: Any) -> str:
     return text
 
 
-_GO = {"object": "map", "array": "slice", "integer": "integer", "string": "string", "boolean": "bool", "number": "float"}
+_GO = {
+    "object": "map",
+    "array": "slice",
+    "integer": "integer",
+    "string": "string",
+    "boolean": "bool",
+    "number": "float",
+}
 
 
 def _json_type(value: Any) -> str:
@@ -246,7 +272,9 @@ def _cause(error: Any) -> Cause:
     if error.validator == "type":
         wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
         got = _json_type(error.instance)
-        return Cause("FieldValueTypeInvalid", f'Invalid value: "{got}": {path} in body must be of type {wanted}: "{got}"', path)
+        return Cause(
+            "FieldValueTypeInvalid", f'Invalid value: "{got}": {path} in body must be of type {wanted}: "{got}"', path
+        )
     shown = str(error.instance)
     shown = shown if len(shown) < 120 else shown[:117] + "..."
     return Cause("FieldValueInvalid", f'Invalid value: "{shown}": {error.message[:300]}', path)
@@ -271,19 +299,26 @@ def check(resource: Resource, obj: Json, *, strict: bool, name: str) -> tuple[Js
     walk = _Walk(custom=resource.schema is not None)
     clean = walk.object(obj, schema, "")
     warnings = [f'unknown field "{path}"' for path in walk.unknown]
-    prefix = "" if walk.custom else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+    prefix = (
+        ""
+        if walk.custom
+        else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+    )
     if strict and walk.unknown:
         raise bad_request(prefix + "strict decoding error: " + ", ".join(warnings))
     causes = list(walk.causes)
     if strict and not walk.custom:
         causes += [
-            Cause("FieldValueTypeInvalid", 'Invalid value: "null": must be an array (refused by this rehearsal server '
-                  "although kube-apiserver reads it as absent)", path)
+            Cause(
+                "FieldValueTypeInvalid",
+                'Invalid value: "null": must be an array (refused by this rehearsal server '
+                "although kube-apiserver reads it as absent)",
+                path,
+            )
             for path in walk.null_arrays
-        ]  # fmt: skip
+        ]
     if walk.custom:
-        envelope = {k: v for k, v in clean.items() if k not in _ENVELOPE}
-        errors = list(_custom_validator(resource.schema or {}).iter_errors({**envelope, **{k: clean[k] for k in clean}}))
+        errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
         errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
     elif resource.kind == "CustomResourceDefinition":
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, rules.py checks the rest

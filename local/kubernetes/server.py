@@ -54,7 +54,7 @@ def kubeconfig(url: str, ca_file: Path, token: str) -> str:
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
         "current-context": CONTEXT,
     }
-    return yaml.safe_dump(config, sort_keys=False)
+    return str(yaml.safe_dump(config, sort_keys=False))
 
 
 def _token(directory: Path) -> str:
@@ -70,7 +70,7 @@ def _free_port(wanted: int, directory: Path) -> int:
     known = directory / "server.json"
     if not wanted and known.exists():
         last = int(json.loads(known.read_text()).get("port", 0))
-    for port in ([wanted] if wanted else [last, 0]):
+    for port in [wanted] if wanted else [last, 0]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -141,10 +141,18 @@ class Server:
                 await asyncio.sleep(0.05)
         config_file = self.directory / "kubeconfig"
         write_private(config_file, kubeconfig(self.url, self.ca_file, self.token))
-        record = {"url": self.url, "ca_file": str(self.ca_file), "token": self.token, "kubeconfig": str(config_file),
-                  "port": self.port, "pid": os.getpid()}  # fmt: skip
+        record = {
+            "url": self.url,
+            "ca_file": str(self.ca_file),
+            "token": self.token,
+            "kubeconfig": str(config_file),
+            "port": self.port,
+            "pid": os.getpid(),
+        }
         write_private(self.directory / "server.json", json.dumps(record, indent=2) + "\n")
-        sys.stderr.write(f"recording Kubernetes API (a rehearsal, not Kubernetes) on {self.url}, KUBECONFIG={config_file}\n")
+        sys.stderr.write(
+            f"recording Kubernetes API (a rehearsal, not Kubernetes) on {self.url}, KUBECONFIG={config_file}\n"
+        )
 
     async def run(self) -> None:
         """Serve until `SIGTERM` or `SIGINT`."""
@@ -169,15 +177,28 @@ class Server:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m local.kubernetes.server", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--state", type=Path, required=True, help="directory for objects, certificate, token and server.json")
-    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes the last one of this state, or any")
-    parser.add_argument("--aws-endpoint", default="", help="URL of the embedded AWS; without it no nodes and no file systems")
+    parser = argparse.ArgumentParser(
+        prog="python -m local.kubernetes.server", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--state", type=Path, required=True, help="directory for objects, certificate, token and server.json"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on 127.0.0.1; 0 takes the last one of this state, or any"
+    )
+    parser.add_argument(
+        "--aws-endpoint", default="", help="URL of the embedded AWS; without it no nodes and no file systems"
+    )
     parser.add_argument("--region", default="us-west-2", help="AWS region to ask there")
-    parser.add_argument("--eks-cluster", default="", help="EKS cluster this API stands for (default: the only one there is)")
+    parser.add_argument(
+        "--eks-cluster", default="", help="EKS cluster this API stands for (default: the only one there is)"
+    )
     parser.add_argument("--poll-seconds", type=float, default=1.0, help="how often the embedded AWS is asked")
     parser.add_argument(
-        "--time-scale", type=float, default=0.05, help="seconds here per second in real life, for what controllers wait for"
+        "--time-scale",
+        type=float,
+        default=0.05,
+        help="seconds here per second in real life, for what controllers wait for",
     )
     parser.add_argument("--static-nodes", type=Path, help="JSON file with a list of Node objects to start with")
     return parser

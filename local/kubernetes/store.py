@@ -68,7 +68,7 @@ class Store:
         """The object, or None."""
         return self._objects.get(key[0], {}).get((key[1], key[2]))
 
-    def list(self, bucket: str, namespace: str = "") -> list[Json]:
+    def objects(self, bucket: str, namespace: str = "") -> list[Json]:
         """Objects of a bucket, of one namespace if named, by namespace and name."""
         entries = self._objects.get(bucket, {})
         return [entries[k] for k in sorted(entries) if not namespace or k[0] == namespace]

@@ -49,11 +49,14 @@ def _pod_status(obj: Json) -> str:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
     status = obj.get("status") or {}
-    return {"Succeeded": "Completed"}.get(status.get("phase", ""), status.get("reason") or status.get("phase", "Unknown"))
+    phase = str(status.get("phase", "Unknown"))
+    return "Completed" if phase == "Succeeded" else str(status.get("reason") or phase)
 
 
 def _node_status(obj: Json) -> str:
-    ready = next((c["status"] for c in (obj.get("status") or {}).get("conditions") or [] if c["type"] == "Ready"), "Unknown")
+    ready = next(
+        (c["status"] for c in (obj.get("status") or {}).get("conditions") or [] if c["type"] == "Ready"), "Unknown"
+    )
     text = "Ready" if ready == "True" else "NotReady"
     return text + (",SchedulingDisabled" if (obj.get("spec") or {}).get("unschedulable") else "")
 
@@ -87,33 +90,89 @@ def _claim_of(obj: Json) -> str:
 
 # kind -> (title, cell, priority): priority 1 shows with -o wide only
 _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
-    "Pod": [("Ready", _pod_ready, 0), ("Status", _pod_status, 0),
-            ("Restarts", lambda o: sum(s.get("restartCount", 0) for s in (o.get("status") or {}).get("containerStatuses") or []), 0),
-            ("IP", _get("status.podIP", "<none>"), 1), ("Node", _get("spec.nodeName", "<none>"), 1)],
-    "Node": [("Status", _node_status, 0), ("Roles", lambda o: "<none>", 0), ("Version", _get("status.nodeInfo.kubeletVersion"), 0),
-             ("Instance-Type", lambda o: (o["metadata"].get("labels") or {}).get("node.kubernetes.io/instance-type", ""), 1)],
+    "Pod": [
+        ("Ready", _pod_ready, 0),
+        ("Status", _pod_status, 0),
+        (
+            "Restarts",
+            lambda o: sum(s.get("restartCount", 0) for s in (o.get("status") or {}).get("containerStatuses") or []),
+            0,
+        ),
+        ("IP", _get("status.podIP", "<none>"), 1),
+        ("Node", _get("spec.nodeName", "<none>"), 1),
+    ],
+    "Node": [
+        ("Status", _node_status, 0),
+        ("Roles", lambda o: "<none>", 0),
+        ("Version", _get("status.nodeInfo.kubeletVersion"), 0),
+        ("Instance-Type", lambda o: (o["metadata"].get("labels") or {}).get("node.kubernetes.io/instance-type", ""), 1),
+    ],
     "Namespace": [("Status", _get("status.phase"), 0)],
-    "Service": [("Type", _get("spec.type"), 0), ("Cluster-IP", _get("spec.clusterIP", "<none>"), 0), ("Port(s)", _ports, 0)],
-    "Deployment": [("Ready", _ratio("status.readyReplicas", "spec.replicas"), 0), ("Up-to-date", _get("status.updatedReplicas", 0), 0),
-                   ("Available", _get("status.availableReplicas", 0), 0), ("Images", _images, 1)],
-    "ReplicaSet": [("Desired", _get("spec.replicas", 0), 0), ("Current", _get("status.replicas", 0), 0), ("Ready", _get("status.readyReplicas", 0), 0)],
+    "Service": [
+        ("Type", _get("spec.type"), 0),
+        ("Cluster-IP", _get("spec.clusterIP", "<none>"), 0),
+        ("Port(s)", _ports, 0),
+    ],
+    "Deployment": [
+        ("Ready", _ratio("status.readyReplicas", "spec.replicas"), 0),
+        ("Up-to-date", _get("status.updatedReplicas", 0), 0),
+        ("Available", _get("status.availableReplicas", 0), 0),
+        ("Images", _images, 1),
+    ],
+    "ReplicaSet": [
+        ("Desired", _get("spec.replicas", 0), 0),
+        ("Current", _get("status.replicas", 0), 0),
+        ("Ready", _get("status.readyReplicas", 0), 0),
+    ],
     "StatefulSet": [("Ready", _ratio("status.readyReplicas", "spec.replicas"), 0), ("Images", _images, 1)],
-    "DaemonSet": [("Desired", _get("status.desiredNumberScheduled", 0), 0), ("Current", _get("status.currentNumberScheduled", 0), 0),
-                  ("Ready", _get("status.numberReady", 0), 0), ("Available", _get("status.numberAvailable", 0), 0), ("Images", _images, 1)],
-    "Job": [("Status", _job_status, 0),
-            ("Completions", _ratio("status.succeeded", "spec.completions"), 0), ("Images", _images, 1)],
-    "PersistentVolumeClaim": [("Status", _get("status.phase"), 0), ("Volume", _get("spec.volumeName"), 0), ("Capacity", _get("status.capacity.storage"), 0),
-                              ("Access Modes", _modes, 0), ("StorageClass", _get("spec.storageClassName"), 0)],
-    "PersistentVolume": [("Capacity", _get("spec.capacity.storage"), 0), ("Access Modes", _modes, 0), ("Reclaim Policy", _get("spec.persistentVolumeReclaimPolicy"), 0),
-                         ("Status", _get("status.phase"), 0), ("Claim", _claim_of, 0), ("StorageClass", _get("spec.storageClassName"), 0)],
-    "StorageClass": [("Provisioner", _get("provisioner"), 0), ("ReclaimPolicy", _get("reclaimPolicy"), 0), ("VolumeBindingMode", _get("volumeBindingMode"), 0)],
+    "DaemonSet": [
+        ("Desired", _get("status.desiredNumberScheduled", 0), 0),
+        ("Current", _get("status.currentNumberScheduled", 0), 0),
+        ("Ready", _get("status.numberReady", 0), 0),
+        ("Available", _get("status.numberAvailable", 0), 0),
+        ("Images", _images, 1),
+    ],
+    "Job": [
+        ("Status", _job_status, 0),
+        ("Completions", _ratio("status.succeeded", "spec.completions"), 0),
+        ("Images", _images, 1),
+    ],
+    "PersistentVolumeClaim": [
+        ("Status", _get("status.phase"), 0),
+        ("Volume", _get("spec.volumeName"), 0),
+        ("Capacity", _get("status.capacity.storage"), 0),
+        ("Access Modes", _modes, 0),
+        ("StorageClass", _get("spec.storageClassName"), 0),
+    ],
+    "PersistentVolume": [
+        ("Capacity", _get("spec.capacity.storage"), 0),
+        ("Access Modes", _modes, 0),
+        ("Reclaim Policy", _get("spec.persistentVolumeReclaimPolicy"), 0),
+        ("Status", _get("status.phase"), 0),
+        ("Claim", _claim_of, 0),
+        ("StorageClass", _get("spec.storageClassName"), 0),
+    ],
+    "StorageClass": [
+        ("Provisioner", _get("provisioner"), 0),
+        ("ReclaimPolicy", _get("reclaimPolicy"), 0),
+        ("VolumeBindingMode", _get("volumeBindingMode"), 0),
+    ],
     "ConfigMap": [("Data", lambda o: len(o.get("data") or {}) + len(o.get("binaryData") or {}), 0)],
     "Secret": [("Type", _get("type"), 0), ("Data", lambda o: len(o.get("data") or {}), 0)],
-    "Event": [("Type", _get("type"), 0), ("Reason", _get("reason"), 0),
-              ("Object", lambda o: f"{(o.get('involvedObject') or {}).get('kind', '').lower()}/{(o.get('involvedObject') or {}).get('name', '')}", 0),
-              ("Message", _get("message"), 0)],
+    "Event": [
+        ("Type", _get("type"), 0),
+        ("Reason", _get("reason"), 0),
+        (
+            "Object",
+            lambda o: (
+                f"{(o.get('involvedObject') or {}).get('kind', '').lower()}/{(o.get('involvedObject') or {}).get('name', '')}"
+            ),
+            0,
+        ),
+        ("Message", _get("message"), 0),
+    ],
     "CustomResourceDefinition": [("Created At", _get("metadata.creationTimestamp"), 0)],
-}  # fmt: skip
+}
 
 
 def jsonpath(obj: Json, path: str) -> Any:
@@ -168,7 +227,17 @@ def table(resource: Resource, objects: list[Json], meta: Json, *, include: str, 
         if include == "Object":
             row["object"] = obj
         elif include != "None":
-            row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+            row["object"] = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": obj["metadata"],
+            }
         rows.append(row)
     definitions = [definition for definition, _ in shape] if headers else None
-    return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": definitions, "rows": rows}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": meta,
+        "columnDefinitions": definitions,
+        "rows": rows,
+    }

@@ -39,7 +39,10 @@ def owner(obj: Json) -> Json:
 
 def owned(obj: Json, by: Json) -> bool:
     """Whether `by` is the controller of an object."""
-    return any(r.get("uid") == by["metadata"]["uid"] and r.get("controller") for r in obj["metadata"].get("ownerReferences") or [])
+    return any(
+        r.get("uid") == by["metadata"]["uid"] and r.get("controller")
+        for r in obj["metadata"].get("ownerReferences") or []
+    )
 
 
 def condition(status: Json, kind: str, value: str, reason: str = "", message: str = "") -> None:
@@ -66,7 +69,11 @@ def node_ready(node: Json) -> bool:
 
 def pod_ready(pod: Json) -> bool:
     """Whether a pod runs and is ready."""
-    return (pod.get("status") or {}).get("phase") == "Running" and has(pod, "Ready") and not pod["metadata"].get("deletionTimestamp")
+    return (
+        (pod.get("status") or {}).get("phase") == "Running"
+        and has(pod, "Ready")
+        and not pod["metadata"].get("deletionTimestamp")
+    )
 
 
 def alive(pod: Json) -> bool:
@@ -86,32 +93,60 @@ def set_status(api: Api, obj: Json, fill: Callable[[Json], None]) -> None:
 def event(api: Api, about: Json, kind: str, reason: str, message: str, source: str) -> None:
     """Record an Event (Normal or Warning) about an object; the same one again counts up."""
     namespace = about["metadata"].get("namespace") or "default"
-    name = about["metadata"]["name"] + "." + hashlib.sha256(
-        f"{about['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:16]  # fmt: skip
+    name = (
+        about["metadata"]["name"]
+        + "."
+        + hashlib.sha256(f"{about['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:16]
+    )
     resource = api.kind("v1", "Event")
     existing = api.store.get(api.key(resource, namespace, name))
     try:
         if existing is not None:
+
             def again(current: Json) -> None:
                 current["count"] = int(current.get("count") or 1) + 1
                 current["lastTimestamp"] = now()
 
             api.modify(existing, again)
             return
-        reference = {"apiVersion": about["apiVersion"], "kind": about["kind"], "name": about["metadata"]["name"],
-                     "uid": about["metadata"]["uid"]}  # fmt: skip
+        reference = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": about["metadata"]["name"],
+            "uid": about["metadata"]["uid"],
+        }
         if about["metadata"].get("namespace"):
             reference["namespace"] = namespace
-        body = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace}, "involvedObject": reference,
-                "reason": reason, "message": message, "type": kind, "count": 1, "firstTimestamp": now(), "lastTimestamp": now(),
-                "source": {"component": source}, "reportingComponent": source, "reportingInstance": ""}  # fmt: skip
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": reference,
+            "reason": reason,
+            "message": message,
+            "type": kind,
+            "count": 1,
+            "firstTimestamp": now(),
+            "lastTimestamp": now(),
+            "source": {"component": source},
+            "reportingComponent": source,
+            "reportingInstance": "",
+        }
         api.create(resource, namespace, body)
     except ApiError:
         return  # a namespace that is going away takes no events
 
 
-def make_pod(api: Api, by: Json, template: Json, *, name: str = "", prefix: str = "", labels: dict[str, str] | None = None,
-             change: Callable[[Json], None] | None = None) -> Json | None:  # fmt: skip
+def make_pod(
+    api: Api,
+    by: Json,
+    template: Json,
+    *,
+    name: str = "",
+    prefix: str = "",
+    labels: dict[str, str] | None = None,
+    change: Callable[[Json], None] | None = None,
+) -> Json | None:
     """A pod from a template, owned by `by`; None when the API refuses it (the owner gets an Event)."""
     template = copy(template)
     meta = template.get("metadata") or {}
@@ -140,7 +175,12 @@ def remove(api: Api, obj: Json, grace_seconds: int | None = None) -> None:
     """Delete an object if it is still there."""
     resource = api.kind(obj["apiVersion"], obj["kind"])
     try:
-        api.delete(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], Options(grace_seconds=grace_seconds))
+        api.delete(
+            resource,
+            obj["metadata"].get("namespace", ""),
+            obj["metadata"]["name"],
+            Options(grace_seconds=grace_seconds),
+        )
     except ApiError:
         return
 

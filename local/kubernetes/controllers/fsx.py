@@ -29,13 +29,19 @@ _STEP_GIB = 2400
 
 # parameter of the class -> (member of LustreConfiguration, how to read it); unknown parameters are ignored, as the driver does
 _LUSTRE = {
-    "deploymentType": ("DeploymentType", str), "autoImportPolicy": ("AutoImportPolicy", str), "s3ImportPath": ("ImportPath", str),
-    "s3ExportPath": ("ExportPath", str), "perUnitStorageThroughput": ("PerUnitStorageThroughput", int),
-    "driveCacheType": ("DriveCacheType", str), "automaticBackupRetentionDays": ("AutomaticBackupRetentionDays", int),
-    "dailyAutomaticBackupStartTime": ("DailyAutomaticBackupStartTime", str), "copyTagsToBackups": ("CopyTagsToBackups", "bool"),
-    "dataCompressionType": ("DataCompressionType", str), "weeklyMaintenanceStartTime": ("WeeklyMaintenanceStartTime", str),
+    "deploymentType": ("DeploymentType", str),
+    "autoImportPolicy": ("AutoImportPolicy", str),
+    "s3ImportPath": ("ImportPath", str),
+    "s3ExportPath": ("ExportPath", str),
+    "perUnitStorageThroughput": ("PerUnitStorageThroughput", int),
+    "driveCacheType": ("DriveCacheType", str),
+    "automaticBackupRetentionDays": ("AutomaticBackupRetentionDays", int),
+    "dailyAutomaticBackupStartTime": ("DailyAutomaticBackupStartTime", str),
+    "copyTagsToBackups": ("CopyTagsToBackups", "bool"),
+    "dataCompressionType": ("DataCompressionType", str),
+    "weeklyMaintenanceStartTime": ("WeeklyMaintenanceStartTime", str),
     "efaEnabled": ("EfaEnabled", "bool"),
-}  # fmt: skip
+}
 
 
 def round_up(gib: int) -> int:
@@ -76,7 +82,11 @@ def arguments(claim: Json, storage_class: Json) -> Json:
     }
     if parameters.get("securityGroupIds"):
         call["SecurityGroupIds"] = parameters["securityGroupIds"].split(",")
-    for key, member in (("storageType", "StorageType"), ("kmsKeyId", "KmsKeyId"), ("fileSystemTypeVersion", "FileSystemTypeVersion")):
+    for key, member in (
+        ("storageType", "StorageType"),
+        ("kmsKeyId", "KmsKeyId"),
+        ("fileSystemTypeVersion", "FileSystemTypeVersion"),
+    ):
         if parameters.get(key):
             call[member] = parameters[key]
     return call
@@ -99,7 +109,12 @@ class FsxProvisioner:
             if (claim.get("status") or {}).get("phase") != "Pending" or claim["metadata"].get("deletionTimestamp"):
                 continue
             kind = self.api.find("storage.k8s.io/v1", "StorageClass", "", claim["spec"].get("storageClassName", ""))
-            if kind and kind.get("provisioner") == DRIVER and not claim["spec"].get("volumeName") and self._wanted(claim, kind):
+            if (
+                kind
+                and kind.get("provisioner") == DRIVER
+                and not claim["spec"].get("volumeName")
+                and self._wanted(claim, kind)
+            ):
                 found.append((claim, kind))
         return found
 
@@ -129,9 +144,14 @@ class FsxProvisioner:
         why = await self._driver_missing(aws, eks_name)
         if why:
             for claim, _ in claims:
-                event(self.api, claim, "Normal", "ExternalProvisioning",
-                      f"Waiting for a volume to be created by the external provisioner '{DRIVER}': {why}",
-                      "persistentvolume-controller") if not self._told(claim, why) else None  # fmt: skip
+                event(
+                    self.api,
+                    claim,
+                    "Normal",
+                    "ExternalProvisioning",
+                    f"Waiting for a volume to be created by the external provisioner '{DRIVER}': {why}",
+                    "persistentvolume-controller",
+                ) if not self._told(claim, why) else None
             return
         systems = await aws.pages("fsx", "describe_file_systems", "FileSystems")
         for claim, kind in claims:
@@ -167,14 +187,23 @@ class FsxProvisioner:
         system = next((s for s in systems if {"Key": VOLUME_TAG, "Value": name} in (s.get("Tags") or [])), None)
         try:
             if system is None:
-                event(self.api, claim, "Normal", "Provisioning", f"External provisioner is provisioning volume for claim {name}", DRIVER)
+                event(
+                    self.api,
+                    claim,
+                    "Normal",
+                    "Provisioning",
+                    f"External provisioner is provisioning volume for claim {name}",
+                    DRIVER,
+                )
                 await aws.call("fsx", "create_file_system", **arguments(claim, kind))
                 return
         except (AwsError, ValueError) as error:
             event(self.api, claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}", DRIVER)
             return
         if system["Lifecycle"] == "FAILED":
-            event(self.api, claim, "Warning", "ProvisioningFailed", f"file system {system['FileSystemId']} failed", DRIVER)
+            event(
+                self.api, claim, "Warning", "ProvisioningFailed", f"file system {system['FileSystemId']} failed", DRIVER
+            )
         if system["Lifecycle"] != "AVAILABLE" or self.api.find("v1", "PersistentVolume", "", name):
             return
         lustre = system.get("LustreConfiguration") or {}
@@ -185,15 +214,26 @@ class FsxProvisioner:
             "spec": {
                 "accessModes": claim["spec"]["accessModes"],
                 "capacity": {"storage": f"{system['StorageCapacity']}Gi"},
-                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim["metadata"]["namespace"],
-                             "name": claim["metadata"]["name"], "uid": claim["metadata"]["uid"]},
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": claim["metadata"]["namespace"],
+                    "name": claim["metadata"]["name"],
+                    "uid": claim["metadata"]["uid"],
+                },
                 "persistentVolumeReclaimPolicy": kind.get("reclaimPolicy", "Delete"),
                 "storageClassName": kind["metadata"]["name"],
                 "mountOptions": kind.get("mountOptions") or [],
-                "csi": {"driver": DRIVER, "volumeHandle": system["FileSystemId"],
-                        "volumeAttributes": {"dnsname": str(system.get("DNSName", "")), "mountname": str(lustre.get("MountName", "fsx"))}},
+                "csi": {
+                    "driver": DRIVER,
+                    "volumeHandle": system["FileSystemId"],
+                    "volumeAttributes": {
+                        "dnsname": str(system.get("DNSName", "")),
+                        "mountname": str(lustre.get("MountName", "fsx")),
+                    },
+                },
             },
-        }  # fmt: skip
+        }
         try:
             self.api.create(self.api.kind("v1", "PersistentVolume"), "", body)
         except ApiError as error:
@@ -214,6 +254,8 @@ class FsxProvisioner:
             remove(self.api, volume)
 
             def release(current: Json) -> None:
-                current["metadata"]["finalizers"] = [f for f in current["metadata"].get("finalizers") or [] if f != _FINALIZER]
+                current["metadata"]["finalizers"] = [
+                    f for f in current["metadata"].get("finalizers") or [] if f != _FINALIZER
+                ]
 
             self.api.modify(volume, release)

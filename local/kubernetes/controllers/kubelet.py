@@ -79,12 +79,21 @@ class Kubelet:
         started = now()
 
         def fill(status: Json) -> None:
-            status.update(phase="Running", podIP=address, podIPs=[{"ip": address}], startTime=started, qosClass="Burstable")
+            status.update(
+                phase="Running", podIP=address, podIPs=[{"ip": address}], startTime=started, qosClass="Burstable"
+            )
             status["containerStatuses"] = [
-                {"name": c["name"], "image": c["image"], "imageID": "", "ready": True, "started": True, "restartCount": 0,
-                 "state": {"running": {"startedAt": started}}}
+                {
+                    "name": c["name"],
+                    "image": c["image"],
+                    "imageID": "",
+                    "ready": True,
+                    "started": True,
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": started}},
+                }
                 for c in pod["spec"]["containers"]
-            ]  # fmt: skip
+            ]
             for kind in ("Initialized", "ContainersReady", "Ready"):
                 condition(status, kind, "True")
 
@@ -108,8 +117,13 @@ class Kubelet:
             status["phase"] = "Failed" if bad else "Succeeded"
             for container in status.get("containerStatuses") or []:
                 started = container["state"].get("running", {}).get("startedAt", now())
-                container.update(ready=False, started=False, state={"terminated": {
-                    "exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}})  # fmt: skip
+                container.update(
+                    ready=False,
+                    started=False,
+                    state={
+                        "terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}
+                    },
+                )
             condition(status, "Ready", "False", "PodFailed" if bad else "PodCompleted")
             condition(status, "ContainersReady", "False", "PodFailed" if bad else "PodCompleted")
 
@@ -134,5 +148,7 @@ class Kubelet:
             if toleration.get("key") in (None, "", UNREACHABLE) and toleration.get("effect") in (None, "", "NoExecute"):
                 seconds = toleration.get("tolerationSeconds")  # without one: for ever
         if seconds is not None and self._waited(f"{pod['metadata']['uid']}/evict", float(seconds)):
-            event(self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller")
+            event(
+                self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller"
+            )
             remove(self.api, pod)

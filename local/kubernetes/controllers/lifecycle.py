@@ -45,7 +45,9 @@ class Lifecycle:
 
     def _lift(self, obj: Json, finalizer: str) -> None:
         def change(current: Json) -> None:
-            current["metadata"]["finalizers"] = [f for f in current["metadata"].get("finalizers") or [] if f != finalizer]
+            current["metadata"]["finalizers"] = [
+                f for f in current["metadata"].get("finalizers") or [] if f != finalizer
+            ]
 
         self.api.modify(obj, change)
 
@@ -55,7 +57,7 @@ class Lifecycle:
         for bucket, resource in self.api.registry.stored().items():
             if not resource.namespaced:
                 continue
-            for inside in self.api.store.list(bucket, name):
+            for inside in self.api.store.objects(bucket, name):
                 left += 1
                 if not inside["metadata"].get("deletionTimestamp"):
                     remove(self.api, {**inside, "apiVersion": resource.api_version})
@@ -66,7 +68,10 @@ class Lifecycle:
         blocking = 0
         resources = self.api.registry.stored()
         for at, dependent in self.api.dependents(obj):
-            if any(r.get("uid") == obj["metadata"]["uid"] and r.get("blockOwnerDeletion") for r in dependent["metadata"]["ownerReferences"]):
+            if any(
+                r.get("uid") == obj["metadata"]["uid"] and r.get("blockOwnerDeletion")
+                for r in dependent["metadata"]["ownerReferences"]
+            ):
                 blocking += 1
             resource = resources.get(at[0])
             if resource and not dependent["metadata"].get("deletionTimestamp"):
@@ -88,14 +93,14 @@ class Lifecycle:
     def _definition(self, crd: Json) -> None:
         bucket = f"{crd['spec']['group']}/{crd['spec']['names']['plural']}"
         resource = self.api.registry.stored().get(bucket)
-        instances = self.api.store.list(bucket)
+        instances = self.api.store.objects(bucket)
         for instance in instances:
             if resource and not instance["metadata"].get("deletionTimestamp"):
                 try:
                     self.api.delete(resource, instance["metadata"].get("namespace", ""), instance["metadata"]["name"])
                 except ApiError:
                     continue
-        if not self.api.store.list(bucket):
+        if not self.api.store.objects(bucket):
             self._lift(crd, _CLEANUP)
 
     def _claim_used(self, claim: Json) -> bool:

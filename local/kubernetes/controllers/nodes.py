@@ -46,8 +46,13 @@ def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
     """
     figures = (yaml.safe_load(file.read_text()) or {}).get(instance_type) or {"vcpus": 4, "memory_gib": 16, "pods": 14}
     memory = int(figures["memory_gib"] * 0.97 * 1024 * 1024) - 1024 * 1024
-    found = {"cpu": f"{int(figures['vcpus']) * 1000 - 80}m", "memory": f"{memory}Ki", "pods": str(figures.get("pods", 14)),
-             "ephemeral-storage": "450Gi", "hugepages-2Mi": "5128Mi" if figures.get("efa") else "0"}  # fmt: skip
+    found = {
+        "cpu": f"{int(figures['vcpus']) * 1000 - 80}m",
+        "memory": f"{memory}Ki",
+        "pods": str(figures.get("pods", 14)),
+        "ephemeral-storage": "450Gi",
+        "hugepages-2Mi": "5128Mi" if figures.get("efa") else "0",
+    }
     accelerators = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}.get(str(figures.get("accelerator")))
     if accelerators and figures.get("accelerators"):
         found[accelerators] = str(figures["accelerators"])
@@ -76,7 +81,9 @@ class Nodes:
             orchestrator = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
             if eks_arn and orchestrator != eks_arn:
                 continue
-            nodes = await aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=summary["ClusterName"])
+            nodes = await aws.pages(
+                "sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=summary["ClusterName"]
+            )
             for node in nodes:
                 if node["InstanceStatus"]["Status"] in _PRESENT:
                     seen[f"hyperpod-{node['InstanceId']}"] = (cluster, node, await self._detail(aws, cluster, node))
@@ -91,12 +98,17 @@ class Nodes:
     async def _detail(self, aws: Aws, cluster: Json, node: Json) -> Json:
         identifier = node["InstanceId"]
         if identifier not in self._details:
-            answer = await aws.call("sagemaker", "describe_cluster_node", ClusterName=cluster["ClusterName"], NodeId=identifier)
+            answer = await aws.call(
+                "sagemaker", "describe_cluster_node", ClusterName=cluster["ClusterName"], NodeId=identifier
+            )
             self._details[identifier] = answer.get("NodeDetails") or {}
         return self._details[identifier]
 
     async def _requests(self, aws: Aws, seen: dict[str, tuple[Json, Json, Json]]) -> None:
-        calls = {"UnschedulablePendingReplacement": "batch_replace_cluster_nodes", "UnschedulablePendingReboot": "batch_reboot_cluster_nodes"}
+        calls = {
+            "UnschedulablePendingReplacement": "batch_replace_cluster_nodes",
+            "UnschedulablePendingReboot": "batch_reboot_cluster_nodes",
+        }
         for name, (cluster, node, _) in seen.items():
             found = self.api.find("v1", "Node", "", name)
             label = ((found or {"metadata": {}})["metadata"].get("labels") or {}).get(HEALTH, "")
@@ -105,7 +117,9 @@ class Nodes:
             elif name not in self._asked and node["InstanceStatus"]["Status"] == "Running":
                 self._asked.add(name)
                 try:
-                    await aws.call("sagemaker", calls[label], ClusterName=cluster["ClusterName"], NodeIds=[node["InstanceId"]])
+                    await aws.call(
+                        "sagemaker", calls[label], ClusterName=cluster["ClusterName"], NodeIds=[node["InstanceId"]]
+                    )
                 except AwsError as error:
                     if found:
                         event(self.api, found, "Warning", "HyperPodRequestFailed", str(error), "hyperpod")
@@ -122,20 +136,32 @@ class Nodes:
             PREFIX + "node-recovery": str(cluster.get("NodeRecovery", "None")),
             "node.kubernetes.io/instance-type": node["InstanceType"],
             "beta.kubernetes.io/instance-type": node["InstanceType"],
-            "kubernetes.io/hostname": node.get("PrivateDnsHostname") or detail.get("PrivateDnsHostname") or f"hyperpod-{node['InstanceId']}",
+            "kubernetes.io/hostname": node.get("PrivateDnsHostname")
+            or detail.get("PrivateDnsHostname")
+            or f"hyperpod-{node['InstanceId']}",
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/os": "linux",
         }
         if zone:
-            found |= {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone[:-1],
-                      "failure-domain.beta.kubernetes.io/zone": zone}  # fmt: skip
+            found |= {
+                "topology.kubernetes.io/zone": zone,
+                "topology.kubernetes.io/region": zone[:-1],
+                "failure-domain.beta.kubernetes.io/zone": zone,
+            }
         if place.get("AvailabilityZoneId"):
             found["topology.k8s.aws/zone-id"] = str(place["AvailabilityZoneId"])
         return found
 
     @staticmethod
     def _group(cluster: Json, node: Json) -> Json:
-        return next((dict(g) for g in cluster.get("InstanceGroups") or [] if g["InstanceGroupName"] == node["InstanceGroupName"]), {})
+        return next(
+            (
+                dict(g)
+                for g in cluster.get("InstanceGroups") or []
+                if g["InstanceGroupName"] == node["InstanceGroupName"]
+            ),
+            {},
+        )
 
     def _present(self, name: str, cluster: Json, node: Json, detail: Json) -> None:
         status = node["InstanceStatus"]["Status"]
@@ -153,33 +179,67 @@ class Nodes:
             found = self._create(name, {**self._labels(cluster, node, detail), **own_labels}, node, detail)
         state = f"{status}:{hashlib.sha256(repr((own_taints, own_labels)).encode()).hexdigest()[:8]}"
         if (found["metadata"].get("annotations") or {}).get(STATE) != state:
-            found = self._follow(found, status, state, own_labels, own_taints, checks=bool(group.get("OnStartDeepHealthChecks")),
-                                 message=node["InstanceStatus"].get("Message") or "")  # fmt: skip
+            found = self._follow(
+                found,
+                status,
+                state,
+                own_labels,
+                own_taints,
+                checks=bool(group.get("OnStartDeepHealthChecks")),
+                message=node["InstanceStatus"].get("Message") or "",
+            )
         mode = (found["metadata"].get("annotations") or {}).get(MODE, "")
         if mode == "unreachable":
             if time.monotonic() - self._lost.setdefault(name, time.monotonic()) >= NOT_READY_SECONDS * self.scale:
                 self._ready(found, ready=False, why="Kubelet stopped posting node status.")
         else:
             self._lost.pop(name, None)
-            self._ready(found, ready=status not in ("ShuttingDown",), why="" if status != "ShuttingDown" else "instance is shutting down")
+            self._ready(
+                found,
+                ready=status not in ("ShuttingDown",),
+                why="" if status != "ShuttingDown" else "instance is shutting down",
+            )
 
     def _create(self, name: str, labels: dict[str, str], node: Json, detail: Json) -> Json:
         room = allocatable(node["InstanceType"])
-        info = {"machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "rehearsal", "osImage": "Amazon Linux 2023",
-                "containerRuntimeVersion": "none", "kubeletVersion": GIT_VERSION, "kubeProxyVersion": "", "operatingSystem": "linux",
-                "architecture": "amd64"}  # fmt: skip
+        info = {
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kernelVersion": "rehearsal",
+            "osImage": "Amazon Linux 2023",
+            "containerRuntimeVersion": "none",
+            "kubeletVersion": GIT_VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        }
         address = str(detail.get("PrivatePrimaryIp") or "10.0.0.1")
         body = {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
             "spec": {"providerID": f"aws:///{labels.get('topology.kubernetes.io/zone', '')}/sagemaker/cluster/{name}"},
-            "status": {"capacity": room, "allocatable": room, "nodeInfo": info,
-                       "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]},
-        }  # fmt: skip
+            "status": {
+                "capacity": room,
+                "allocatable": room,
+                "nodeInfo": info,
+                "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+            },
+        }
         return self.api.create(self.api.kind("v1", "Node"), "", body, trusted=True)
 
-    def _follow(self, found: Json, status: str, state: str, labels: dict[str, str], taints: list[Json], *, checks: bool, message: str) -> Json:
+    def _follow(
+        self,
+        found: Json,
+        status: str,
+        state: str,
+        labels: dict[str, str],
+        taints: list[Json],
+        *,
+        checks: bool,
+        message: str,
+    ) -> Json:
         """Labels and taints for a new state of the instance; between changes they are left to whoever edits them."""
         healthy = status in ("Running", "SystemUpdating")
 
@@ -211,23 +271,42 @@ class Nodes:
         return changed
 
     def _ready(self, node: Json, *, ready: bool, why: str) -> None:
-        if node_ready(node) == ready and any(c["type"] == "Ready" for c in (node.get("status") or {}).get("conditions") or []):
+        if node_ready(node) == ready and any(
+            c["type"] == "Ready" for c in (node.get("status") or {}).get("conditions") or []
+        ):
             return
 
         def fill(status: Json) -> None:
             word = "KubeletReady" if ready else "NodeStatusUnknown"
-            condition(status, "Ready", "True" if ready else "Unknown", word, "kubelet is posting ready status" if ready else why)
+            condition(
+                status,
+                "Ready",
+                "True" if ready else "Unknown",
+                word,
+                "kubelet is posting ready status" if ready else why,
+            )
             for entry in status["conditions"]:
                 entry.setdefault("lastHeartbeatTime", now())
 
         def taint(current: Json) -> None:
             kept = [t for t in (current.get("spec") or {}).get("taints") or [] if t["key"] != _UNREACHABLE]
-            added = [] if ready else [{"key": _UNREACHABLE, "effect": e, "timeAdded": now()} for e in ("NoSchedule", "NoExecute")]
+            added = (
+                []
+                if ready
+                else [{"key": _UNREACHABLE, "effect": e, "timeAdded": now()} for e in ("NoSchedule", "NoExecute")]
+            )
             current.setdefault("spec", {})["taints"] = [*kept, *added]
 
         set_status(self.api, node, fill)
         self.api.modify(node, taint)
-        event(self.api, node, "Normal", "NodeReady" if ready else "NodeNotReady", why or "Node status is now: NodeReady", "node-controller")
+        event(
+            self.api,
+            node,
+            "Normal",
+            "NodeReady" if ready else "NodeNotReady",
+            why or "Node status is now: NodeReady",
+            "node-controller",
+        )
 
     def _vanished(self, node: Json) -> None:
         name = node["metadata"]["name"]

@@ -54,25 +54,27 @@ class RayClusters:
 
     def _operator_runs(self) -> bool:
         return any(
-            (d["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "kuberay-operator" and has(d, "Available")
+            (d["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "kuberay-operator"
+            and has(d, "Available")
             and int((d.get("status") or {}).get("readyReplicas") or 0) > 0
             for d in self.api.all("apps/v1", "Deployment")
-        )  # fmt: skip
+        )
 
     def reconcile(self) -> None:
         """One pass."""
         resource = self.api.registry.by_kind(API_VERSION, "RayCluster")
         if resource is None or not self._operator_runs():
             return
-        for stored in self.api.store.list(resource.store):
+        for stored in self.api.store.objects(resource.store):
             if not stored["metadata"].get("deletionTimestamp"):
                 self._cluster(self.api.present(resource, stored))
 
     def _cluster(self, cluster: Json) -> None:
         problem = self._problem(cluster["spec"])
         if problem:
-            event(self.api, cluster, "Warning", "InvalidRayClusterSpec", problem, "raycluster-controller") if not self._told(
-                cluster, problem) else None  # fmt: skip
+            event(
+                self.api, cluster, "Warning", "InvalidRayClusterSpec", problem, "raycluster-controller"
+            ) if not self._told(cluster, problem) else None
             return
         self._head_service(cluster)
         pods = pods_of(self.api, cluster)
@@ -82,10 +84,22 @@ class RayClusters:
         else:
             self._head(cluster, [p for p in pods if _label(p, "node-type") == "head"])
             for group in cluster["spec"].get("workerGroupSpecs") or []:
-                self._workers(cluster, group, [p for p in pods if _label(p, "node-type") == "worker" and _label(p, "group") == group["groupName"]])
+                self._workers(
+                    cluster,
+                    group,
+                    [
+                        p
+                        for p in pods
+                        if _label(p, "node-type") == "worker" and _label(p, "group") == group["groupName"]
+                    ],
+                )
             known = {g["groupName"] for g in cluster["spec"].get("workerGroupSpecs") or []}
             for pod in pods:
-                if _label(pod, "node-type") == "worker" and _label(pod, "group") not in known and not pod["metadata"].get("deletionTimestamp"):
+                if (
+                    _label(pod, "node-type") == "worker"
+                    and _label(pod, "group") not in known
+                    and not pod["metadata"].get("deletionTimestamp")
+                ):
                     remove(self.api, pod)
         self._status(cluster)
 
@@ -108,15 +122,27 @@ class RayClusters:
         if self.api.find("v1", "Service", namespace, name) is not None:
             return
         head = cluster["spec"]["headGroupSpec"]
-        labels = {**_NAMES, "ray.io/cluster": cluster["metadata"]["name"], "ray.io/node-type": "head",
-                  "ray.io/identifier": f"{cluster['metadata']['name']}-head"}  # fmt: skip
+        labels = {
+            **_NAMES,
+            "ray.io/cluster": cluster["metadata"]["name"],
+            "ray.io/node-type": "head",
+            "ray.io/identifier": f"{cluster['metadata']['name']}-head",
+        }
         kind = head.get("serviceType") or "ClusterIP"
-        spec: Json = {"type": kind, "selector": labels, "publishNotReadyAddresses": True,
-                      "ports": [{"name": n, "port": p, "targetPort": p, "appProtocol": "tcp"} for n, p in _PORTS.items()]}  # fmt: skip
+        spec: Json = {
+            "type": kind,
+            "selector": labels,
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": n, "port": p, "targetPort": p, "appProtocol": "tcp"} for n, p in _PORTS.items()],
+        }
         if kind == "ClusterIP":
             spec["clusterIP"] = "None"
-        body = {"apiVersion": "v1", "kind": "Service", "spec": spec,
-                "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner(cluster)]}}  # fmt: skip
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "spec": spec,
+            "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner(cluster)]},
+        }
         try:
             self.api.create(self.api.kind("v1", "Service"), namespace, body)
         except ApiError as error:
@@ -124,10 +150,18 @@ class RayClusters:
 
     def _labels(self, cluster: Json, node_type: str, group: str) -> dict[str, str]:
         name = cluster["metadata"]["name"]
-        return {**_NAMES, "ray.io/is-ray-node": "yes", "ray.io/cluster": name, "ray.io/node-type": node_type, "ray.io/group": group,
-                "ray.io/identifier": f"{name}-{node_type}"}  # fmt: skip
+        return {
+            **_NAMES,
+            "ray.io/is-ray-node": "yes",
+            "ray.io/cluster": name,
+            "ray.io/node-type": node_type,
+            "ray.io/group": group,
+            "ray.io/identifier": f"{name}-{node_type}",
+        }
 
-    def _pod(self, cluster: Json, template: Json, *, node_type: str, group: str, name: str = "", prefix: str = "") -> None:
+    def _pod(
+        self, cluster: Json, template: Json, *, node_type: str, group: str, name: str = "", prefix: str = ""
+    ) -> None:
         namespace, cluster_name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
         service = f"{cluster_name}-head-svc.{namespace}.svc.cluster.local"
 
@@ -146,23 +180,47 @@ class RayClusters:
             if node_type == "worker":
                 small = {"cpu": "200m", "memory": "256Mi"}
                 spec.setdefault("initContainers", []).append(
-                    {"name": "wait-gcs-ready", "image": main["image"], "command": ["/bin/bash", "-c", "--"],
-                     "args": [f"until ray health-check --address {service}:6379; do sleep 5; done"],
-                     "resources": {"limits": dict(small), "requests": dict(small)}})  # fmt: skip
+                    {
+                        "name": "wait-gcs-ready",
+                        "image": main["image"],
+                        "command": ["/bin/bash", "-c", "--"],
+                        "args": [f"until ray health-check --address {service}:6379; do sleep 5; done"],
+                        "resources": {"limits": dict(small), "requests": dict(small)},
+                    }
+                )
 
-        made = make_pod(self.api, cluster, copy(template), name=name, prefix=prefix,
-                        labels=self._labels(cluster, node_type, group), change=prepare)  # fmt: skip
+        made = make_pod(
+            self.api,
+            cluster,
+            copy(template),
+            name=name,
+            prefix=prefix,
+            labels=self._labels(cluster, node_type, group),
+            change=prepare,
+        )
         if made:
             word = "CreatedHeadPod" if node_type == "head" else "CreatedWorkerPod"
-            event(self.api, cluster, "Normal", word, f"Created {node_type} Pod {namespace}/{made['metadata']['name']}", "raycluster-controller")
+            event(
+                self.api,
+                cluster,
+                "Normal",
+                word,
+                f"Created {node_type} Pod {namespace}/{made['metadata']['name']}",
+                "raycluster-controller",
+            )
 
     def _head(self, cluster: Json, pods: list[Json]) -> None:
         for pod in pods:
             if not alive(pod) and not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
         if not pods:
-            self._pod(cluster, cluster["spec"]["headGroupSpec"]["template"], node_type="head", group=HEAD_GROUP,
-                      name=f"{cluster['metadata']['name'][:50]}-head")  # fmt: skip
+            self._pod(
+                cluster,
+                cluster["spec"]["headGroupSpec"]["template"],
+                node_type="head",
+                group=HEAD_GROUP,
+                name=f"{cluster['metadata']['name'][:50]}-head",
+            )
 
     def _workers(self, cluster: Json, group: Json, pods: list[Json]) -> None:
         for pod in pods:
@@ -179,7 +237,14 @@ class RayClusters:
         for pod in extra:
             if not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
-                event(self.api, cluster, "Normal", "DeletedWorkerPod", f"Deleted worker Pod {pod['metadata']['name']}", "raycluster-controller")
+                event(
+                    self.api,
+                    cluster,
+                    "Normal",
+                    "DeletedWorkerPod",
+                    f"Deleted worker Pod {pod['metadata']['name']}",
+                    "raycluster-controller",
+                )
 
     def _status(self, cluster: Json) -> None:
         pods = pods_of(self.api, cluster)
@@ -189,17 +254,24 @@ class RayClusters:
         wanted = sum(desired(g) for g in groups)
         running = sum((p.get("status") or {}).get("phase") == "Running" for p in workers)
         ready = sum((p.get("status") or {}).get("phase") == "Running" and has(p, "Ready") for p in workers)
-        service = self.api.find("v1", "Service", cluster["metadata"]["namespace"], f"{cluster['metadata']['name']}-head-svc")
+        service = self.api.find(
+            "v1", "Service", cluster["metadata"]["namespace"], f"{cluster['metadata']['name']}-head-svc"
+        )
         complete = bool(head) and pod_ready(head or {"metadata": {}}) and ready >= wanted
 
         def fill(status: Json) -> None:
             before = copy(status)
             suspended = bool(cluster["spec"].get("suspend"))
-            status.update(observedGeneration=cluster["metadata"]["generation"], desiredWorkerReplicas=0 if suspended else wanted,
-                          availableWorkerReplicas=running, readyWorkerReplicas=ready,
-                          minWorkerReplicas=sum(int(g.get("minReplicas") or 0) for g in groups),
-                          maxWorkerReplicas=min(2147483647, sum(int(g.get("maxReplicas") or 2147483647) for g in groups)),
-                          endpoints={n: str(p) for n, p in _PORTS.items()}, **_resources(cluster["spec"]))  # fmt: skip
+            status.update(
+                observedGeneration=cluster["metadata"]["generation"],
+                desiredWorkerReplicas=0 if suspended else wanted,
+                availableWorkerReplicas=running,
+                readyWorkerReplicas=ready,
+                minWorkerReplicas=sum(int(g.get("minReplicas") or 0) for g in groups),
+                maxWorkerReplicas=min(2147483647, sum(int(g.get("maxReplicas") or 2147483647) for g in groups)),
+                endpoints={n: str(p) for n, p in _PORTS.items()},
+                **_resources(cluster["spec"]),
+            )
             status["head"] = {
                 "podIP": ((head or {}).get("status") or {}).get("podIP", ""),
                 "podName": (head or {"metadata": {"name": ""}})["metadata"]["name"],
@@ -207,17 +279,36 @@ class RayClusters:
                 "serviceName": (service or {"metadata": {"name": ""}})["metadata"]["name"],
             }
             up = head is not None and pod_ready(head)
-            condition(status, "HeadPodReady", "True" if up else "False", "HeadPodRunningAndReady" if up else "ContainersNotReady")
+            condition(
+                status,
+                "HeadPodReady",
+                "True" if up else "False",
+                "HeadPodRunningAndReady" if up else "ContainersNotReady",
+            )
             if complete:
-                condition(status, "RayClusterProvisioned", "True", "AllPodRunningAndReadyFirstTime", "All Ray Pods are ready for the first time")
+                condition(
+                    status,
+                    "RayClusterProvisioned",
+                    "True",
+                    "AllPodRunningAndReadyFirstTime",
+                    "All Ray Pods are ready for the first time",
+                )
             elif not any(c["type"] == "RayClusterProvisioned" for c in status["conditions"]):
-                condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", "RayCluster Pods are being provisioned for first time")
+                condition(
+                    status,
+                    "RayClusterProvisioned",
+                    "False",
+                    "RayClusterPodsProvisioning",
+                    "RayCluster Pods are being provisioned for first time",
+                )
             # as in real life: ready stays ready, whatever happens to the pods afterwards
             state = "suspended" if suspended and not pods else ("ready" if complete else status.get("state", ""))
             if state and state != status.get("state"):
                 status["state"] = state
                 status.setdefault("stateTransitionTimes", {})[state] = now()
-            if {k: v for k, v in status.items() if k != "lastUpdateTime"} != {k: v for k, v in before.items() if k != "lastUpdateTime"}:
+            if {k: v for k, v in status.items() if k != "lastUpdateTime"} != {
+                k: v for k, v in before.items() if k != "lastUpdateTime"
+            }:
                 status["lastUpdateTime"] = now()
 
         set_status(self.api, cluster, fill)
@@ -232,9 +323,19 @@ def _resources(spec: Json) -> dict[str, str]:
     templates = [(spec["headGroupSpec"]["template"], 1)]
     templates += [(g["template"], desired(g)) for g in spec.get("workerGroupSpecs") or []]
     found = {}
-    for field, name in (("desiredCPU", "cpu"), ("desiredMemory", "memory"), ("desiredGPU", "nvidia.com/gpu"), ("desiredTPU", "google.com/tpu")):
+    for field, name in (
+        ("desiredCPU", "cpu"),
+        ("desiredMemory", "memory"),
+        ("desiredGPU", "nvidia.com/gpu"),
+        ("desiredTPU", "google.com/tpu"),
+    ):
         total = sum(
-            number(((c.get("resources") or {}).get("requests") or (c.get("resources") or {}).get("limits") or {}).get(name, 0)) * count
+            number(
+                ((c.get("resources") or {}).get("requests") or (c.get("resources") or {}).get("limits") or {}).get(
+                    name, 0
+                )
+            )
+            * count
             for template, count in templates
             for c in template["spec"]["containers"]
         )

@@ -26,7 +26,9 @@ def tolerates(taint: Json, tolerations: list[Json]) -> bool:
         if not t.get("key"):
             if t.get("operator") == "Exists":
                 return True
-        elif t["key"] == taint["key"] and (t.get("operator") == "Exists" or (t.get("value") or "") == (taint.get("value") or "")):
+        elif t["key"] == taint["key"] and (
+            t.get("operator") == "Exists" or (t.get("value") or "") == (taint.get("value") or "")
+        ):
             return True
     return False
 
@@ -72,12 +74,20 @@ class Scheduler:
     def reconcile(self) -> None:
         """One pass over the pods without a node."""
         pods = self.api.all("v1", "Pod")
-        waiting = [p for p in pods if not p["spec"].get("nodeName") and alive(p) and not p["metadata"].get("deletionTimestamp")
-                   and not p["spec"].get("schedulingGates")]  # fmt: skip
+        waiting = [
+            p
+            for p in pods
+            if not p["spec"].get("nodeName")
+            and alive(p)
+            and not p["metadata"].get("deletionTimestamp")
+            and not p["spec"].get("schedulingGates")
+        ]
         if not waiting:
             return
         nodes = self.api.all("v1", "Node")
-        for pod in sorted(waiting, key=lambda p: (p["metadata"]["creationTimestamp"], int(p["metadata"]["resourceVersion"]))):
+        for pod in sorted(
+            waiting, key=lambda p: (p["metadata"]["creationTimestamp"], int(p["metadata"]["resourceVersion"]))
+        ):
             running = [p for p in self.api.all("v1", "Pod") if p["spec"].get("nodeName") and alive(p)]
             self._place(pod, nodes, running)
 
@@ -112,7 +122,9 @@ class Scheduler:
             event(self.api, pod, "Normal", "Scheduled", f"Successfully assigned {at} to {name}", "default-scheduler")
 
     def _refuse(self, pod: Json, message: str) -> None:
-        known = next((c for c in (pod.get("status") or {}).get("conditions") or [] if c["type"] == "PodScheduled"), {})
+        known: Json = next(
+            (c for c in (pod.get("status") or {}).get("conditions") or [] if c["type"] == "PodScheduled"), {}
+        )
         if known.get("message") == message:
             return
         set_status(self.api, pod, lambda s: condition(s, "PodScheduled", "False", "Unschedulable", message))

@@ -33,7 +33,10 @@ class Volumes:
                 if found:
                     self._bind(claim, found)
                     volumes = self.api.all("v1", "PersistentVolume")
-            elif phase == "Bound" and self.api.find("v1", "PersistentVolume", "", claim["spec"].get("volumeName", "")) is None:
+            elif (
+                phase == "Bound"
+                and self.api.find("v1", "PersistentVolume", "", claim["spec"].get("volumeName", "")) is None
+            ):
                 set_status(self.api, claim, lambda s: s.update(phase="Lost"))
         for volume in self.api.all("v1", "PersistentVolume"):
             self._phase(volume)
@@ -62,8 +65,14 @@ class Volumes:
         meta = claim["metadata"]
 
         def take(current: Json) -> None:
-            current["spec"]["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta["namespace"],
-                                           "name": meta["name"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}  # fmt: skip
+            current["spec"]["claimRef"] = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": meta["namespace"],
+                "name": meta["name"],
+                "uid": meta["uid"],
+                "resourceVersion": meta["resourceVersion"],
+            }
 
         def point(current: Json) -> None:
             current["spec"]["volumeName"] = volume["metadata"]["name"]

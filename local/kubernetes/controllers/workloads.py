@@ -7,6 +7,7 @@ so whatever waits (`helm --wait`, `kubectl rollout status`) waits until its time
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,11 +36,14 @@ _REVISION = "deployment.kubernetes.io/revision"
 _EVERYWHERE = [
     {"key": key, "operator": "Exists", "effect": effect}
     for key, effect in (
-        ("node.kubernetes.io/not-ready", "NoExecute"), ("node.kubernetes.io/unreachable", "NoExecute"),
-        ("node.kubernetes.io/disk-pressure", "NoSchedule"), ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-        ("node.kubernetes.io/pid-pressure", "NoSchedule"), ("node.kubernetes.io/unschedulable", "NoSchedule"),
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/unreachable", "NoExecute"),
+        ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+        ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+        ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+        ("node.kubernetes.io/unschedulable", "NoSchedule"),
     )
-]  # fmt: skip
+]
 
 
 def _going(obj: Json) -> bool:
@@ -54,18 +58,18 @@ class Workloads:
 
     def reconcile(self) -> None:
         """One pass."""
-        for kind, act in (("Deployment", self._deployment), ("ReplicaSet", self._replica_set), ("StatefulSet", self._stateful_set),
-                          ("DaemonSet", self._daemon_set)):  # fmt: skip
+        for kind, act in (
+            ("Deployment", self._deployment),
+            ("ReplicaSet", self._replica_set),
+            ("StatefulSet", self._stateful_set),
+            ("DaemonSet", self._daemon_set),
+        ):
             for obj in self.api.all("apps/v1", kind):
                 if not _going(obj):
                     act(obj)
         for obj in self.api.all("batch/v1", "Job"):
             if not _going(obj):
                 self._job(obj)
-        for obj in self.api.all("policy/v1", "PodDisruptionBudget"):
-            set_status(self.api, obj, lambda s, o=obj: s.update(  # type: ignore[misc]
-                observedGeneration=o["metadata"]["generation"], disruptionsAllowed=0, currentHealthy=0, desiredHealthy=0,
-                expectedPods=0))  # fmt: skip
 
     # ---- Deployment ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +92,11 @@ class Workloads:
                 return
         elif revisions and int(current["metadata"]["annotations"].get(_REVISION, 0)) < max(revisions):
             self._annotate(current, str(max(revisions) + 1))
-        revision = (self.api.get(self.api.kind("apps/v1", "ReplicaSet"), meta["namespace"], current["metadata"]["name"])["metadata"]["annotations"])[_REVISION]
+        revision = (
+            self.api.get(self.api.kind("apps/v1", "ReplicaSet"), meta["namespace"], current["metadata"]["name"])[
+                "metadata"
+            ]["annotations"]
+        )[_REVISION]
         if (meta.get("annotations") or {}).get(_REVISION) != revision:
             self._annotate(deployment, revision)
         self._scale(current, wanted)
@@ -108,10 +116,15 @@ class Workloads:
         body = {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
-            "metadata": {"name": f"{meta['name']}-{mark}", "namespace": meta["namespace"], "labels": dict(labels),
-                         "annotations": {_REVISION: str(revision)}, "ownerReferences": [owner(deployment)]},
+            "metadata": {
+                "name": f"{meta['name']}-{mark}",
+                "namespace": meta["namespace"],
+                "labels": dict(labels),
+                "annotations": {_REVISION: str(revision)},
+                "ownerReferences": [owner(deployment)],
+            },
             "spec": {"replicas": replicas, "selector": selector, "template": template},
-        }  # fmt: skip
+        }
         try:
             return self.api.create(self.api.kind("apps/v1", "ReplicaSet"), meta["namespace"], body)
         except ApiError as error:
@@ -146,20 +159,42 @@ class Workloads:
 
         def fill(status: Json) -> None:
             status.update(observedGeneration=deployment["metadata"]["generation"])
-            for name, value in (("replicas", total), ("updatedReplicas", updated), ("readyReplicas", ready), ("availableReplicas", ready),
-                                ("unavailableReplicas", max(0, max(total, wanted) - ready))):  # fmt: skip
+            for name, value in (
+                ("replicas", total),
+                ("updatedReplicas", updated),
+                ("readyReplicas", ready),
+                ("availableReplicas", ready),
+                ("unavailableReplicas", max(0, max(total, wanted) - ready)),
+            ):
                 if value:
                     status[name] = value
                 else:
                     status.pop(name, None)
             up = ready >= enough
-            condition(status, "Available", "True" if up else "False", "MinimumReplicasAvailable" if up else "MinimumReplicasUnavailable",
-                      f"Deployment {'has' if up else 'does not have'} minimum availability.")  # fmt: skip
+            condition(
+                status,
+                "Available",
+                "True" if up else "False",
+                "MinimumReplicasAvailable" if up else "MinimumReplicasUnavailable",
+                f"Deployment {'has' if up else 'does not have'} minimum availability.",
+            )
             name = current["metadata"]["name"]
             if done:
-                condition(status, "Progressing", "True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.')
+                condition(
+                    status,
+                    "Progressing",
+                    "True",
+                    "NewReplicaSetAvailable",
+                    f'ReplicaSet "{name}" has successfully progressed.',
+                )
             elif _age(current) > deadline and not ready:
-                condition(status, "Progressing", "False", "ProgressDeadlineExceeded", f'ReplicaSet "{name}" has timed out progressing.')
+                condition(
+                    status,
+                    "Progressing",
+                    "False",
+                    "ProgressDeadlineExceeded",
+                    f'ReplicaSet "{name}" has timed out progressing.',
+                )
             else:
                 condition(status, "Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
 
@@ -171,7 +206,12 @@ class Workloads:
         pods = [p for p in pods_of(self.api, replica_set) if alive(p) and not _going(p)]
         wanted = int(replica_set["spec"].get("replicas", 1))
         for _ in range(wanted - len(pods)):
-            if make_pod(self.api, replica_set, replica_set["spec"]["template"], prefix=f"{replica_set['metadata']['name']}-") is None:
+            if (
+                make_pod(
+                    self.api, replica_set, replica_set["spec"]["template"], prefix=f"{replica_set['metadata']['name']}-"
+                )
+                is None
+            ):
                 break
         for pod in sorted(pods, key=pod_ready)[: max(0, len(pods) - wanted)]:
             remove(self.api, pod)
@@ -179,8 +219,13 @@ class Workloads:
         ready = sum(pod_ready(p) for p in pods)
 
         def fill(status: Json) -> None:
-            status.update(observedGeneration=replica_set["metadata"]["generation"], replicas=len(pods), fullyLabeledReplicas=len(pods),
-                          readyReplicas=ready, availableReplicas=ready)  # fmt: skip
+            status.update(
+                observedGeneration=replica_set["metadata"]["generation"],
+                replicas=len(pods),
+                fullyLabeledReplicas=len(pods),
+                readyReplicas=ready,
+                availableReplicas=ready,
+            )
 
         set_status(self.api, replica_set, fill)
 
@@ -197,14 +242,31 @@ class Workloads:
             if pod_name not in pods:
                 labels = {"controller-revision-hash": mark, "statefulset.kubernetes.io/pod-name": pod_name}
                 self._claims(stateful, pod_name)
-                make_pod(self.api, stateful, spec["template"], name=pod_name, labels=labels, change=lambda p: self._mount(stateful, p))
-        now_there = [p for p in pods_of(self.api, stateful) if p["metadata"]["labels"].get("controller-revision-hash") == mark]
+                make_pod(
+                    self.api,
+                    stateful,
+                    spec["template"],
+                    name=pod_name,
+                    labels=labels,
+                    change=lambda p: self._mount(stateful, p),
+                )
+        now_there = [
+            p for p in pods_of(self.api, stateful) if p["metadata"]["labels"].get("controller-revision-hash") == mark
+        ]
         ready = sum(pod_ready(p) for p in now_there)
 
         def fill(status: Json) -> None:
-            status.update(observedGeneration=stateful["metadata"]["generation"], replicas=len(now_there), readyReplicas=ready,
-                          availableReplicas=ready, currentReplicas=len(now_there), updatedReplicas=len(now_there), currentRevision=mark,
-                          updateRevision=mark, collisionCount=0)  # fmt: skip
+            status.update(
+                observedGeneration=stateful["metadata"]["generation"],
+                replicas=len(now_there),
+                readyReplicas=ready,
+                availableReplicas=ready,
+                currentReplicas=len(now_there),
+                updatedReplicas=len(now_there),
+                currentRevision=mark,
+                updateRevision=mark,
+                collisionCount=0,
+            )
 
         set_status(self.api, stateful, fill)
 
@@ -213,8 +275,12 @@ class Workloads:
             name = f"{template['metadata']['name']}-{pod_name}"
             namespace = stateful["metadata"]["namespace"]
             if self.api.find("v1", "PersistentVolumeClaim", namespace, name) is None:
-                body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace},
-                        "spec": copy(template["spec"])}  # fmt: skip
+                body = {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": name, "namespace": namespace},
+                    "spec": copy(template["spec"]),
+                }
                 self.api.create(self.api.kind("v1", "PersistentVolumeClaim"), namespace, body)
 
     @staticmethod
@@ -222,21 +288,34 @@ class Workloads:
         for template in stateful["spec"].get("volumeClaimTemplates") or []:
             volume = template["metadata"]["name"]
             claim = f"{volume}-{pod['metadata']['name']}"
-            pod["spec"].setdefault("volumes", []).append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
+            pod["spec"].setdefault("volumes", []).append(
+                {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
+            )
 
     # ---- DaemonSet ----------------------------------------------------------------------------------------------------
 
     def _daemon_set(self, daemon: Json) -> None:
         template = daemon["spec"]["template"]
         mark = template_hash(template)
-        probe = {"spec": {**copy(template["spec"]), "tolerations": [*(template["spec"].get("tolerations") or []), *_EVERYWHERE]}}
+        probe = {
+            "spec": {
+                **copy(template["spec"]),
+                "tolerations": [*(template["spec"].get("tolerations") or []), *_EVERYWHERE],
+            }
+        }
         nodes = [n for n in self.api.all("v1", "Node") if selects(probe, n) and untolerated(probe, n) is None]
         names = {n["metadata"]["name"] for n in nodes}
         pods = pods_of(self.api, daemon)
         where = {_target(p): p for p in pods if not _going(p)}
         for name in sorted(names - set(where)):
-            make_pod(self.api, daemon, template, prefix=f"{daemon['metadata']['name']}-", labels={"controller-revision-hash": mark},
-                     change=lambda p, n=name: _pin(p, n))  # type: ignore[misc]  # fmt: skip
+            make_pod(
+                self.api,
+                daemon,
+                template,
+                prefix=f"{daemon['metadata']['name']}-",
+                labels={"controller-revision-hash": mark},
+                change=functools.partial(_pin, node=name),
+            )
         for name, pod in where.items():
             if name not in names or pod["metadata"]["labels"].get("controller-revision-hash") != mark or not alive(pod):
                 remove(self.api, pod)
@@ -245,9 +324,16 @@ class Workloads:
         updated = sum(p["metadata"]["labels"].get("controller-revision-hash") == mark for p in pods)
 
         def fill(status: Json) -> None:
-            status.update(observedGeneration=daemon["metadata"]["generation"], desiredNumberScheduled=len(names),
-                          currentNumberScheduled=len(pods), numberMisscheduled=0, numberReady=ready, numberAvailable=ready,
-                          numberUnavailable=len(names) - ready, updatedNumberScheduled=updated)  # fmt: skip
+            status.update(
+                observedGeneration=daemon["metadata"]["generation"],
+                desiredNumberScheduled=len(names),
+                currentNumberScheduled=len(pods),
+                numberMisscheduled=0,
+                numberReady=ready,
+                numberAvailable=ready,
+                numberUnavailable=len(names) - ready,
+                updatedNumberScheduled=updated,
+            )
 
         set_status(self.api, daemon, fill)
 
@@ -270,14 +356,21 @@ class Workloads:
         elif not over and done < wanted:
             for _ in range(min(int(spec.get("parallelism", 1)), wanted - done) - len(active)):
                 labels = {"batch.kubernetes.io/job-name": job["metadata"]["name"], "job-name": job["metadata"]["name"]}
-                if make_pod(self.api, job, spec["template"], prefix=f"{job['metadata']['name']}-", labels=labels) is None:
+                if (
+                    make_pod(self.api, job, spec["template"], prefix=f"{job['metadata']['name']}-", labels=labels)
+                    is None
+                ):
                     break
         active = [p for p in pods_of(self.api, job) if alive(p)]
 
         def fill(status: Json) -> None:
             status.setdefault("startTime", job["metadata"]["creationTimestamp"])
-            for name, value in (("active", len(active)), ("succeeded", done), ("failed", failed),
-                                ("ready", sum(pod_ready(p) for p in active))):  # fmt: skip
+            for name, value in (
+                ("active", len(active)),
+                ("succeeded", done),
+                ("failed", failed),
+                ("ready", sum(pod_ready(p) for p in active)),
+            ):
                 if value:
                     status[name] = value
                 else:
@@ -289,8 +382,16 @@ class Workloads:
                 condition(status, "SuccessCriteriaMet", "True", "CompletionsReached")
                 condition(status, "Complete", "True", "CompletionsReached")
             elif over:
-                condition(status, "FailureTarget", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-                condition(status, "Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+                condition(
+                    status,
+                    "FailureTarget",
+                    "True",
+                    "BackoffLimitExceeded",
+                    "Job has reached the specified backoff limit",
+                )
+                condition(
+                    status, "Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+                )
             if spec.get("suspend"):
                 condition(status, "Suspended", "True", "JobSuspended")
 
@@ -298,7 +399,9 @@ class Workloads:
 
     def _expire(self, job: Json) -> None:
         lives = job["spec"].get("ttlSecondsAfterFinished")
-        ended = next((c["lastTransitionTime"] for c in job["status"]["conditions"] if c["type"] in ("Complete", "Failed")), None)
+        ended = next(
+            (c["lastTransitionTime"] for c in job["status"]["conditions"] if c["type"] in ("Complete", "Failed")), None
+        )
         if lives is not None and ended and _seconds_since(ended) > lives:
             remove(self.api, job)
 

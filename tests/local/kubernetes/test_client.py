@@ -1,0 +1,90 @@
+"""The Python `kubernetes` client: list, watch, patch, delete, as `ops/` uses it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.emulator
+
+
+def test_list_patch_delete(cluster: Any) -> None:
+    import kubernetes
+
+    core = kubernetes.client.CoreV1Api(cluster.client())
+    body = {"metadata": {"name": "client", "labels": {"who": "client"}}, "data": {"a": "1"}}
+    core.create_namespaced_config_map("default", body)
+    with pytest.raises(kubernetes.client.ApiException) as taken:
+        core.create_namespaced_config_map("default", body)
+    assert taken.value.status == 409
+    core.patch_namespaced_config_map("client", "default", {"data": {"b": "2", "a": None}})
+    core.patch_namespaced_config_map("client", "default", [{"op": "add", "path": "/data/c", "value": "3"}])
+    found = core.list_namespaced_config_map("default", label_selector="who=client").items
+    assert [f.data for f in found] == [{"b": "2", "c": "3"}]
+    assert core.list_namespaced_config_map("default", label_selector="who in (x,y)").items == []
+    core.delete_collection_namespaced_config_map("default", label_selector="who=client")
+    with pytest.raises(kubernetes.client.ApiException) as gone:
+        core.read_namespaced_config_map("client", "default")
+    assert gone.value.status == 404
+    nodes = core.list_node(label_selector="sagemaker.amazonaws.com/instance-group-name=gpu").items
+    assert [n.metadata.name for n in nodes] == ["gpu-1"]
+    assert nodes[0].status.allocatable["nvidia.com/gpu"] == "1"
+    # every object the server made for itself can be read back by the client's own models
+    assert kubernetes.client.VersionApi(cluster.client()).get_code().git_version.endswith("+rehearsal")
+
+
+def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
+    import kubernetes
+
+    core = kubernetes.client.CoreV1Api(cluster.client())
+    start = core.list_namespaced_config_map("default").metadata.resource_version
+    seen: list[tuple[str, str]] = []
+
+    def follow() -> None:
+        stream = kubernetes.watch.Watch()
+        for event in stream.stream(
+            core.list_namespaced_config_map,
+            "default",
+            resource_version=start,
+            label_selector="watched=yes",
+            timeout_seconds=60,
+        ):
+            seen.append((event["type"], (event["object"].data or {}).get("n", "")))
+            if event["type"] == "DELETED":
+                stream.stop()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    other = kubernetes.client.CoreV1Api(cluster.client())
+    other.create_namespaced_config_map(
+        "default", {"metadata": {"name": "watched", "labels": {"watched": "yes"}}, "data": {"n": "1"}}
+    )
+    other.patch_namespaced_config_map("watched", "default", {"data": {"n": "2"}})
+    # leaving the selection is a deletion to this watcher
+    other.patch_namespaced_config_map("watched", "default", {"metadata": {"labels": {"watched": "no"}}})
+    thread.join(60)
+    assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
+    other.delete_namespaced_config_map("watched", "default")
+
+
+def test_watch_from_a_forgotten_version_is_gone(cluster: Any) -> None:
+    import kubernetes
+
+    core = kubernetes.client.CoreV1Api(cluster.client())
+    with pytest.raises(kubernetes.client.ApiException) as expired:
+        list(
+            kubernetes.watch.Watch().stream(
+                core.list_namespaced_config_map, "default", resource_version="1", timeout_seconds=5
+            )
+        )
+    assert expired.value.status == 410
+
+
+def test_reviews(cluster: Any) -> None:
+    import kubernetes
+
+    api = kubernetes.client.AuthorizationV1Api(cluster.client())
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    assert api.create_self_subject_access_review(review).status.allowed is True

@@ -1,0 +1,195 @@
+"""The models of the controllers: jobs, volumes, lost nodes, and RayClusters under a KubeRay operator."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+
+Json = dict[str, Any]
+
+
+def given(name: str, *, group: str = "cpu", gpus: int = 0) -> Json:
+    """A Node as HyperPod labels it."""
+    room = {"cpu": "16", "memory": "64Gi", "pods": "29"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    labels = {
+        "sagemaker.amazonaws.com/instance-group-name": group,
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+    }
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": room, "capacity": room}}  # fmt: skip
+
+
+def test_jobs_complete_and_fail(cluster: Any) -> None:
+    def job(name: str, **annotations: str) -> Json:
+        spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"backoffLimit": 1, "template": {"metadata": {"annotations": annotations}, "spec": spec}}}  # fmt: skip
+
+    cluster.apply(job("good"), job("bad", **{"rehearsal.local/outcome": "failed"}))
+    cluster.kubectl("wait", "--for=condition=complete", "job/good", "--timeout=90s")
+    cluster.kubectl("wait", "--for=condition=failed", "job/bad", "--timeout=90s")
+    assert cluster.get("job", "bad")["status"]["failed"] == 2
+    cluster.kubectl("delete", "job", "good", "bad")
+    cluster.until(lambda: not cluster.get("pods", "-l", "job-name")["items"], "pods gone with their jobs")
+
+
+def test_daemon_sets_follow_nodes(cluster: Any) -> None:
+    daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"},
+              "spec": {"selector": {"matchLabels": {"a": "agent"}}, "template": {"metadata": {"labels": {"a": "agent"}},
+                       "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}}  # fmt: skip
+    cluster.apply(daemon)
+    cluster.kubectl("rollout", "status", "ds/agent", "--timeout=90s")
+    before = cluster.get("ds", "agent")["status"]["desiredNumberScheduled"]
+    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given("late")))
+    cluster.until(
+        lambda: cluster.get("ds", "agent")["status"].get("numberReady") == before + 1, "a pod on the new node"
+    )
+    cluster.kubectl("delete", "node", "late")
+    cluster.until(
+        lambda: cluster.get("ds", "agent")["status"].get("desiredNumberScheduled") == before, "the node forgotten"
+    )
+    cluster.kubectl("delete", "ds", "agent")
+
+
+def test_static_volume_binds_and_is_released(cluster: Any) -> None:
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "static"},
+              "spec": {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "1200Gi"}, "storageClassName": "",
+                       "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": "fsx"},
+                       "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-0123456789abcdef0"}}}  # fmt: skip
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "fsx", "namespace": "default"},
+             "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": "static",
+                      "resources": {"requests": {"storage": "1200Gi"}}}}  # fmt: skip
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "user", "namespace": "default"},
+           "spec": {"containers": [{"name": "c", "image": "i:1"}], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "fsx"}}]}}  # fmt: skip
+    cluster.apply(claim, pod)
+    cluster.until(
+        lambda: "unbound immediate" in json.dumps(cluster.get("pod", "user")["status"]), "the pod waits for its claim"
+    )
+    cluster.apply(volume)
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/fsx", "--timeout=90s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/user", "--timeout=90s")
+    cluster.kubectl("delete", "pvc", "fsx", "--wait=false")
+    assert cluster.get("pvc", "fsx")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    cluster.kubectl("delete", "pod", "user")
+    cluster.kubectl("wait", "--for=delete", "pvc/fsx", "--timeout=90s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Released", "pv/static", "--timeout=90s")
+    cluster.kubectl("delete", "pv", "static")
+
+
+def kuberay_crd() -> Path:
+    folder = Path(os.environ.get("KUBERAY_CRDS") or Path(__file__).resolve().parents[4] / "shared" / "crds")
+    file = folder / "ray.io_rayclusters.yaml"
+    if not file.exists():
+        pytest.skip(f"no KubeRay definitions: neither KUBERAY_CRDS nor {folder}")
+    return file
+
+
+def ray_cluster(**group: Any) -> Json:
+    def template(name: str, gpus: int = 0) -> Json:
+        limits = {"cpu": "1", "memory": "2Gi"} | ({"nvidia.com/gpu": gpus} if gpus else {})
+        tolerations = [
+            {"key": f"node.kubernetes.io/{k}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20}
+            for k in ("not-ready", "unreachable")
+        ]
+        return {
+            "spec": {
+                "tolerations": tolerations,
+                "containers": [{"name": name, "image": "ray:2.60.0", "resources": {"limits": limits}}],
+            }
+        }
+
+    workers = {
+        "groupName": "gpu",
+        "replicas": 1,
+        "minReplicas": 1,
+        "maxReplicas": 1,
+        "rayStartParams": {},
+        "template": template("worker", 1),
+        **group,
+    }
+    return {
+        "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray", "namespace": "default"},
+        "spec": {"rayVersion": "2.60.0", "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": template("head")},
+                 "workerGroupSpecs": [workers]},
+    }  # fmt: skip
+
+
+OPERATOR = {
+    "apiVersion": "apps/v1", "kind": "Deployment",
+    "metadata": {"name": "kuberay-operator", "namespace": "default", "labels": {"app.kubernetes.io/name": "kuberay-operator"}},
+    "spec": {"selector": {"matchLabels": {"a": "operator"}}, "template": {"metadata": {"labels": {"a": "operator"}},
+             "spec": {"containers": [{"name": "c", "image": "kuberay/operator:v1.7.0"}]}}},
+}  # fmt: skip
+
+
+def test_ray_cluster_from_definition_to_lost_node(empty: Any) -> None:
+    """One story: KubeRay's own definition, validation, the operator, pods on their nodes, a node lost and one kept."""
+    file = kuberay_crd()
+    too_long = empty.kubectl("apply", "-f", str(file), ok=False)
+    assert "may not be more than 262144 bytes" in too_long.stderr
+    empty.kubectl("apply", "--server-side", "-f", str(file))
+    for bad, said in (
+        (ray_cluster(bogus=1), 'unknown field "spec.workerGroupSpecs[0].bogus"'),
+        (ray_cluster(groupName=None), "spec.workerGroupSpecs[0].groupName"),
+        (ray_cluster(template={"spec": {"containers": [{"name": "w", "env": None}]}}), "must be of type array"),
+        (ray_cluster(replicas="two"), "must be of type integer"),
+    ):
+        refused = empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(bad), ok=False)
+        assert refused.returncode != 0
+        assert said in refused.stderr
+    empty.apply(ray_cluster(), OPERATOR)
+    for name, group, gpus in (("cpu-1", "cpu", 0), ("gpu-1", "gpu", 1), ("gpu-2", "gpu", 1)):
+        assert not empty.get("raycluster", "ray").get("status")
+        empty.kubectl(
+            "create", "-f", "-", stdin=yaml.safe_dump(given(name, group=group, gpus=gpus))
+        ) if name != "gpu-2" else None
+        if name == "cpu-1":
+            empty.kubectl("cordon", "cpu-1")  # so that the operator cannot start before all nodes are there
+    empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given("gpu-2", group="gpu", gpus=1)))
+    empty.kubectl("uncordon", "cpu-1")
+    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=90s")
+    status = empty.get("raycluster", "ray")["status"]
+    assert (status["readyWorkerReplicas"], status["desiredWorkerReplicas"], status["desiredGPU"]) == (1, 1, "1")
+    worker = empty.get("pods", "-l", "ray.io/node-type=worker,ray.io/cluster=ray,ray.io/group=gpu")["items"][0]
+    assert worker["metadata"]["name"].startswith("ray-gpu-worker-")
+    home = worker["spec"]["nodeName"]
+    assert home in ("gpu-1", "gpu-2")
+    assert empty.get("svc", "ray-head-svc")["spec"]["clusterIP"] == "None"
+
+    # unreachable, its object kept: Terminating, no replacement, and the RayCluster still says ready
+    empty.post(f"/rehearsal/nodes/{home}", {"mode": "unreachable"})
+    empty.until(lambda: empty.get("pod", worker["metadata"]["name"])["metadata"].get("deletionTimestamp"), "evicted")
+    kept = empty.get("raycluster", "ray")["status"]
+    assert (kept["state"], kept["availableWorkerReplicas"]) == ("ready", 1)
+    assert len(empty.get("pods", "-l", "ray.io/node-type=worker")["items"]) == 1
+    # the out-of-service taint frees it
+    empty.kubectl("taint", "node", home, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+
+    def moved() -> Any:
+        pods = empty.get("pods", "-l", "ray.io/node-type=worker")["items"]
+        return [p for p in pods if p["spec"].get("nodeName") not in (None, home) and p["status"]["phase"] == "Running"]
+
+    second = empty.until(moved, "a new worker on the spare node")[0]
+    # a node that goes takes its pods along; the worker waits for a node with a GPU
+    empty.post(f"/rehearsal/nodes/{second['spec']['nodeName']}", {"mode": "gone"})
+    empty.until(
+        lambda: empty.kubectl("get", "pod", second["metadata"]["name"], ok=False).returncode != 0, "gone with its node"
+    )
+    waiting = empty.until(lambda: empty.get("pods", "-l", "ray.io/node-type=worker")["items"], "a replacement")[0]
+    empty.until(
+        lambda: "nodes are available" in json.dumps(empty.get("pod", waiting["metadata"]["name"])["status"]),
+        "told why it waits",
+    )
+    with pytest.raises(urllib.error.HTTPError) as unknown:
+        empty.post("/rehearsal/nodes/nobody", {"mode": "gone"})
+    assert unknown.value.code == 404
+    empty.kubectl("delete", "raycluster", "ray")
+    empty.until(lambda: not empty.get("pods", "-l", "ray.io/cluster=ray")["items"], "pods gone with their RayCluster")

@@ -1,0 +1,152 @@
+"""The server as a process: who gets in, what survives a restart, how it fails on demand."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+pytestmark = pytest.mark.emulator
+
+
+def call(cluster: Any, path: str, token: str) -> int:
+    context = ssl.create_default_context(cafile=cluster.server["ca_file"])
+    request = urllib.request.Request(cluster.server["url"] + path, headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def eks_token(**changes: str) -> str:
+    query = {
+        "Action": "GetCallerIdentity",
+        "Version": "2011-06-15",
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": "000000000001/20260101/us-west-2/sts/aws4_request",
+        "X-Amz-Date": datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"),
+        "X-Amz-Expires": "60",
+        "X-Amz-SignedHeaders": "host;x-k8s-aws-id",
+        "X-Amz-Signature": "0" * 64,
+        **changes,
+    }
+    url = "https://sts.us-west-2.amazonaws.com/?" + urlencode(query)
+    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+
+def test_tokens(cluster: Any) -> None:
+    assert call(cluster, "/api/v1/pods", cluster.server["token"]) == 200
+    assert call(cluster, "/api/v1/pods", "wrong") == 401
+    assert call(cluster, "/api/v1/pods", "") == 401
+    assert call(cluster, "/rehearsal/faults", "wrong") == 401
+    assert call(cluster, "/api/v1/pods", eks_token()) == 200
+    assert call(cluster, "/api/v1/pods", eks_token(Action="AssumeRole")) == 401
+    assert call(cluster, "/api/v1/pods", eks_token(**{"X-Amz-SignedHeaders": "host"})) == 401
+    assert call(cluster, "/api/v1/pods", eks_token(**{"X-Amz-Date": "20200101T000000Z"})) == 401
+    assert call(cluster, "/api/v1/pods", "k8s-aws-v1.***") == 401
+
+
+def test_listens_on_loopback_only_and_keeps_its_secrets_private(cluster: Any) -> None:
+    port = cluster.server["port"]
+    others = {a[4][0] for a in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {
+        "127.0.0.1",
+        "127.0.1.1",
+    }
+    for address in others:
+        with socket.socket() as probe:
+            probe.settimeout(2)
+            assert probe.connect_ex((address, port)) != 0
+    for name in ("server.json", "kubeconfig", "token", "server.key"):
+        assert (cluster.state / name).stat().st_mode & 0o077 == 0
+
+
+def test_says_what_it_is(cluster: Any) -> None:
+    version = json.loads(cluster.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
+    assert version.startswith("v1.33.")
+    assert version.endswith("+rehearsal")
+
+
+def test_restart_keeps_objects_port_and_token(empty: Any) -> None:
+    empty.kubectl("create", "configmap", "kept", "--from-literal=a=b", "--dry-run=client", "-o", "yaml")
+    empty.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kept", "namespace": "default"},
+            "data": {"a": "b"},
+        }
+    )
+    before, was = empty.get("cm", "kept"), dict(empty.server)
+    assert empty.stop() == 0
+    empty.start()
+    assert empty.get("cm", "kept") == before
+    assert (empty.server["url"], empty.server["token"]) == (was["url"], was["token"])
+
+
+def test_faults(cluster: Any) -> None:
+    cluster.post(
+        "/rehearsal/faults", {"kind": "error", "verb": "list", "resource": "leases", "status": 503, "count": 1}
+    )
+    first = cluster.kubectl("get", "leases", "-v=0", ok=False)
+    assert first.returncode != 0
+    assert "injected fault" in first.stderr
+    assert cluster.kubectl("get", "leases").returncode == 0
+    # client-go waits as Retry-After says and then succeeds
+    throttle = cluster.post(
+        "/rehearsal/faults", {"kind": "throttle", "resource": "limitranges", "retry_after_seconds": 1, "count": 1}
+    )
+    assert cluster.kubectl("get", "limitranges").returncode == 0
+    assert throttle["id"] not in json.dumps(cluster.post("/rehearsal/faults", None, "GET"))
+    with pytest.raises(urllib.error.HTTPError) as bad:
+        cluster.post("/rehearsal/faults", {"kind": "explode"})
+    assert bad.value.code == 400
+
+
+def test_hang_and_clear(cluster: Any) -> None:
+    cluster.post("/rehearsal/faults", {"kind": "hang", "resource": "endpoints"})
+    hung = cluster.kubectl("get", "endpoints", "--request-timeout=2s", ok=False)
+    assert hung.returncode != 0
+    cluster.post("/rehearsal/faults", None, "DELETE")
+    assert cluster.kubectl("get", "endpoints").returncode == 0
+
+
+def test_unreachable_refuses_connections_and_comes_back(empty: Any) -> None:
+    empty.post("/rehearsal/faults", {"kind": "unreachable", "seconds": 3})
+
+    def refused() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", empty.server["port"])) != 0
+
+    empty.until(refused, "connections refused")
+    empty.until(lambda: not refused(), "connections accepted again")
+    empty.until(lambda: empty.kubectl("get", "ns", ok=False).returncode == 0, "answers again")
+
+
+def test_no_containers(cluster: Any) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+           "spec": {"containers": [{"name": "c", "image": "i:1"}]}}  # fmt: skip
+    cluster.apply(pod)
+    for command in (["logs", "p"], ["exec", "p", "--", "true"], ["port-forward", "pod/p", "18265:8265"]):
+        refused = cluster.kubectl(
+            *command, "--pod-running-timeout=30s" if command[0] != "logs" else "--tail=1", ok=False
+        )
+        assert refused.returncode != 0, command
+    context = ssl.create_default_context(cafile=cluster.server["ca_file"])
+    request = urllib.request.Request(
+        cluster.server["url"] + "/api/v1/namespaces/default/pods/p/log",
+        headers={"Authorization": f"Bearer {cluster.server['token']}"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(request, context=context)
+    assert refusal.value.code == 501
+    assert "no containers" in json.loads(refusal.value.read())["message"]
+    cluster.kubectl("delete", "pod", "p", "--now")
