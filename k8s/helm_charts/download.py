@@ -108,7 +108,7 @@ def _check(url: str, *, redirected: bool = False) -> None:
     if (
         parts.scheme == "https"
         or local
-        or (parts.scheme == "file" and not redirected and Path(parts.path).is_absolute())
+        or (parts.scheme == "file" and not redirected and not parts.netloc and Path(parts.path).is_absolute())
     ):
         return
     raise ChartError(f"{url}: {'redirected to ' if redirected else ''}neither https:// nor file:///; refused")

@@ -204,22 +204,15 @@ def record(path: Path, place: list[str | int], digest: str) -> None:
         else:
             node = next(value for key, value in node.value if key.value == step)
     lines = text.splitlines(keepends=True)
-    for key, value in node.value:
-        if key.value == "sha256":
-            row, column = key.end_mark.line, key.end_mark.column
-            lines[row] = re.sub(r"^:[ \t]*(?:null|~|\"\"|'')?", f': "{digest}"', lines[row][column:]).join(
-                [lines[row][:column], ""]
-            )
-            if value.value not in ("", "null", "~"):
-                raise ChartError(
-                    f"{path}: {'.'.join(map(str, place))}.sha256: is recorded already; empty it to change it"
-                )
-            break
-    else:
-        first = node.value[0][0].start_mark
-        if node.flow_style:
-            raise ChartError(f"{path}: {'.'.join(map(str, place))}: add an empty `sha256:` to be filled in")
-        lines.insert(first.line + 1, f'{" " * first.column}sha256: "{digest}"\n')
+    shown = ".".join(map(str, place))
+    found = [(key, value) for key, value in node.value if key.value == "sha256"]
+    if not found:
+        raise ChartError(f"{path}: {shown}: no sha256 to fill in; add an empty `sha256:` and run `make charts` again")
+    ((key, value),) = found
+    if value.value not in {"", "null", "~"}:
+        raise ChartError(f"{path}: {shown}.sha256: is recorded already; empty it to change it")
+    row, column = key.end_mark.line, key.end_mark.column
+    lines[row] = lines[row][:column] + re.sub(r"^:[ \t]*(?:null|~|\"\"|'')?", f': "{digest}"', lines[row][column:])
     write_atomically(path, "".join(lines).encode())
 
 

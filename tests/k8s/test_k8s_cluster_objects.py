@@ -61,8 +61,8 @@ class TestStorage:
     def test_parameters_are_known_to_the_driver(self, render: Render) -> None:
         # it ignores others silently: https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/pkg/driver/controller.go
         known = {
-            "subnetId", "securityGroupIds", "autoImportPolicy", "s3ImportPath", "s3ExportPath", "deploymentType", "kmsKeyId",
-            "perUnitStorageThroughput", "storageType", "driveCacheType", "automaticBackupRetentionDays",
+            "subnetId", "securityGroupIds", "autoImportPolicy", "s3ImportPath", "s3ExportPath", "deploymentType",
+            "kmsKeyId", "perUnitStorageThroughput", "storageType", "driveCacheType", "automaticBackupRetentionDays",
             "dailyAutomaticBackupStartTime", "copyTagsToBackups", "dataCompressionType", "weeklyMaintenanceStartTime",
             "fileSystemTypeVersion", "extraTags", "efaEnabled", "metadataConfigurationMode", "metadataIops",
         }  # fmt: skip
