@@ -516,6 +516,7 @@ class Cluster:
             else value
             for key, value in group.env.items()
         }
+        env["RAY_raylet_start_wait_time_s"] = "120"  # Ray's 30 are too few on a machine that is busy with other things
         env |= {"RAY_CLUSTER_NAME": state.name, "RAY_NODE_TYPE_NAME": group.group}  # as KubeRay sets them
         env |= state.env
         if group.head:

@@ -23,11 +23,7 @@ def manifest_of(environment: str, *, project: Path) -> Manifest:
     Raises:
         LocalError: no such environment, or it cannot be rendered; the renderer's own message.
     """
-    if (
-        environment.endswith((".yaml", ".yml"))
-        and Path(environment).exists()
-        and Path(environment).parent.name != "environments"
-    ):
+    if environment.endswith((".yaml", ".yml")) and Path(environment).parent.name != "environments":
         return load(Path(environment))
     python = project / STACK_PYTHON
     interpreter = str(python if python.exists() else sys.executable)

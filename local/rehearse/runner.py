@@ -211,9 +211,7 @@ class Rehearsal:
                 self.pump(run, job, doing="waiting for the head")
                 time.sleep(0.5)
         self.watcher.follow(submission)
-        self.tell(
-            f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … python {DRIVER} … --name {run})"
-        )
+        self.tell(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … python {DRIVER} … --name {run})")
 
     def pump(self, run: str, job: Job, *, doing: str) -> list[Event]:
         """One turn: replacements, new events, progress."""

@@ -1,0 +1,63 @@
+"""The picture: what is drawn, and that it is drawn."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from pathlib import Path
+
+import made_up
+import pytest
+
+from local.rehearse import picture
+
+PROJECT = Path(__file__).resolve().parents[3]
+PYTHON = PROJECT / ".venv-rehearsal" / "bin" / "python"
+
+
+def test_each_fault_gets_its_words_and_its_gap(tmp_path: Path) -> None:
+    raw = json.loads(made_up.report(tmp_path).to_json())
+    raw["faults"][1]["interrupted"] = False
+    raw["faults"][2]["resumed_after_s"] = None
+    facts = picture.facts(raw)
+    assert facts[0]["text"] == "worker killed\nback in 9.0 s\n6 steps lost"
+    assert facts[0]["gap"] == (facts[0]["t"], facts[0]["t"] + 9.0)
+    assert facts[1]["text"].endswith("no interruption")
+    assert facts[1]["gap"] is None
+    assert facts[2]["text"].endswith("not survived")
+
+
+def test_steps_done_twice_are_told_apart() -> None:
+    parts, again = picture.pieces(
+        [[0, 1, 0.5, 2], [1, 2, 0.4, 2], [2, 3, 0.3, 2], [9, 2, 0.4, 2], [10, 3, 0.3, 2], [11, 4, 0.2, 2]]
+    )
+    assert [len(part) for part in parts] == [3, 3]
+    assert [row[1] for row in again] == [2, 3]
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-rehearsal (make rehearsal-env)")
+@pytest.mark.parametrize(
+    "kinds", [("node",), ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")]
+)
+def test_svg_and_png_are_drawn_and_legible(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    (tmp_path / "report.json").write_text(made_up.report(tmp_path, kinds).to_json())
+    done = subprocess.run(
+        [PYTHON, "-m", "local.rehearse.picture", tmp_path / "report.json"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [Path(line).name for line in done.stdout.split()] == ["timeline.svg", "timeline.png"]
+    head = (tmp_path / "timeline.png").read_bytes()[:24]
+    width, height = struct.unpack(">II", head[16:24])
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    assert width >= 1200
+    assert height >= 800
+    svg = (tmp_path / "timeline.svg").read_text()
+    for kind in kinds:
+        assert picture.WORDS[kind] in svg, (
+            "each label is named in the SVG, which draws text as paths to look alike everywhere"
+        )
+    assert "NCCL and EFA" in svg
