@@ -6,6 +6,7 @@ Sources: the API reference of the operations named here, and the user guide's pa
 from __future__ import annotations
 
 import time
+import uuid
 from typing import Any
 
 from local.aws.emulator import hyperpod_rules as rules
@@ -635,7 +636,7 @@ class SageMaker:
         failure: str = "",
     ) -> None:
         event: Json = {
-            "EventId": word(12),
+            "EventId": str(uuid.uuid4()),  # the model demands this form
             "ClusterArn": cluster["ClusterArn"],
             "ClusterName": cluster["ClusterName"],
             "ResourceType": "Instance" if instance else "InstanceGroup" if group else "Cluster",
