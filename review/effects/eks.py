@@ -1,0 +1,111 @@
+"""What a changed `AWS::EKS::Cluster` or `AWS::EKS::Addon` does (replacement: see `general`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from review.changes import Changes, Kind, ResourceChange
+from review.facts import source
+from review.findings import Effect, Findings, Row
+
+_MINOR = re.compile(r"^1\.(\d+)$")
+_ADD_ONS = {
+    "vpc-cni": "Its pods are rolled over the nodes one by one; pods that run keep their addresses, new pods wait meanwhile.",
+    "kube-proxy": "Its pods are rolled over the nodes one by one; connections that run stay.",
+    "coredns": "Its two replicas are rolled; names resolve all the while.",
+    "eks-pod-identity-agent": "Its pods are rolled over the nodes one by one; a pod that asks for credentials at that moment retries.",
+    "aws-fsx-csi-driver": "Its pods are rolled; mounted volumes stay mounted, new mounts wait meanwhile.",
+}
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each cluster and add-on changed in place."""
+    for change in changes.of_type("AWS::EKS::Cluster"):
+        if change.kind is Kind.CHANGED:
+            _cluster(change, findings)
+    for change in changes.of_type("AWS::EKS::Addon"):
+        if change.kind is Kind.CHANGED:
+            _addon(change, findings)
+
+
+def _cluster(change: ResourceChange, findings: Findings) -> None:
+    common: dict[str, Any] = {"what": f"EKS cluster {change.now('Name')}", "where": change.title}
+    if change.differs("Version"):
+        findings.add(_version(str(change.before("Version")), str(change.now("Version")), common))
+    rest = sorted({pointer[0] for pointer in change.changed} - {"Version"})
+    if rest:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="eks-setting",
+                change=", ".join(".".join(pointer) for pointer in change.changed if pointer[0] != "Version"),
+                consequence="In place; the control plane stays reachable, apart from short moments, and pods run on.",
+                unavailable="the Kubernetes API, for moments",
+                source=source("eks-update"),
+                **common,
+            )
+        )
+
+
+def _version(before: str, now: str, common: dict[str, Any]) -> Row:
+    old, new = _minor(before), _minor(now)
+    step = new - old if old is not None and new is not None else None
+    changed = f"Kubernetes {before} → {now}"
+    if step == 1:
+        return Row(
+            effect=Effect.SAFE,
+            code="eks-version",
+            change=changed,
+            consequence="The control plane is updated in place; pods run on. Nodes keep their kubelet until their software is updated, add-ons "
+            "their version. It can be rolled back for 7 days, outside CloudFormation. The kubectl layer may be one minor version off.",
+            unavailable="the Kubernetes API, for moments: no new pods are scheduled then",
+            source=source("eks-update"),
+            **common,
+        )
+    if step is not None and step < 0:
+        return Row(
+            effect=Effect.REJECTED,
+            code="eks-downgrade",
+            change=changed,
+            consequence="A template cannot take a cluster's version back. EKS has a rollback call of its own: one minor version, within 7 days "
+            "of an update in place.",
+            source=source("eks-rollback"),
+            **common,
+        )
+    return Row(
+        effect=Effect.REJECTED,
+        code="eks-version-skipped",
+        change=changed,
+        consequence="EKS updates one minor version at a time and refuses a larger step: deploy each version in between.",
+        source=source("eks-update"),
+        **common,
+    )
+
+
+def _addon(change: ResourceChange, findings: Findings) -> None:
+    name = str(change.now("AddonName"))
+    pointers = ", ".join(sorted({pointer[0] for pointer in change.changed}))
+    known = name in _ADD_ONS
+    findings.add(
+        Row(
+            effect=Effect.SAFE if known else Effect.INTERRUPTS,
+            code="add-on",
+            what=f"EKS add-on {name}",
+            change=f"{pointers}: {_short(change.before('ConfigurationValues'))} → {_short(change.now('ConfigurationValues'))}"
+            if change.differs("ConfigurationValues")
+            else pointers,
+            consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
+            where=change.title,
+        )
+    )
+
+
+def _minor(version: str) -> int | None:
+    match = _MINOR.match(version)
+    return int(match.group(1)) if match else None
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,331 @@
+"""Replacements, removals, names and exports: what holds for every resource type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from review import schemas
+from review.changes import Changes, Kind, ResourceChange
+from review.effects.groups import inventory
+from review.facts import effect_when_gone, facts, holds, source
+from review.findings import Effect, Findings, Remark, Row
+from review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
+
+_IN_DETAIL = {
+    "AWS::SageMaker::Cluster",
+    "AWS::FSx::FileSystem",
+    "AWS::EKS::Cluster",
+    "AWS::EKS::Addon",
+    MANIFEST_TYPE,
+    RELEASE_TYPE,
+}
+"""Types whose changes in place have rules of their own."""
+_NAMED_IN_LIST = 8
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for replaced, removed, added and otherwise changed resources, for exports and stacks."""
+    _replaced(changes, findings)
+    _removed(changes, findings)
+    _added(changes, findings)
+    _in_place(changes, findings)
+    _exports(changes, findings)
+    _stacks(changes, findings)
+    _policies(changes, findings)
+
+
+def names(changes: Iterable[ResourceChange]) -> str:
+    """Construct paths of some resources, the first few of many."""
+    titles = sorted({change.title for change in changes})
+    more = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
+    return ", ".join(titles[:_NAMED_IN_LIST]) + more
+
+
+def _replaced(changes: Changes, findings: Findings) -> None:
+    followers: dict[Effect, list[ResourceChange]] = {}
+    for change in changes.of_kind(Kind.REPLACED):
+        effect = effect_when_gone(change.type, kept=change.kept)
+        exclusive = _exclusive(change)
+        root = not change.after
+        if change.same_name:
+            findings.add(_refused_by_name(change, effect))
+        elif exclusive and root:
+            findings.add(_refused_as_exclusive(change, effect, exclusive))
+        elif holds(change.type) or root:
+            findings.add(_replacement(change, effect, changes))
+        else:
+            followers.setdefault(effect, []).append(change)
+    for effect, group in followers.items():
+        roots = sorted({changes.head.title(key) for change in group for key in change.after})
+        findings.add(
+            Row(
+                effect=effect,
+                code="replaced-with-it",
+                what=f"{len(group)} more resources",
+                change=f"refer to what is replaced ({', '.join(roots[:4])}{'…' if len(roots) > 4 else ''})",
+                consequence=f"replaced too: {names(group)}.",
+            )
+        )
+
+
+def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Row:
+    old = "The old one stays in the account, unmanaged and paid for." if change.kept else "The old one is deleted."
+    lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+    with_it = f" With it {'goes out of use' if change.kept else 'goes'}: {lost}." if lost else ""
+    perhaps = "May be replaced (the schema calls the property conditional): " if change.perhaps else ""
+    return Row(
+        effect=effect,
+        code="replaced",
+        what=f"{change.type} {change.title}",
+        change=_because(change, changes),
+        consequence=f"{perhaps}A new one is made, then everything moves to it. {old}{with_it}",
+        unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
+        source=facts()["create_only"].get(change.type, {}).get("source", ""),
+        where=change.title,
+    )
+
+
+def _because(change: ResourceChange, changes: Changes) -> str:
+    parts = []
+    for pointer in change.because:
+        before, now = change.before(*pointer), change.now(*pointer)
+        stack = changes.head.stacks[change.key.stack]
+        was, is_now = changes.base_reader.text(before, stack), changes.head_reader.text(now, stack)
+        name = ".".join(pointer)
+        parts.append(
+            f"{name} {_short(was)} → {_short(is_now)}" if was != is_now else f"{name} refers to what is replaced"
+        )
+    return "; ".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 90 else text[:87] + "…"
+
+
+def _refused_by_name(change: ResourceChange, effect: Effect) -> Row:
+    lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+    would = (
+        f" Under another name it would be replaced, and with it would go: {lost}."
+        if lost and effect > Effect.SAFE
+        else ""
+    )
+    because = ", ".join(".".join(pointer) for pointer in change.because)
+    return Row(
+        effect=Effect.REJECTED,
+        code="custom-name",
+        what=f"{change.type} {change.title}",
+        change=f"{because} is create-only, and its name '{'/'.join(change.same_name)}' stays",
+        consequence=f"CloudFormation cannot make the new one beside the old one of the same name and fails the update.{would}",
+        source=source("custom-name"),
+        where=change.title,
+    )
+
+
+def _exclusive(change: ResourceChange) -> str:
+    """The value that old and new would both have, where two may not; empty otherwise."""
+    rule = facts()["exclusive"].get(change.type)
+    if rule is None or change.perhaps or change.differs(rule["property"]) or change.differs(rule["within"]):
+        return ""
+    return str(change.now(rule["property"]) or "")
+
+
+def _refused_as_exclusive(change: ResourceChange, effect: Effect, value: str) -> Row:
+    rule = facts()["exclusive"][change.type]
+    because = ", ".join(f"{'.'.join(p)} {change.before(*p)} → {change.now(*p)}" for p in change.because)
+    return Row(
+        effect=max(Effect.REJECTED, effect),
+        code="exclusive",
+        what=f"{change.type} {change.title}",
+        change=f"{because}, {rule['property']} stays {value}",
+        consequence=f"Replaced, and refused: {rule['why']}.",
+        source=rule["source"],
+        where=change.title,
+    )
+
+
+def _removed(changes: Changes, findings: Findings) -> None:
+    others: dict[Effect, list[ResourceChange]] = {}
+    for change in changes.of_kind(Kind.REMOVED):
+        if change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
+            continue  # told by their objects
+        effect = effect_when_gone(change.type, kept=change.kept)
+        twin = _twin(change, changes)
+        if twin is not None:
+            findings.add(
+                Row(
+                    effect=Effect.REJECTED,
+                    code="already-exists",
+                    what=f"{change.type} {change.title}",
+                    change=f"its id becomes {twin.title}, its name stays",
+                    consequence="For CloudFormation this is a new resource, made before the old one is deleted: refused, because the "
+                    f"name exists. Without that it would go: {inventory(change.base) or holds(change.type) or change.title}.",
+                    source=source("custom-name"),
+                    where=change.title,
+                )
+            )
+        elif holds(change.type):
+            lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+            after = (
+                "It stays in the account, unmanaged and paid for." if change.kept else f"Deleted, and with it: {lost}."
+            )
+            findings.add(
+                Row(
+                    effect=effect,
+                    code="removed",
+                    what=f"{change.type} {change.title}",
+                    change="removed from the template",
+                    consequence=after,
+                    unavailable=change.title if effect is not Effect.SAFE else "",
+                    where=change.title,
+                )
+            )
+        else:
+            others.setdefault(effect, []).append(change)
+    for effect, group in others.items():
+        findings.add(
+            Row(
+                effect=effect,
+                code="removed",
+                what=f"{len(group)} resources",
+                change="removed from the templates",
+                consequence=f"Deleted: {names(group)}.",
+            )
+        )
+
+
+def _twin(change: ResourceChange, changes: Changes) -> ResourceChange | None:
+    """An added resource of the same type and the same custom name: the construct's id was changed."""
+    region = changes.base.stacks[change.key.stack].region
+    for other in changes.of_kind(Kind.ADDED):
+        if other.type != change.type:
+            continue
+        for identifiers in schemas.rules(change.type, region).identifiers:
+            values = [(change.before(*pointer), other.now(*pointer)) for pointer in identifiers]
+            if all(before is not None and before == now for before, now in values):
+                return other
+    return None
+
+
+def _added(changes: Changes, findings: Findings) -> None:
+    added = [change for change in changes.of_kind(Kind.ADDED) if change.type not in {MANIFEST_TYPE, RELEASE_TYPE}]
+    if added:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="added",
+                what=f"{len(added)} resources",
+                change="new",
+                consequence=f"Created beside what runs: {names(added)}.",
+            )
+        )
+
+
+def _in_place(changes: Changes, findings: Findings) -> None:
+    group = [change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL]
+    if group:
+        parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
+        more = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="in-place",
+                what=f"{len(group)} resources",
+                change="properties that the registry schema lets change",
+                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
+            )
+        )
+
+
+def _exports(changes: Changes, findings: Findings) -> None:
+    if changes.changed_exports:
+        count, users = len(changes.changed_exports), _users(changes.changed_exports)
+        findings.add(
+            Row(
+                effect=Effect.REJECTED,
+                code="export-in-use",
+                what=f"{count} exported value{'s' if count > 1 else ''}",
+                change=f"{_exports_in_words(changes.changed_exports)} change while {users} import them",
+                consequence="CloudFormation refuses to change an export in use: the exporting stack's update fails and rolls back, "
+                "and nothing after it is deployed. What the other rows plan happens only if someone works around that.",
+                source=source("export-in-use"),
+            )
+        )
+    if changes.removed_exports:
+        count, users = len(changes.removed_exports), _users(changes.removed_exports)
+        findings.add(
+            Row(
+                effect=Effect.REJECTED,
+                code="export-removed",
+                what=f"{count} exported value{'s' if count > 1 else ''}",
+                change=f"{_exports_in_words(changes.removed_exports)} go while the deployed {users} still import them",
+                consequence="The exporting stack is deployed first and is refused. Deploy the importing stacks first, each with "
+                "'cdk deploy --exclusively STACK', then the rest.",
+                source=source("export-in-use"),
+            )
+        )
+
+
+def _users(exports: dict[str, list[str]]) -> str:
+    return ", ".join(sorted({name for users in exports.values() for name in users}))
+
+
+def _exports_in_words(exports: dict[str, list[str]]) -> str:
+    words = sorted(name.partition(":")[2] or name for name in exports)
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+
+
+def _stacks(changes: Changes, findings: Findings) -> None:
+    for stack in changes.removed_stacks:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="stack-left",
+                what=f"stack {stack.name}",
+                change="no longer part of the app",
+                consequence=f"The CDK destroys no stack that left the app: its {len(stack.resources)} resources stay deployed, "
+                "unmanaged and paid for, until someone deletes the stack.",
+                where=stack.path,
+            )
+        )
+    for stack in changes.added_stacks:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="stack-added",
+                what=f"stack {stack.name}",
+                change="new",
+                consequence=f"{len(stack.resources)} resources are created.",
+                where=stack.path,
+            )
+        )
+
+
+def _policies(changes: Changes, findings: Findings) -> None:
+    """Protection against deletion that goes or comes: of resources that hold data, and of stacks."""
+    for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
+        before, now = (change.base or {}).get("DeletionPolicy"), (change.head or {}).get("DeletionPolicy")
+        if before == now or not holds(change.type):
+            continue
+        protected = now in {"Retain", "RetainExceptOnCreate", "Snapshot"}
+        if protected == (before in {"Retain", "RetainExceptOnCreate", "Snapshot"}):
+            continue
+        detail = f"DeletionPolicy {before or 'Delete'} → {now or 'Delete'}: 'cdk destroy' {'keeps' if protected else 'deletes'} {holds(change.type)}"
+        findings.remark(
+            Remark(
+                direction="switched on" if protected else "switched off",
+                what=f"retention of {change.title}",
+                detail=detail,
+            )
+        )
+    for key, stack in changes.head.stacks.items():
+        old = changes.base.stacks.get(key)
+        if old is not None and old.protected != stack.protected:
+            findings.remark(
+                Remark(
+                    direction="switched on" if stack.protected else "switched off",
+                    what=f"termination protection of {stack.name}",
+                    detail="the stack can be deleted by one call"
+                    if not stack.protected
+                    else "the stack cannot be deleted by one call",
+                )
+            )

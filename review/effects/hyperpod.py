@@ -1,0 +1,412 @@
+"""What a changed `AWS::SageMaker::Cluster` does to nodes: the registry schema says nothing about groups."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from review.changes import Changes, Kind, ResourceChange
+from review.effects.groups import Group, count, groups, instance_type, nodes
+from review.facts import facts, source
+from review.findings import Effect, Findings, Remark, Row
+
+_ROW_OF_ITS_OWN = {
+    "InstanceGroupName",
+    "InstanceCount",
+    "InstanceType",
+    "KubernetesConfig",
+    "ScheduledUpdateConfig",
+    "OnStartDeepHealthChecks",
+}
+_REST = "the nodes' EBS volumes and local disks go with them"
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each changed cluster and each of its groups."""
+    for change in changes.of_type("AWS::SageMaker::Cluster"):
+        if change.kind is Kind.CHANGED or (change.kind is Kind.REPLACED and change.same_name):
+            _cluster(change, findings)
+            _groups(change, changes, findings)
+
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+
+def _cluster(change: ResourceChange, findings: Findings) -> None:
+    if change.differs("NodeRecovery"):
+        before, now = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
+        off = now == "None"
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="node-recovery-off" if off else "node-recovery-on",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"NodeRecovery {before} → {now}",
+                consequence="Nothing happens now. From then on the service no longer reboots or replaces a faulty node: a fault stops "
+                "training until a person acts."
+                if off
+                else "From then on the service reboots or replaces faulty nodes by itself.",
+                source=source("node-recovery"),
+                where=change.title,
+            )
+        )
+        findings.remark(
+            Remark(
+                direction="switched off" if off else "switched on",
+                what="node recovery",
+                detail=f"NodeRecovery {before} → {now} of {change.now('ClusterName')}",
+            )
+        )
+    if change.differs("NodeProvisioningMode"):
+        findings.add(
+            Row(
+                effect=Effect.REJECTED if change.before("NodeProvisioningMode") else Effect.INTERRUPTS,
+                code="provisioning-mode",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → {change.now('NodeProvisioningMode')}",
+                consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation cannot apply it."
+                if change.before("NodeProvisioningMode")
+                else "The API takes it, but what it does to the nodes there are is not documented: count on an interruption.",
+                source=source("update-cluster"),
+                where=change.title,
+            )
+        )
+    for name, words in _CLUSTER_SETTINGS.items():
+        if change.differs(name):
+            findings.add(
+                Row(
+                    effect=Effect.SAFE,
+                    code="cluster-setting",
+                    what=f"HyperPod cluster {change.now('ClusterName')}",
+                    change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                    consequence=words,
+                    source=source("update-cluster"),
+                    where=change.title,
+                )
+            )
+    known = {
+        "InstanceGroups",
+        "NodeRecovery",
+        "NodeProvisioningMode",
+        "ClusterName",
+        "VpcConfig",
+        "Orchestrator",
+        *_CLUSTER_SETTINGS,
+    }
+    for name in sorted({pointer[0] for pointer in change.changed} - known):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="cluster-undocumented",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                consequence="Changed in place by the registry schema; what it does to running nodes is not known here, so count on an interruption.",
+                source=source("update-cluster"),
+                where=change.title,
+            )
+        )
+
+
+_CLUSTER_SETTINGS = {
+    "Tags": "In place; nodes are not touched.",
+    "AutoScaling": "In place; from then on managed Karpenter adds nodes for waiting pods and takes away empty ones.",
+    "ClusterRole": "In place: the role that managed Karpenter acts with.",
+    "TieredStorageConfig": "In place; the share of node memory that holds checkpoints is taken from what pods can have.",
+    "DeletionPolicy": "Says what happens on deletion; nodes are not touched.",
+    "UpdateReplacePolicy": "Says what happens on replacement; nodes are not touched.",
+}
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> None:
+    before, now = groups(change.base), groups(change.head)
+    gone = {name: group for name, group in before.items() if name not in now}
+    new = {name: group for name, group in now.items() if name not in before}
+    for name, group in list(gone.items()):
+        renamed = next((other for other, twin in new.items() if _same_but_name(group, twin)), None)
+        if renamed is not None:
+            findings.add(_renamed(name, renamed, group, new[renamed], change))
+            del gone[name], new[renamed]
+    for name, group in gone.items():
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
+                code="group-removed",
+                what=f"group {name}",
+                change="removed",
+                consequence=f"{nodes(count(group), group)} deleted; {_REST}." if count(group) else "It had no nodes.",
+                unavailable=f"{nodes(count(group), group)}, for good" if count(group) else "",
+                source=source("scale-down"),
+                where=change.title,
+            )
+        )
+    for name, group in new.items():
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="group-added",
+                what=f"group {name}",
+                change=f"new: {count(group)} × {instance_type(group)}",
+                consequence=f"{nodes(count(group), group)} made beside those that run, if quota, subnet and zone have room.",
+                where=change.title,
+            )
+        )
+    for name in before:
+        if name in now and before[name] != now[name]:
+            _group(name, before[name], now[name], change, findings)
+    _replaced_networks(change, changes, findings)
+
+
+def _same_but_name(one: Group, other: Group) -> bool:
+    return instance_type(one) == instance_type(other)
+
+
+def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChange) -> Row:
+    return Row(
+        effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
+        code="group-renamed",
+        what=f"group {old}",
+        change=f"renamed to {new}",
+        consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} made anew; {_REST}. "
+        "The order is the service's: the new ones may find no capacity while the old ones run.",
+        unavailable=f"{nodes(count(group), group)}, until the new ones are made and checked",
+        source=source("update-cluster"),
+        where=change.title,
+    )
+
+
+def _group(name: str, before: Group, now: Group, change: ResourceChange, findings: Findings) -> None:
+    common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
+    if instance_type(before) != instance_type(now):
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
+                code="group-type",
+                change=f"type {instance_type(before)} → {instance_type(now)}",
+                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} made; {_REST}.",
+                unavailable=f"{nodes(count(before), before)}, until the new ones are made and checked",
+                source=source("update-cluster"),
+                **common,
+            )
+        )
+    elif count(now) < count(before):
+        fewer = count(before) - count(now)
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES,
+                code="count-down",
+                change=f"count {count(before)} → {count(now)}",
+                consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
+                f"BatchDeleteClusterNodes first, then lower the count. {_REST.capitalize()}.",
+                unavailable=f"{nodes(fewer, before)}, for good",
+                source=source("scale-down"),
+                **common,
+            )
+        )
+    elif count(now) > count(before):
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="count-up",
+                change=f"count {count(before)} → {count(now)}",
+                consequence=f"{nodes(count(now) - count(before), now)} made beside those that run, if quota, subnet and zone have room.",
+                **common,
+            )
+        )
+    _deep_checks(name, before, now, change, findings)
+    _kubernetes_config(before, now, findings, common)
+    _schedule(before, now, findings, common)
+    for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
+        if before.get(key) != now.get(key) and not (
+            key == "InstanceRequirements" and instance_type(before) != instance_type(now)
+        ):
+            findings.add(_property(key, before, now, common))
+
+
+def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Row:
+    table = facts()["instance_group"]
+    changed = f"{key} {_value(before.get(key))} → {_value(now.get(key))}"
+    if key in table["immutable"]:
+        return Row(
+            effect=Effect.REJECTED,
+            code="group-immutable",
+            change=changed,
+            consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the deployment, and the stack "
+            "rolls back. Make a new group and remove the old one when it is drained.",
+            source=source("override-vpc"),
+            **common,
+        )
+    if key in table["software"]:
+        size, unit, wait = batch(now)
+        batches = math.ceil(count(now) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+        return Row(
+            effect=Effect.INTERRUPTS,
+            code="software-update",
+            change=changed,
+            consequence=f"A software update of {nodes(count(now), now)}: each is taken out, re-imaged and checked, {size}"
+            f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about {batches} "
+            "batches of 30–60 minutes. Pods on them end; what is on the root volume is lost.",
+            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(now), now)} at a time",
+            source=source("update-software"),
+            **common,
+        )
+    if key in table["new_nodes_only"]:
+        return Row(
+            effect=Effect.SAFE,
+            code="new-nodes-only",
+            change=changed,
+            consequence="Only nodes made later see it: running ones keep what they were made with until they are replaced. "
+            "Until then the group has both kinds.",
+            source=source("lifecycle"),
+            **common,
+        )
+    if key in table["settings"]:
+        return Row(
+            effect=Effect.SAFE,
+            code="group-setting",
+            change=changed,
+            consequence="In place; nodes are not touched.",
+            **common,
+        )
+    return Row(
+        effect=Effect.INTERRUPTS,
+        code="group-undocumented",
+        change=changed,
+        consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the nodes there are, is "
+        "documented nowhere we know. Count on an interruption and try it on a group of one node first.",
+        source=source("update-cluster"),
+        **common,
+    )
+
+
+def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, findings: Findings) -> None:
+    old, new = before.get("OnStartDeepHealthChecks") or [], now.get("OnStartDeepHealthChecks") or []
+    if old == new:
+        return
+    less = sorted(set(old) - set(new))
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="deep-checks-off" if less else "deep-checks-on",
+            what=f"group {name}",
+            change=f"OnStartDeepHealthChecks {_value(old)} → {_value(new)}",
+            consequence="Running nodes are not touched. Nodes made later take work without having passed "
+            + f"{' and '.join(less)}: a faulty one shows first in training."
+            if less
+            else "Running nodes are not touched; nodes made later are checked for 30 to 120 minutes before they take work.",
+            source=source("deep-checks"),
+            where=change.title,
+        )
+    )
+    findings.remark(
+        Remark(
+            direction="switched off" if less else "switched on",
+            what=f"deep health checks of group {name}",
+            detail=f"{_value(old)} → {_value(new)}",
+        )
+    )
+
+
+def _kubernetes_config(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("KubernetesConfig") or {}, now.get("KubernetesConfig") or {}
+    if old == new:
+        return
+    added = [taint for taint in new.get("Taints") or [] if taint not in (old.get("Taints") or [])]
+    evicting = [taint for taint in added if taint.get("Effect") == "NoExecute"]
+    if evicting:
+        consequence = "Put on the nodes there are: pods that do not tolerate it are evicted at once."
+    elif added:
+        consequence = (
+            "Put on the nodes there are: running pods stay, new ones that do not tolerate it are not scheduled there."
+        )
+    else:
+        consequence = "Put on the nodes there are; running pods stay. Pods that select by a label that goes are not scheduled again."
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS if evicting else Effect.SAFE,
+            code="taint-evicts" if evicting else "kubernetes-config",
+            change=f"KubernetesConfig {_value(old)} → {_value(new)}",
+            consequence=consequence,
+            source=source("override-vpc"),
+            **common,
+        )
+    )
+
+
+def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("ScheduledUpdateConfig"), now.get("ScheduledUpdateConfig")
+    if old == new:
+        return
+    if new is None:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="schedule-off",
+                change="ScheduledUpdateConfig removed",
+                consequence="Nodes keep their software until someone updates it.",
+                source=source("ami-update"),
+                **common,
+            )
+        )
+        findings.remark(
+            Remark(direction="switched off", what=f"scheduled software updates of {common['what']}", detail=_value(old))
+        )
+        return
+    size, unit, wait = batch(now)
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS,
+            code="schedule",
+            change=f"ScheduledUpdateConfig {'changed' if old else 'new'}: {new.get('ScheduleExpression')}",
+            consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
+            f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; pods on them end.",
+            source=source("ami-update"),
+            **common,
+        )
+    )
+
+
+def _replaced_networks(change: ResourceChange, changes: Changes, findings: Findings) -> None:
+    """Groups in another zone whose subnet or security group is replaced: the same text, another value, refused."""
+    from review.references import references  # noqa: PLC0415  (only here)
+
+    stack = changes.head.stacks[change.key.stack]
+    before = groups(change.base)
+    for name, group in groups(change.head).items():
+        if name not in before or before[name] != group or "OverrideVpcConfig" not in group:
+            continue
+        for reference in references(group["OverrideVpcConfig"], stack, changes.head):
+            other = changes.resources.get(reference.key)
+            if other is not None and other.kind is Kind.REPLACED:
+                findings.add(
+                    Row(
+                        effect=Effect.REJECTED,
+                        code="group-immutable",
+                        what=f"group {name}",
+                        change=f"OverrideVpcConfig refers to {other.title}, which is replaced",
+                        consequence="The subnets and security groups of an existing group cannot change.",
+                        source=source("override-vpc"),
+                        where=change.title,
+                    )
+                )
+
+
+def batch(group: Group) -> tuple[int, str, int]:
+    """Size, unit and pause of a group's rolling update; one node at a time where nothing is said."""
+    deployment = (group.get("ScheduledUpdateConfig") or {}).get("DeploymentConfig") or {}
+    size = (deployment.get("RollingUpdatePolicy") or {}).get("MaximumBatchSize") or {}
+    return (
+        int(size.get("Value") or 1),
+        str(size.get("Type") or "INSTANCE_COUNT"),
+        int(deployment.get("WaitIntervalInSeconds") or 0),
+    )
+
+
+def _value(value: Any) -> str:
+    if value in (None, [], {}):
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text if len(text) <= 120 else text[:117] + "…"

@@ -1,0 +1,149 @@
+"""What a changed `AWS::FSx::FileSystem` does while training reads and writes it (replacement: see `general`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from review.changes import Changes, Kind, ResourceChange
+from review.facts import source
+from review.findings import Effect, Findings, Remark, Row
+
+_PAUSE = "clients retry and go on by themselves, so that training pauses and does not fail"
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each file system changed in place."""
+    for change in changes.of_type("AWS::FSx::FileSystem"):
+        if change.kind is Kind.CHANGED:
+            _file_system(change, findings)
+
+
+def _file_system(change: ResourceChange, findings: Findings) -> None:
+    common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
+    handled = {("StorageCapacity",), ("FileSystemTypeVersion",), *_LUSTRE}
+    if change.differs("StorageCapacity"):
+        findings.add(
+            _capacity(int(change.before("StorageCapacity") or 0), int(change.now("StorageCapacity") or 0), common)
+        )
+    if change.differs("LustreConfiguration", "PerUnitStorageThroughput"):
+        before, now = (get("LustreConfiguration", "PerUnitStorageThroughput") for get in (change.before, change.now))
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="file-system-throughput",
+                change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
+                consequence=f"In place: the file servers are switched out and the file system is unavailable for a few minutes; {_PAUSE}. "
+                "Requests must be six hours apart.",
+                unavailable="/fsx, for a few minutes",
+                source=source("fsx-throughput"),
+                **common,
+            )
+        )
+    if change.differs("FileSystemTypeVersion"):
+        before, now = str(change.before("FileSystemTypeVersion")), str(change.now("FileSystemTypeVersion"))
+        newer = _version(now) > _version(before)
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS if newer else Effect.REJECTED,
+                code="lustre-version" if newer else "lustre-downgrade",
+                change=f"FileSystemTypeVersion {before} → {now}",
+                consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and all Ray pods first. Older "
+                "documentation says replacement, the registry schema does not: make sure of it with a change set before deploying."
+                if newer
+                else "A file system's Lustre version only goes up: the service refuses.",
+                unavailable="/fsx, from unmounting until the update is done" if newer else "",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+    _backups(change, findings, common)
+    if change.differs("LustreConfiguration", "DataCompressionType"):
+        before, now = (get("LustreConfiguration", "DataCompressionType") for get in (change.before, change.now))
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="file-system-setting",
+                change=f"DataCompressionType {before} → {now}",
+                consequence="In place; only data written from then on is stored the new way.",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+    rest = sorted(
+        {".".join(pointer) for pointer in change.changed if not any(pointer[: len(one)] == one for one in handled)}
+    )
+    harmless = {"Tags", "DeletionPolicy", "UpdateReplacePolicy", "LustreConfiguration.WeeklyMaintenanceStartTime",
+        "LustreConfiguration.DailyAutomaticBackupStartTime"}  # fmt: skip
+    if rest:
+        known = set(rest) <= harmless
+        findings.add(
+            Row(
+                effect=Effect.SAFE if known else Effect.INTERRUPTS,
+                code="file-system-setting",
+                change=", ".join(rest),
+                consequence="In place."
+                if known
+                else "In place by the registry schema; whether clients notice is not known here.",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+
+
+_LUSTRE = {
+    ("LustreConfiguration", name)
+    for name in ("PerUnitStorageThroughput", "DataCompressionType", "AutomaticBackupRetentionDays")
+}
+
+
+def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
+    if now < before:
+        return Row(
+            effect=Effect.REJECTED,
+            code="file-system-shrunk",
+            change=f"StorageCapacity {before} → {now} GiB",
+            consequence="A Lustre file system only grows: the service refuses. Smaller means another file system and a copy of the data.",
+            source=source("fsx-capacity"),
+            **common,
+        )
+    return Row(
+        effect=Effect.INTERRUPTS,
+        code="file-system-grown",
+        change=f"StorageCapacity {before} → {now} GiB",
+        consequence=f"In place, data stays. The file system may be unavailable for a few minutes ({_PAUSE}), and is then slower for hours "
+        "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no sooner than six hours later.",
+        unavailable="/fsx, for a few minutes",
+        source=source("fsx-capacity"),
+        **common,
+    )
+
+
+def _backups(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
+    pointer = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+    if not change.differs(*pointer):
+        return
+    before, now = int(change.before(*pointer) or 0), int(change.now(*pointer) or 0)
+    findings.add(
+        Row(
+            effect=Effect.LOSES_DATA if now < before else Effect.SAFE,
+            code="backups",
+            change=f"AutomaticBackupRetentionDays {before} → {now}",
+            consequence=f"Automatic backups older than {now} days are deleted; the files themselves stay."
+            if now and now < before
+            else "Automatic backups stop and those there are may be deleted; the files themselves stay."
+            if not now
+            else "In place.",
+            source=source("fsx-update"),
+            **common,
+        )
+    )
+    if now < before:
+        findings.remark(
+            Remark(
+                direction="switched off", what=f"backups of {change.title}", detail=f"retention {before} → {now} days"
+            )
+        )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

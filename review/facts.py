@@ -1,0 +1,52 @@
+"""`facts.yaml`: what the registry schemas do not know, with sources."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from review.findings import Effect
+
+
+@functools.cache
+def facts() -> dict[str, Any]:
+    """The whole file."""
+    return load_yaml("facts.yaml")
+
+
+def load_yaml(name: str) -> dict[str, Any]:
+    """A data file of this package."""
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    assert isinstance(data, dict)  # noqa: S101  (narrowing only)
+    return data
+
+
+def source(name: str) -> str:
+    """Address of a source by its name in `facts.yaml`. KeyError when there is none."""
+    address: str = facts()["sources"][name]
+    return address
+
+
+def effect_when_gone(resource_type: str, *, kept: bool) -> Effect:
+    """What it means that a resource is deleted or replaced; `kept` when its deletion policy keeps the old one."""
+    entry = facts()["types"].get(resource_type, {})
+    gone = Effect.of(entry.get("gone", "interrupts"))
+    if not kept:
+        return gone
+    return Effect.of(entry["kept"]) if "kept" in entry else gone
+
+
+def holds(resource_type: str) -> str:
+    """What such a resource holds, in words; empty when nothing in particular."""
+    words: str = facts()["types"].get(resource_type, {}).get("holds", "")
+    return words
+
+
+def extra_create_only(resource_type: str) -> tuple[tuple[str, ...], ...]:
+    """Create-only pointers that the registry schema does not list."""
+    entry = facts()["create_only"].get(resource_type, {})
+    return tuple(tuple(item.split("/")) for item in entry.get("properties", []))

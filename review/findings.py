@@ -1,0 +1,100 @@
+"""The words of a review: effects, rows of the impact table, remarks on security."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Effect(IntEnum):
+    """What a change does, from harmless to worst; the number is the order."""
+
+    SAFE = 0
+    INTERRUPTS = 1
+    REJECTED = 2
+    LOSES_NODES = 3
+    LOSES_DATA = 4
+
+    @property
+    def words(self) -> str:
+        """As the verdict line says it."""
+        return _WORDS[self]
+
+    @property
+    def code(self) -> str:
+        """As `--fail-on`, the JSON output and the scenarios say it."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of(cls, code: str) -> Effect:
+        """The effect called `code`. ValueError when there is none."""
+        for effect in cls:
+            if effect.code == code:
+                return effect
+        raise ValueError(f"got effect '{code}'; allowed are {', '.join(effect.code for effect in cls)}")
+
+
+_WORDS = {
+    Effect.SAFE: "safe",
+    Effect.INTERRUPTS: "interrupts training",
+    Effect.REJECTED: "will be rejected by the service",
+    Effect.LOSES_NODES: "loses nodes",
+    Effect.LOSES_DATA: "loses data",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the impact table."""
+
+    effect: Effect
+    code: str
+    """What happens, as a stable word for scenarios and JSON: `group-renamed`, `file-system-shrunk`, …"""
+    what: str
+    """The resource, group or object, in the field's words."""
+    change: str
+    """What differs: `count 9 → 4`."""
+    consequence: str
+    """What that does, in one or two sentences."""
+    unavailable: str = ""
+    """What cannot be used meanwhile; empty when everything can."""
+    source: str = ""
+    """Where the rule is written; empty when the registry schema or the templates say so."""
+    where: str = ""
+    """Construct path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """One line of the security section."""
+
+    direction: str
+    """`broadened`, `narrowed`, `switched off`, `switched on` or `changed`."""
+    what: str
+    """Principal, policy, security group or setting."""
+    detail: str
+    """The statement, rule or value."""
+
+    @property
+    def weakens(self) -> bool:
+        """Whether the change makes the environment less secure or less able to heal."""
+        return self.direction in {"broadened", "switched off"}
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What the rules found in one environment."""
+
+    rows: list[Row] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        """Add a row, once."""
+        if row not in self.rows:
+            self.rows.append(row)
+
+    def remark(self, remark: Remark) -> None:
+        """Add a remark, once."""
+        if remark not in self.remarks:
+            self.remarks.append(remark)

@@ -1,0 +1,14 @@
+"""The three forms of a report: markdown for a pull request, terminal, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from review.report import as_json, markdown, terminal
+from review.review import Review
+
+FORMATS: dict[str, Callable[[Review], str]] = {
+    "markdown": markdown.render,
+    "terminal": terminal.render,
+    "json": as_json.render,
+}

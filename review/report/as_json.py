@@ -1,0 +1,58 @@
+"""The report as JSON, for other programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from review.findings import Row
+from review.report.verdict import verdict
+from review.review import EnvironmentReview, Review
+
+FORMAT_VERSION = 1
+"""Raised when a key goes or changes its meaning."""
+
+
+def render(review: Review) -> str:
+    """The whole review as one JSON object."""
+    return json.dumps(data(review), indent=2, ensure_ascii=False)
+
+
+def data(review: Review) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
+        "format": FORMAT_VERSION,
+        "base": review.base_name,
+        "head": review.head_name,
+        "verdict": review.effect.code if not review.empty else "no-change",
+        "words": verdict(review),
+        "seconds": round(review.seconds, 2),
+        "environments": [_environment(one) for one in review.environments],
+    }
+
+
+def _environment(one: EnvironmentReview) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "verdict": one.effect.code if not one.empty else "no-change",
+        "words": verdict(one),
+        "rows": [_row(row) for row in one.rows],
+        "security": [
+            {"direction": remark.direction, "what": remark.what, "detail": remark.detail} for remark in one.remarks
+        ],
+        "notes": one.notes,
+        "asset_only": [change.title for change in one.changes.asset_only] if one.changes else [],
+    }
+
+
+def _row(row: Row) -> dict[str, str]:
+    return {
+        "effect": row.effect.code,
+        "code": row.code,
+        "what": row.what,
+        "change": row.change,
+        "consequence": row.consequence,
+        "unavailable": row.unavailable,
+        "source": row.source,
+        "where": row.where,
+    }

@@ -1,0 +1,146 @@
+"""One review: every environment of two assemblies, compared by all rules."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from review import assembly
+from review.assembly import EnvironmentAssembly
+from review.changes import Changes, compare
+from review.effects import RULES
+from review.errors import ReviewError
+from review.findings import Effect, Findings, Remark, Row
+from review.kubernetes import Cluster
+
+
+@dataclass(kw_only=True)
+class EnvironmentReview:
+    """What a change does to one environment."""
+
+    name: str
+    changes: Changes | None
+    """None when the environment is new or left the app."""
+    rows: list[Row]
+    remarks: list[Remark] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    base_cluster: Cluster | None = None
+    head_cluster: Cluster | None = None
+    head: EnvironmentAssembly | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """The worst of its rows."""
+        return max((row.effect for row in self.rows), default=Effect.SAFE)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not self.rows and not self.remarks and (self.changes is None or self.changes.empty)
+
+
+@dataclass(kw_only=True)
+class Review:
+    """The whole review."""
+
+    environments: list[EnvironmentReview]
+    base_name: str
+    head_name: str
+    seconds: float = 0.0
+
+    @property
+    def effect(self) -> Effect:
+        """The worst of all environments."""
+        return max((one.effect for one in self.environments), default=Effect.SAFE)
+
+    @property
+    def empty(self) -> bool:
+        """Whether base and head are the same."""
+        return all(one.empty for one in self.environments)
+
+    @property
+    def weakened(self) -> list[Remark]:
+        """What makes an environment less secure or less able to heal."""
+        return [remark for one in self.environments for remark in one.remarks if remark.weakens]
+
+
+def review(
+    base: Path, head: Path, *, only: str | None = None, base_name: str = "base", head_name: str = "head"
+) -> Review:
+    """Compare two cloud assemblies.
+
+    :param only: name of the one environment to look at. Left out: all.
+    :raises ReviewError: when an assembly cannot be read or has no environment of that name.
+    """
+    started = time.perf_counter()
+    before, after = assembly.read(base), assembly.read(head)
+    names = list({**after, **before})
+    if only is not None:
+        if only not in names:
+            raise ReviewError(f"no environment is called '{only}'; there are {', '.join(names) or 'none'}")
+        names = [only]
+    reviews = [_environment(name, before.get(name), after.get(name)) for name in names]
+    return Review(environments=reviews, base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
+
+
+def _environment(name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None) -> EnvironmentReview:
+    if base is None or head is None:
+        return _new_or_left(name, base, head)
+    changes = compare(base, head)
+    findings = Findings()
+    if not changes.empty:
+        for rule in RULES:
+            rule(changes, findings)
+    rows = sorted(findings.rows, key=lambda row: -row.effect)  # stable: rules' order within an effect
+    return EnvironmentReview(
+        name=name,
+        changes=changes,
+        rows=rows,
+        remarks=findings.remarks,
+        notes=[*_refusals(head), *findings.notes],
+        base_cluster=Cluster(base, changes.base_reader),
+        head_cluster=Cluster(head, changes.head_reader),
+        head=head,
+    )
+
+
+def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None) -> EnvironmentReview:
+    if head is not None:
+        row = Row(
+            effect=Effect.SAFE,
+            code="environment-added",
+            what=f"environment {name}",
+            change="new",
+            consequence=f"{len(head.stacks)} stacks are created; nothing runs there yet.",
+        )
+        return EnvironmentReview(name=name, changes=None, rows=[row], notes=_refusals(head), head=head)
+    assert base is not None  # noqa: S101  (one of the two has it)
+    row = Row(
+        effect=Effect.SAFE,
+        code="environment-left",
+        what=f"environment {name}",
+        change="no longer part of the app",
+        consequence=f"The CDK destroys nothing that left the app: its {len(base.stacks)} stacks stay deployed, unmanaged and paid for, until "
+        "someone deletes them.",
+    )
+    return EnvironmentReview(name=name, changes=None, rows=[row])
+
+
+def _refusals(head: EnvironmentAssembly) -> list[str]:
+    """Rules in the templates that refuse any deployment, whatever the parameters: charts that were not fetched."""
+    notes = []
+    for stack in head.stacks.values():
+        for rule in stack.template.get("Rules", {}).values():
+            for assertion in rule.get("Assertions", []):
+                compared = assertion.get("Assert", {}).get("Fn::Equals")
+                if (
+                    isinstance(compared, list)
+                    and all(isinstance(item, str) for item in compared)
+                    and len(set(compared)) > 1
+                ):
+                    notes.append(
+                        f"{stack.name} cannot be deployed as synthesized here ({assertion.get('AssertDescription')}): versions and values of "
+                        "the release were compared, the chart's content was not"
+                    )
+    return notes

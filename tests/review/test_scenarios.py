@@ -1,0 +1,61 @@
+"""The catalogue: every scenario's verdict, rows and remarks."""
+
+from __future__ import annotations
+
+import pytest
+
+from review.findings import Effect
+from review.review import Review, review
+from tests.review.scenario import Assemble, Scenario, scenarios
+
+ALL = scenarios()
+
+
+def run(scenario: Scenario, assemble: Assemble) -> Review:
+    return review(
+        assemble(scenario.environment, scenario.base), assemble(scenario.environment, scenario.head), only=scenario.environment
+    )
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.id)
+def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
+    made = run(scenario, assemble)
+    (one,) = made.environments
+    said = "\n".join(f"  {row.effect.code} {row.code}: {row.what}: {row.change}: {row.consequence}" for row in one.rows)
+    said += "\n" + "\n".join(f"  {remark.direction}: {remark.what}: {remark.detail}" for remark in one.remarks)
+    assert ("no-change" if made.empty else made.effect.code) == scenario.verdict, said
+    for wanted in scenario.rows:
+        assert any(_matches(wanted, row.__dict__) for row in one.rows), f"no row is {wanted}; there are\n{said}"
+    for wanted in scenario.remarks:
+        assert any(_matches(wanted, remark.__dict__) for remark in one.remarks), f"no remark is {wanted}; there are\n{said}"
+    assert not {row.code for row in one.rows} & set(scenario.absent), said
+    if scenario.destroys:
+        assert made.effect > Effect.SAFE, said
+
+
+def _matches(wanted: dict[str, str], found: dict[str, object]) -> bool:
+    for key, value in wanted.items():
+        got = found[key]
+        if key == "effect":
+            if not isinstance(got, Effect) or got.code != value:
+                return False
+        elif key in {"code", "direction"}:
+            if got != value:
+                return False
+        elif str(value) not in str(got):
+            return False
+    return True
+
+
+def test_the_catalogue_is_large_and_its_names_are_unique() -> None:
+    assert len(ALL) >= 40
+    assert len({scenario.id for scenario in ALL}) == len(ALL)
+
+
+def test_nothing_that_destroys_is_expected_to_be_safe() -> None:
+    wrong = [scenario.id for scenario in ALL if scenario.destroys and scenario.verdict in {"safe", "no-change"}]
+    assert wrong == []
+
+
+def test_every_verdict_is_in_the_catalogue() -> None:
+    assert {effect.code for effect in Effect} <= {scenario.verdict for scenario in ALL}
