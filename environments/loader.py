@@ -142,7 +142,7 @@ def dotted(path: SettingPath) -> str:
 def _relative(path: Path) -> str:
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RuntimeError):  # outside; or links in a circle, RuntimeError before Python 3.13
         return str(path)
 
 

@@ -279,5 +279,5 @@ class _Composer:
             else:
                 node.value = int(text)
         elif _FLOAT.match(text):
-            node.value = float(text)
+            node.value = float(text.casefold().replace(".inf", "inf").replace(".nan", "nan"))
         return node

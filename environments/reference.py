@@ -52,8 +52,8 @@ def settings_page() -> str:
         "# Settings of an environment",
         "",
         "One file `environments/NAME.yaml` is one environment. This page is made from `environments/model.py` by",
-        "`python -m environments settings`; do not edit it. Settings in **bold** are required in their section. A dash is",
-        "no value: the description says what happens then. `python -m environments check` judges a file with its",
+        "`python -m environments settings`; do not edit it. Settings in **bold** are required in their section. A dash",
+        "is no value: the description says what happens then. `python -m environments check` judges a file with its",
         "cross-checks.",
         "",
     ]

@@ -36,35 +36,24 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
     types = platform().instance_types
     for index, group in groups(plan):
         known = plan.known(group.type)
-        if group.type in types and known:
-            continue
-        if group.type in types:
-            yield error(
-                *GROUPS, index, "type", message=f"this project holds no figures of '{group.type}'; {_give(group.type)}"
-            )
-        elif known:
+        path = (*GROUPS, index, "type")
+        if group.type in types and not known:
+            yield error(*path, message=f"no figures of '{group.type}' are held here; {_give(group.type)}")
+        elif group.type not in types and known:
             yield warning(
-                *GROUPS,
-                index,
-                "type",
-                message=f"'{group.type}' is not in the service's list of instance types as known here; "
-                f"the figures of instance_types are used{suggestion(group.type, types)}",
+                *path,
+                message=f"'{group.type}' is not in the service's list of instance types as known here; the figures of "
+                f"instance_types are used{suggestion(group.type, types)}",
             )
-        else:
-            yield error(
-                *GROUPS,
-                index,
-                "type",
-                message=f"'{group.type}' is not a HyperPod instance type known here"
-                f"{suggestion(group.type, types) or ''}; if it is new, {_give(group.type)}".replace(
-                    "?;", "? If not,"
-                ).replace("If not, if it is new,", "If it is new,"),
-            )
+        elif group.type not in types:
+            guess = suggestion(group.type, types) or "."
+            new = f"If it is new, {_give(group.type)}"
+            yield error(*path, message=f"'{group.type}' is not a HyperPod instance type known here{guess} {new}")
 
 
 def _give(name: str) -> str:
     return (
-        f"give them in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, accelerator: …, "
+        f"give its figures in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, accelerator: …, "
         "accelerators: …, efa: …, ips: …, pods: …}}"
     )
 
