@@ -1,0 +1,300 @@
+"""Clients of one environment: boto3 and Kubernetes, with timeouts and retries, and never of another account or cluster."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import environments
+from environments.plan import Plan
+from ops.errors import LOGIN, OpsError, guarded
+
+if TYPE_CHECKING:
+    import boto3.session
+    from kubernetes import client as kubernetes_client
+
+Json = dict[str, Any]
+
+CONNECT_SECONDS, READ_SECONDS = 5, 30
+TOKEN_SECONDS = 10 * 60
+"""EKS tokens live 15 minutes; a fresh one is made after ten."""
+
+
+class Target:
+    """One environment and how to reach it. Nothing is called before something is asked."""
+
+    def __init__(self, file: environments.EnvironmentFile, *, folder: Path | None = None) -> None:
+        self.file = file
+        self.folder = folder
+        self.plan: Plan = file.plan
+        self.aws = Aws(self.plan)
+
+    @property
+    def name(self) -> str:
+        """The environment's name."""
+        return self.plan.name
+
+    @property
+    def deploy_command(self) -> str:
+        """What a person types to make or mend the environment."""
+        folder = f" -c environments={self.folder}" if self.folder else ""
+        return f'npx cdk deploy "{self.name}/*" -c env={self.name}{folder}'
+
+    @functools.cached_property
+    def kubernetes(self) -> Kubernetes:
+        """The Kubernetes API of the environment's EKS cluster."""
+        with guarded(self.name):
+            return Kubernetes(self.plan, self.aws)
+
+
+def target(name: str, *, folder: Path | None = None) -> Target:
+    """The environment called `name`, from its file in `folder` (left out: the project's own)."""
+    with guarded(name):
+        file = environments.load(name, folder=folder) if folder else environments.load(name)
+        return Target(file, folder=folder)
+
+
+class Aws:
+    """boto3 clients in the environment's region, for its account only."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._clients: dict[str, Any] = {}
+        self._checked = False
+
+    @functools.cached_property
+    def session(self) -> boto3.session.Session:
+        """A session with whatever credentials the environment variables, profile or role give."""
+        import boto3.session  # noqa: PLC0415  (start fast)
+
+        return boto3.session.Session(region_name=self._plan.settings.region)
+
+    def client(self, service: str, *, region: str | None = None) -> Any:
+        """A client that gives up in reasonable time: retries with backoff, five attempts."""
+        from botocore.config import Config  # noqa: PLC0415
+
+        key = f"{service}/{region}"
+        if key not in self._clients:
+            config = Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                retries={"mode": "standard", "total_max_attempts": 5},
+                user_agent_extra="ray-on-hyperpod-ops",
+            )
+            with guarded(self._plan.name):
+                make: Any = self.session.client  # typed by service name, which is a variable here
+                self._clients[key] = make(service, config=config, region_name=region)
+        return self._clients[key]
+
+    def call(self, service: str, operation: str, **arguments: Any) -> Json:
+        """One call; a failure comes as an `OpsError`, except where the caller looks for the code (`missing`)."""
+        answer: Json = getattr(self.client(service), operation)(**arguments)
+        return answer
+
+    def pages(self, service: str, operation: str, key: str, *, limit: int = 0, **arguments: Any) -> list[Json]:
+        """All items of a listing; with `limit`, not many more than that."""
+        found: list[Json] = []
+        for page in self.client(service).get_paginator(operation).paginate(**arguments):
+            found += page.get(key, [])
+            if limit and len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def require_account(self) -> str:
+        """Who is calling; refuses an account that is not the environment's, before anything else is asked of AWS."""
+        wanted = self._plan.settings.account
+        with guarded(self._plan.name):
+            identity = self.call("sts", "get_caller_identity")
+        if identity["Account"] != wanted:
+            raise OpsError(
+                f"the credentials belong to account {identity['Account']}, environment '{self._plan.name}' to {wanted}",
+                next="export AWS_PROFILE=… of that account; `aws sts get-caller-identity` shows who you are",
+            )
+        return str(identity["Arn"])
+
+
+def code(error: BaseException) -> str:
+    """Error code of an AWS failure; empty for any other."""
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def absent(error: BaseException) -> bool:
+    """Whether a failure only says that something is not there."""
+    text = code(error)
+    message = str(error)
+    return (
+        text in ("ResourceNotFound", "ResourceNotFoundException", "FileSystemNotFound", "RepositoryNotFoundException",
+                 "ParameterNotFound", "NoSuchEntity", "NoSuchResourceException", "InvalidVpcID.NotFound", "404")
+        or (text == "ValidationError" and "does not exist" in message)
+        or (text == "ValidationException" and "not found" in message.lower())
+        or getattr(error, "status", None) == 404
+    )  # fmt: skip
+
+
+class Kubernetes:
+    """The Kubernetes API, as plain objects (the JSON that the API server sends)."""
+
+    def __init__(self, plan: Plan, aws: Aws) -> None:
+        self._plan = plan
+        self._aws = aws
+        self._token = ("", 0.0)
+        self.cluster_name = plan.eks_cluster_name
+        self.endpoint, self._authority = self._eks()
+        self.api = self._given() if os.environ.get("KUBECONFIG") else self._own()
+
+    # --- connecting ------------------------------------------------------------------------------------------------
+
+    def _eks(self) -> tuple[str, str]:
+        try:
+            cluster = self._aws.call("eks", "describe_cluster", name=self.cluster_name)["cluster"]
+        except Exception as error:
+            if not absent(error):
+                raise
+            raise OpsError(
+                f"EKS cluster '{self.cluster_name}' does not exist",
+                next=f'cdk deploy "{self._plan.name}/*" -c env={self._plan.name}',
+            ) from None
+        if not cluster.get("endpoint"):
+            raise OpsError(
+                f"EKS cluster '{self.cluster_name}' is {cluster.get('status')} and has no endpoint yet",
+                next=f"python -m ops wait {self._plan.name} --for cluster",
+            )
+        return str(cluster["endpoint"]), str(cluster.get("certificateAuthority", {}).get("data", ""))
+
+    def _configuration(self) -> Any:
+        import urllib3  # noqa: PLC0415
+        from kubernetes import client  # noqa: PLC0415
+
+        configuration = client.Configuration()
+        configuration.retries = urllib3.Retry(
+            total=4,
+            backoff_factor=0.3,
+            status_forcelist=(429, 500, 502, 503, 504),
+            allowed_methods=frozenset({"GET"}),
+            raise_on_status=False,
+        )
+        return configuration
+
+    def _own(self) -> kubernetes_client.ApiClient:
+        """Through EKS: the cluster's own address and authority, and a token as `aws eks get-token` makes it."""
+        from kubernetes import client  # noqa: PLC0415
+
+        configuration = self._configuration()
+        configuration.host = self.endpoint
+        configuration.ca_cert_data = base64.b64decode(self._authority).decode() if self._authority else None
+        configuration.api_key_prefix = {"authorization": "Bearer"}
+        configuration.refresh_api_key_hook = self._refresh
+        self._refresh(configuration)
+        return client.ApiClient(configuration)
+
+    def _refresh(self, configuration: Any) -> None:
+        token, made = self._token
+        if time.monotonic() - made > TOKEN_SECONDS or not token:
+            token = eks_token(self._aws.session, cluster_name=self.cluster_name, region=self._plan.settings.region)
+            self._token = (token, time.monotonic())
+        configuration.api_key = {"authorization": token}
+
+    def _given(self) -> kubernetes_client.ApiClient:
+        """Through KUBECONFIG, but only where its current context is this environment's cluster."""
+        from kubernetes import client, config  # noqa: PLC0415
+
+        configuration = self._configuration()
+        config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        if configuration.host.rstrip("/") != self.endpoint.rstrip("/"):
+            raise OpsError(
+                f"KUBECONFIG's current context is {configuration.host}, the environment's cluster is {self.endpoint}",
+                next="unset KUBECONFIG, or "
+                f"aws eks update-kubeconfig --name {self.cluster_name} --region {self._plan.settings.region}",
+            )
+        return client.ApiClient(configuration)
+
+    # --- objects ---------------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Json | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """One request by path. A failure is the client's own `ApiException`."""
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+
+        serialized = self.api.param_serialize(
+            method=method,
+            resource_path=path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+        raw: bytes = answer.read()  # type: ignore[no-untyped-call]
+        if not 200 <= answer.status < 300:
+            raise ApiException(status=answer.status, reason=answer.reason, body=raw.decode(errors="replace"))
+        data: Json = json.loads(raw or b"{}")
+        return data
+
+    def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Json]:
+        """Objects of a listing, a few hundred at a time."""
+        found: list[Json] = []
+        query: Json = {"limit": 500}
+        query |= {"labelSelector": labels} if labels else {}
+        query |= {"fieldSelector": fields} if fields else {}
+        while True:
+            page = self.request("GET", path, query=query)
+            found += page.get("items") or []
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            query = {**query, "continue": token}
+
+    def delete(self, path: str, *, propagation: str = "Foreground") -> bool:
+        """Ask for an object's deletion; False where it is not there."""
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+
+        try:
+            self.request("DELETE", path, body={"propagationPolicy": propagation})
+        except ApiException as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def patch(self, path: str, body: Json) -> Json:
+        """Change an object by a merge patch."""
+        return self.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+
+def eks_token(session: boto3.session.Session, *, cluster_name: str, region: str) -> str:
+    """A token for an EKS cluster: a presigned STS call that names it, as `aws eks get-token` makes it.
+
+    https://github.com/kubernetes-sigs/aws-iam-authenticator#api-authorization-from-outside-a-cluster
+    """
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.signers import RequestSigner  # noqa: PLC0415
+
+    # the signed host must be the service's own, whatever endpoint this machine is told to call
+    options: Any = {"ignore_configured_endpoint_urls": True}  # newer than botocore's stubs
+    service: Any = session.client("sts", region_name=region, config=Config(**options))
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise OpsError("no AWS credentials were found", next=LOGIN)
+    signer = RequestSigner(service.meta.service_model.service_id, region, "sts", "v4", credentials, session.events)
+    request = {
+        "method": "GET",
+        "url": f"{service.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+        "body": {},
+        "headers": {"x-k8s-aws-id": cluster_name},
+        "context": {},
+    }
+    url = signer.generate_presigned_url(request, region_name=region, expires_in=60, operation_name="")
+    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

@@ -1,0 +1,187 @@
+"""Every way a command can fail, in one place: one clear line, the next command, an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+OK, ERROR, BAD_USE, CONDITION_FALSE, STILL_GOING, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit codes. 3: the condition is false (unhealthy, a check failed). 4: timed out, and what was waited for goes on."""
+
+
+class OpsError(Exception):
+    """A failure that a person can act on.
+
+    :param message: what is wrong; lower case, no final period.
+    :param next: what to do about it, a command where there is one.
+    :param code: exit code of the command.
+    """
+
+    def __init__(self, message: str, *, next: str = "", code: int = ERROR) -> None:  # noqa: A002  (the field's word)
+        super().__init__(message)
+        self.message = message
+        self.next = next
+        self.code = code
+
+
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+REFUSED_CREDENTIALS = {
+    "UnrecognizedClientException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "AuthFailure",
+}
+DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
+THROTTLED = {
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "RequestLimitExceeded",
+    "TooManyRequestsException",
+    "RequestThrottled",
+    "SlowDown",
+}
+LOGIN = "aws sso login, or export fresh credentials; `aws sts get-caller-identity` shows who you are"
+
+
+def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | None:
+    """What a failure of boto3, the Kubernetes client or the network means; None for what only a developer can mend."""
+    if isinstance(error, OpsError):
+        return error
+    module = type(error).__module__.partition(".")[0]
+    name = type(error).__name__
+    if module in ("botocore", "boto3"):
+        return _of_aws(error, name, environment)
+    if module in ("kubernetes", "urllib3"):
+        return of_kubernetes(error, environment)
+    if name == "EnvironmentFileError":
+        return OpsError(
+            str(error), code=BAD_USE, next="mend the file; `python -m environments check` says all of it again"
+        )
+    return None
+
+
+def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:
+    if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
+        return OpsError("no AWS credentials were found", next=LOGIN)
+    if name in ("TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"):
+        return OpsError("the AWS sign-in has expired", next=LOGIN)
+    if name == "ProfileNotFound":
+        return OpsError(
+            str(error)[:1].lower() + str(error)[1:], next="`aws configure list-profiles` shows those there are"
+        )
+    if name in (
+        "EndpointConnectionError",
+        "ConnectTimeoutError",
+        "ReadTimeoutError",
+        "ConnectionClosedError",
+        "ProxyConnectionError",
+        "SSLError",
+    ):
+        url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "AWS"
+        return OpsError(
+            f"{url} does not answer ({name})",
+            next="check network, proxy and AWS_ENDPOINT_URL, then run the command again",
+        )
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        return OpsError(f"{name}: {error}")
+    code = str(response.get("Error", {}).get("Code", ""))
+    message = shortened(str(response.get("Error", {}).get("Message", "")))
+    operation = str(getattr(error, "operation_name", ""))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
+    if code in EXPIRED:
+        return OpsError("the AWS credentials have expired", next=LOGIN)
+    if code in REFUSED_CREDENTIALS:
+        return OpsError(f"AWS does not accept the credentials ({code})", next=LOGIN)
+    if code in DENIED:
+        return OpsError(
+            f"{operation} is not allowed: {message}",
+            next=f"ask for the permission; `python -m ops preflight {environment}` lists those needed",
+        )
+    if code in THROTTLED or status == 429:
+        return OpsError(
+            f"{operation} is throttled by AWS, also after retries ({code})",
+            next="wait a minute and run the command again",
+        )
+    if status >= 500:
+        return OpsError(
+            f"{operation} failed on the side of AWS: {code or status} {message}".rstrip(),
+            next="run the command again; https://health.aws.amazon.com shows outages",
+        )
+    return OpsError(f"{operation} failed: {code}: {message}")
+
+
+def shortened(text: str, *, most: int = 240) -> str:
+    """A service's sentence on one line, cut where it goes on for pages."""
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= most else f"{line[:most].rstrip()} …"
+
+
+def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:
+    """What a failure of the Kubernetes client means."""
+    status = getattr(error, "status", None)
+    if type(error).__name__ == "ConfigException":
+        return OpsError(
+            f"KUBECONFIG cannot be used: {error}", next="unset KUBECONFIG to use the environment's own cluster"
+        )
+    if status == 401:
+        return OpsError(
+            "the Kubernetes API does not know these credentials",
+            next="use a role that the environment lists (eks.admin_role_arns, eks.ray_users), or unset KUBECONFIG",
+        )
+    if status == 403:
+        return OpsError(
+            f"the Kubernetes API refuses: {body_message(error)}",
+            next="ask for access: eks.admin_role_arns or eks.ray_users of the environment",
+        )
+    if status == 404:
+        return OpsError(
+            f"not in the Kubernetes cluster: {body_message(error)}", next=f"python -m ops status {environment}"
+        )
+    if status == 429:
+        return OpsError(
+            "the Kubernetes API throttles, also after retries", next="wait a minute and run the command again"
+        )
+    if isinstance(status, int) and status >= 500:
+        return OpsError(
+            f"the Kubernetes API failed: {status} {body_message(error)}".rstrip(), next="run the command again"
+        )
+    if status:
+        return OpsError(f"the Kubernetes API refuses: {body_message(error)}")
+    return OpsError(
+        f"the Kubernetes API is unreachable ({_innermost(error)})",
+        next="a private endpoint is reachable from the VPC only: VPN, or a host in it (eks.endpoint of the environment)",
+    )
+
+
+def _innermost(error: BaseException) -> str:
+    reason = getattr(error, "reason", None)
+    while isinstance(reason, BaseException) and getattr(reason, "reason", None):
+        reason = reason.reason  # type: ignore[attr-defined]
+    text = str(reason or error) or type(error).__name__
+    return text.rpartition(": ")[2].strip(" '\")(") or text
+
+
+def body_message(error: BaseException) -> str:
+    """The API server's own sentence, out of the body of its answer."""
+    import json  # noqa: PLC0415  (only when something failed)
+
+    body = getattr(error, "body", None)
+    with contextlib.suppress(TypeError, ValueError, AttributeError):
+        return str(json.loads(body or "{}")["message"])[:400]
+    return str(getattr(error, "reason", "") or error)[:200]
+
+
+@contextlib.contextmanager
+def guarded(environment: str = "ENV") -> Iterator[None]:
+    """Turn every failure that `explain` knows into an `OpsError`; the rest passes through."""
+    try:
+        yield
+    except OpsError:
+        raise
+    except Exception as error:
+        known = explain(error, environment=environment)
+        if known is None:
+            raise
+        raise known from error

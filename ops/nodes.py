@@ -1,0 +1,454 @@
+"""`nodes`: what the nodes are, why they are so, and what can be done to one of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ops import gather, names, output
+from ops.clients import Target
+from ops.errors import BAD_USE, OK, OpsError
+from ops.output import Format
+from ops.snapshot import Cluster, ClusterEvent, Instance, Node, Snapshot
+
+SOURCES = ("HyperPod", "HyperPod events", "Kubernetes")
+BATCH = 25
+"""Nodes that one BatchReboot or BatchReplace call takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the list: HyperPod's instance with Kubernetes' node."""
+
+    id: str
+    group: str
+    type: str
+    status: str
+    kubernetes: str
+    health: str
+    fault: str
+    launched: datetime | None
+    replacements: int
+    pods: tuple[str, ...]
+
+
+def listing(target: Target, *, form: Format, group: str = "") -> int:
+    """List nodes with health, fault, age and how often their place was taken anew."""
+    cluster = gather.require_cluster(target)
+    seen = look(target)
+    rows = [row for row in joined(seen) if not group or row.group == group]
+    if group and group not in {item.name for item in cluster.groups}:
+        raise unknown_group(target, cluster, group)
+    if form is Format.json:
+        output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": seen.unseen})
+        return OK
+    table = output.table("Node", "Group", "Type", "HyperPod", "Kubernetes", "Fault", ">Age", ">Repl.")
+    for row in rows:
+        seen_as = " ".join(filter(None, [row.kubernetes, row.health if row.health != "Schedulable" else ""]))
+        table.add_row(
+            row.id,
+            row.group,
+            row.type,
+            row.status,
+            seen_as,
+            row.fault,
+            output.age(row.launched),
+            str(row.replacements or ""),
+        )
+    console = output.console()
+    console.print(table)
+    for item in seen.unseen:
+        output.say(f"{item.source} could not be asked: {item.why}")
+    return OK
+
+
+def look(target: Target) -> Snapshot:
+    """HyperPod and Kubernetes; an error where HyperPod does not answer, because then no node can be named."""
+    seen = gather.snapshot(target, only=SOURCES)
+    for item in seen.unseen:
+        if item.source == "HyperPod":
+            raise OpsError(item.why, next=item.next)
+    return seen
+
+
+def require_kubernetes(seen: Snapshot) -> None:
+    """An error where Kubernetes did not answer."""
+    for item in seen.unseen:
+        if item.source == "Kubernetes":
+            raise OpsError(item.why, next=item.next)
+
+
+def unknown_group(target: Target, cluster: Cluster, group: str) -> OpsError:
+    """An error that names the groups there are."""
+    known = ", ".join(item.name for item in cluster.groups)
+    return OpsError(
+        f"cluster '{cluster.name}' has no group '{group}'; it has {known}",
+        next=f"python -m ops nodes {target.name}",
+        code=BAD_USE,
+    )
+
+
+def joined(seen: Snapshot) -> list[Row]:
+    """Instances with their nodes, then nodes without an instance."""
+    by_name = {node.name: node for node in seen.nodes}
+    replaced = replacements(seen)
+    rows = []
+    for instance in seen.instances:
+        node = by_name.pop(names.node_name(instance.id), None)
+        rows.append(_row(seen, instance, node, replaced.get(instance.id, 0)))
+    for node in by_name.values():
+        pods = tuple(pod.name for pod in seen.pods if pod.node == node.name)
+        rows.append(
+            Row(id=names.instance_id(node.name), group=node.group, type="", status="gone", kubernetes=_ready(node), health=node.health,
+                fault=node.fault, launched=node.created, replacements=0, pods=pods)
+        )  # fmt: skip
+    return rows
+
+
+def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -> Row:
+    message = instance.message if instance.status not in ("Running",) else ""
+    return Row(
+        id=instance.id,
+        group=instance.group,
+        type=instance.type,
+        status=instance.status,
+        kubernetes=_ready(node) if node else ("?" if not seen.saw("Kubernetes") else "not joined"),
+        health=node.health if node else "",
+        fault=(node.fault if node else "") or message,
+        launched=instance.launched,
+        replacements=replaced,
+        pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
+    )
+
+
+def _ready(node: Node) -> str:
+    if node.unreachable:
+        return "unreachable"
+    text = "Ready" if node.ready else "NotReady"
+    return f"{text}, cordoned" if node.cordoned else text
+
+
+def replacements(seen: Snapshot) -> dict[str, int]:
+    """How many instances of the same group left within the events that the service still lists, before this one came.
+
+    HyperPod does not count; its events say which instances were there. An instance that is gone counts for the next one
+    launched in its group after it was last heard of.
+    """
+    present = {instance.id for instance in seen.instances}
+    last_heard: dict[str, ClusterEvent] = {}
+    for event in sorted(seen.events, key=lambda event: event.time):
+        if event.instance and event.instance not in present:
+            last_heard[event.instance] = event
+    counted: dict[str, int] = {}
+    for event in last_heard.values():
+        heirs = sorted(
+            (i for i in seen.instances if i.group == event.group and i.launched and i.id not in counted),
+            key=lambda i: i.launched or event.time,
+            reverse=True,
+        )
+        if heirs:
+            counted[heirs[0].id] = 1
+    return counted
+
+
+# --- one node ------------------------------------------------------------------------------------------------------------
+
+
+def find(target: Target, node: str) -> tuple[Cluster, Instance]:
+    """The instance that is meant by an instance id, a Kubernetes node name or the unique beginning of either."""
+    cluster = gather.require_cluster(target)
+    wanted = names.instance_id(node)
+    listed = gather.instances(target)
+    exact = [instance for instance in listed if instance.id == wanted]
+    found = exact or [instance for instance in listed if instance.id.startswith(wanted) and len(wanted) > 3]
+    if len(found) == 1:
+        return cluster, found[0]
+    if found:
+        raise OpsError(
+            f"'{node}' fits {', '.join(item.id for item in found)}", next="give more of the id", code=BAD_USE
+        )
+    raise OpsError(
+        f"cluster '{cluster.name}' has no node '{node}'", next=f"python -m ops nodes {target.name}", code=BAD_USE
+    )
+
+
+def show(target: Target, node: str, *, form: Format) -> int:
+    """Everything known of one node."""
+    cluster, instance = find(target, node)
+    answer = target.aws.call("sagemaker", "describe_cluster_node", ClusterName=cluster.name, NodeId=instance.id)
+    details: dict[str, Any] = {key: value for key, value in answer["NodeDetails"].items() if key != "LifeCycleConfig"}
+    seen = look(target)
+    row = next(row for row in joined(seen) if row.id == instance.id)
+    past = described(target, [event for event in seen.events if event.instance == instance.id][:10])
+    session = session_target(cluster, instance)
+    if form is Format.json:
+        output.write_json(
+            "node",
+            {
+                "environment": target.name,
+                "node": row,
+                "session_manager_target": session,
+                "hyperpod": details,
+                "events": past,
+            },
+        )
+        return OK
+    table = output.table("", "")
+    table.show_header = False
+    for label, value in (
+        ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status), ("Kubernetes", row.kubernetes),
+        ("health", row.health), ("fault", row.fault), ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
+        ("address", details.get("PrivatePrimaryIp", "")), ("zone", (details.get("Placement") or {}).get("AvailabilityZoneId", "")),
+        ("software", details.get("CurrentImageReleaseVersion", "")), ("Ray pods", ", ".join(row.pods)), ("session", session),
+    ):  # fmt: skip
+        if value:
+            table.add_row(label, str(value))
+    console = output.console()
+    console.print(table)
+    _print_events(past)
+    return OK
+
+
+def described(target: Target, events: list[ClusterEvent]) -> list[ClusterEvent]:
+    """Events with their failure messages; only errors are asked for, each by a call of its own."""
+    return [gather.describe_event(target, event) if event.level != "Info" else event for event in events]
+
+
+def events(target: Target, *, node: str = "", group: str = "", limit: int = 50, form: Format = Format.table) -> int:
+    """Events of the cluster, a group or a node, newest first, with the failure message."""
+    cluster = gather.require_cluster(target)
+    filters: dict[str, Any] = {}
+    if node:
+        filters["NodeId"] = names.instance_id(node)
+    if group:
+        if group not in {item.name for item in cluster.groups}:
+            raise unknown_group(target, cluster, group)
+        filters["InstanceGroupName"] = group
+    found = described(target, list(gather.events(target, limit=limit, **filters)))
+    if form is Format.json:
+        output.write_json("events", {"environment": target.name, "events": found})
+    else:
+        _print_events(found)
+    return OK
+
+
+def _print_events(found: list[ClusterEvent]) -> None:
+    table = output.table("When (UTC)", "Level", "Where", "What")
+    for event in found:
+        text = event.description + (f": {event.failure}" if event.failure else "")
+        table.add_row(
+            event.time.astimezone(output.now().tzinfo).strftime("%m-%d %H:%M:%S"),
+            event.level,
+            event.instance or event.group or "cluster",
+            text,
+        )
+    output.console().print(table)
+
+
+# --- acting on nodes -----------------------------------------------------------------------------------------------------
+
+
+def reboot(target: Target, nodes: list[str], *, yes: bool) -> int:
+    """Restart nodes; names, addresses and disks stay."""
+    return _batch(
+        target,
+        nodes,
+        operation="batch_reboot_cluster_nodes",
+        doing="reboot",
+        loses="what runs there stops; node name, address and disks stay; back in 1–10 min",
+        yes=yes,
+    )
+
+
+def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
+    """Replace nodes by fresh ones; everything on their disks is lost."""
+    return _batch(
+        target,
+        nodes,
+        operation="batch_replace_cluster_nodes",
+        doing="replace",
+        loses="what runs there stops; EBS and NVMe volumes are destroyed; a new instance with a new name and address runs "
+        "the lifecycle script; 20–30 min, then the deep health checks where they are on. /fsx is not touched",
+        yes=yes,
+    )
+
+
+def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, loses: str, yes: bool) -> int:
+    if len(nodes) > BATCH:
+        raise OpsError(
+            f"one call takes at most {BATCH} nodes, got {len(nodes)}", next="give them in several calls", code=BAD_USE
+        )
+    found = [find(target, node) for node in nodes]
+    cluster = found[0][0]
+    instances = [instance for _, instance in found]
+    output.say(f"{doing} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
+    for line in _riding(target, instances):
+        output.say(f"  {line}")
+    output.say(f"  {loses}")
+    output.confirm(f"{doing} {len(instances)} node{'s' if len(instances) > 1 else ''} of '{target.name}'?", yes=yes)
+    answer = target.aws.call("sagemaker", operation, ClusterName=cluster.name, NodeIds=[i.id for i in instances])
+    failed = answer.get("Failed", [])
+    for node in answer.get("Successful", []):
+        output.write_line(node)
+    if failed:
+        why = "; ".join(f"{item['NodeId']}: {item['ErrorCode']} {item['Message']}" for item in failed)
+        raise OpsError(f"{doing} was refused: {why}", next=f"python -m ops nodes {target.name}")
+    output.say(f"under way; python -m ops wait {target.name} --for {instances[0].group}")
+    return OK
+
+
+def _riding(target: Target, instances: list[Instance]) -> list[str]:
+    """Which Ray pods sit on the nodes; unknown where Kubernetes does not answer."""
+    seen = gather.snapshot(target, only=("Kubernetes",))
+    if not seen.saw("Kubernetes"):
+        return [f"which pods sit there is unknown: {seen.unseen[0].why}"]
+    lines = []
+    for instance in instances:
+        pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == names.node_name(instance.id)]
+        lines.append(f"{instance.id} carries {', '.join(pods) if pods else 'no Ray pods'}")
+    return lines
+
+
+def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
+    """Rehearse a fault: tell the service that one worker node is to be replaced (or rebooted), as its agent would.
+
+    Sets the label `node-health-status` on the Kubernetes node. Never the head's node, only accelerated nodes, and only
+    where node recovery is on.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-manual.html
+    """
+    cluster = gather.require_cluster(target)
+    if cluster.node_recovery != "Automatic":
+        raise OpsError(
+            "node recovery is off: nothing would mend the node", next="set hyperpod.node_recovery: Automatic and deploy"
+        )
+    seen = look(target)
+    require_kubernetes(seen)
+    heads = {pod.node for pod in seen.pods if pod.role == "head"}
+    workers = [
+        instance
+        for instance in seen.instances
+        if instance.status == "Running"
+        and names.node_name(instance.id) not in heads
+        and (group := seen.group(instance.group)) is not None
+        and group.accelerated
+        and any(item.name == names.node_name(instance.id) and item.ready for item in seen.nodes)
+    ]
+    if node:
+        _, wanted = find(target, node)
+        if names.node_name(wanted.id) in heads:
+            raise OpsError(
+                f"node {wanted.id} carries the Ray head; a drill is for workers",
+                next=f"python -m ops nodes {target.name}",
+                code=BAD_USE,
+            )
+        if wanted.id not in {item.id for item in workers}:
+            raise OpsError(
+                f"node {wanted.id} is no running, ready, accelerated worker node",
+                next=f"python -m ops nodes {target.name}",
+                code=BAD_USE,
+            )
+        chosen = wanted
+    else:
+        if not workers:
+            raise OpsError(
+                "there is no running, ready, accelerated worker node", next=f"python -m ops nodes {target.name}"
+            )
+        carrying = {pod.node for pod in seen.pods if pod.role == "worker"}
+        # a node that carries a worker makes the better drill; the first by name, so that two runs agree
+        chosen = sorted(workers, key=lambda item: (names.node_name(item.id) not in carrying, item.id))[0]
+    status = {"replace": names.REPLACE, "reboot": names.REBOOT}[action]
+    output.say(f"drill on {chosen.id} ({chosen.group}): label {names.HEALTH_LABEL}={status}")
+    for line in _riding(target, [chosen]):
+        output.say(f"  {line}")
+    output.say(
+        "  a running job loses this worker and resumes from its last checkpoint"
+        + ("; the node's disks are destroyed" if action == "replace" else "")
+    )
+    output.confirm(f"Inject the fault on '{target.name}'?", yes=yes)
+    path = f"/api/v1/nodes/{names.node_name(chosen.id)}"
+    target.kubernetes.patch(path, {"metadata": {"labels": {names.HEALTH_LABEL: status}}})
+    output.write_line(chosen.id)
+    output.say(
+        f"watch it: python -m ops status {target.name}; python -m ops nodes events {target.name} --node {chosen.id}"
+    )
+    return OK
+
+
+def free(target: Target, node: str, *, yes: bool) -> int:
+    """Free the pods of a node that is gone for good while its Kubernetes object stays, by the out-of-service taint.
+
+    Without it the pods stay Terminating and get no replacement, for ever. On a node that still runs, two copies of a pod
+    would: so it is refused unless Kubernetes has not heard of the node.
+    """
+    target.aws.require_account()
+    name = names.node_name(names.instance_id(node))
+    seen = look(target)
+    require_kubernetes(seen)
+    found = next((item for item in seen.nodes if item.name == name), None)
+    if found is None:
+        raise OpsError(f"Kubernetes has no node '{name}'", next=f"python -m ops nodes {target.name}", code=BAD_USE)
+    if found.ready:
+        raise OpsError(
+            f"node {name} answers Kubernetes: freeing its pods would run them twice",
+            next=f"python -m ops nodes reboot {target.name} {names.instance_id(name)}",
+            code=BAD_USE,
+        )
+    held = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
+    output.say(f"free {name}: not ready since {output.clock(found.since)}; it holds {', '.join(held) or 'no Ray pods'}")
+    instance = next((item for item in seen.instances if names.node_name(item.id) == name), None)
+    output.say(
+        f"  HyperPod says {instance.status if instance else 'it is gone'}; be sure that it does not run any more"
+    )
+    output.confirm(f"Free the pods of {name}?", yes=yes)
+    path = f"/api/v1/nodes/{name}"
+    current = target.kubernetes.request("GET", path)
+    taints = [taint for taint in current.get("spec", {}).get("taints") or [] if taint["key"] != names.OUT_OF_SERVICE]
+    taints.append({"key": names.OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"})
+    # the version guards against a taint that the node controller sets in between
+    version = current["metadata"]["resourceVersion"]
+    target.kubernetes.patch(path, {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}})
+    output.write_line(name)
+    output.say(
+        f"its pods go within a minute; should the node come back: kubectl taint node {name} {names.OUT_OF_SERVICE}-"
+    )
+    return OK
+
+
+# --- a shell -------------------------------------------------------------------------------------------------------------
+
+
+def session_target(cluster: Cluster, instance: Instance) -> str:
+    """What Session Manager calls a HyperPod node: `sagemaker-cluster:<cluster id>_<group>-<instance id>`."""
+    return f"sagemaker-cluster:{cluster.arn.rpartition('/')[2]}_{instance.group}-{instance.id}"
+
+
+def shell(target: Target, node: str, *, show_only: bool) -> int:
+    """Open a Session Manager shell on a node; with `show_only`, print the command instead."""
+    cluster, instance = find(target, node)
+    command = [
+        "aws",
+        "ssm",
+        "start-session",
+        "--target",
+        session_target(cluster, instance),
+        "--region",
+        target.plan.settings.region,
+    ]
+    if show_only:
+        output.write_line(" ".join(command))
+        return OK
+    for program, where in (
+        ("aws", "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html"),
+        (
+            "session-manager-plugin",
+            "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html",
+        ),
+    ):
+        if shutil.which(program) is None:
+            raise OpsError(
+                f"'{program}' is not installed", next=f"install it ({where}), or add --print to see the command"
+            )
+    return subprocess.run(command, check=False).returncode

@@ -1,0 +1,194 @@
+"""`status`: one screen that joins HyperPod, Kubernetes, Ray and storage, with a verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ops import gather, names, output
+from ops.clients import Target
+from ops.errors import CONDITION_FALSE, OK
+from ops.output import Format
+from ops.snapshot import ClusterEvent, Group, Snapshot
+from ops.verdict import Finding, Verdict, judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEEP = "DeepHealthCheckInProgress"
+LAST_EVENTS = 5
+STYLE = {"Healthy": "good", "Recovering": "busy", "Needs you": "bad"}
+MARK = {"needs-you": "!", "recovering": "~", "note": "-"}
+
+
+def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
+    """Show the status. Exit code 0 where it is Healthy, 3 where not."""
+    seen = gather.snapshot(target)
+    seen = with_failures(target, seen, most=events)
+    verdict = judge(seen)
+    if form is Format.json:
+        output.write_json("status", as_data(seen, verdict))
+    else:
+        show(output.console(), seen, verdict, events=events)
+    return OK if verdict.state == "Healthy" else CONDITION_FALSE
+
+
+def with_failures(target: Target, seen: Snapshot, *, most: int) -> Snapshot:
+    """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    wanted = {event.id for event in [event for event in seen.events if event.level == "Error"][:most]}
+    if not wanted:
+        return seen
+    return replace(
+        seen,
+        events=tuple(gather.describe_event(target, event) if event.id in wanted else event for event in seen.events),
+    )
+
+
+def counts(seen: Snapshot, group: Group) -> dict[str, int]:
+    """How many nodes of a group are asked for, ready, in deep health checks, recovering, and missing."""
+    there = [instance for instance in seen.instances if instance.group == group.name]
+    ready_nodes = {node.name for node in seen.nodes if node.ready and node.health in ("", "Schedulable")}
+    kubernetes = seen.saw("Kubernetes")
+    ready = [i for i in there if i.status == "Running" and (not kubernetes or names.node_name(i.id) in ready_nodes)]
+    checking = [i for i in there if i.status == DEEP or (i not in ready and _deep(seen, i.id))]
+    alive = [i for i in there if i.status != "ShuttingDown"]
+    return {
+        "asked": group.target,
+        "ready": len(ready),
+        "deep_health_check": len(checking),
+        "recovering": len([i for i in alive if i not in ready and i not in checking]),
+        "missing": max(0, group.target - len(alive)),
+    }
+
+
+def _deep(seen: Snapshot, instance: str) -> bool:
+    return any(node.name == names.node_name(instance) and node.deep_check == "InProgress" for node in seen.nodes)
+
+
+def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
+    """The JSON of `status`."""
+    return {
+        "environment": seen.environment,
+        "at": seen.at,
+        "verdict": {"state": verdict.state, "findings": verdict.findings},
+        "cluster": None
+        if seen.cluster is None
+        else {
+            "name": seen.cluster.name,
+            "arn": seen.cluster.arn,
+            "status": seen.cluster.status,
+            "failure": seen.cluster.failure,
+            "node_recovery": seen.cluster.node_recovery,
+            "groups": [
+                {"name": g.name, "type": g.type, "accelerated": g.accelerated, **counts(seen, g)}
+                for g in seen.cluster.groups
+            ],
+        },
+        "stacks": seen.stacks,
+        "ray_clusters": seen.rays,
+        "pods": seen.pods,
+        "file_systems": seen.file_systems,
+        "claims": seen.claims,
+        "events": seen.events,
+        "warnings": seen.warnings,
+        "unseen": seen.unseen,
+    }
+
+
+def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> None:
+    """The screen: verdict first, because that is what one looks for."""
+    headline(console, seen, verdict)
+    if seen.cluster:
+        _groups(console, seen)
+    if seen.rays or seen.pods:
+        _ray(console, seen)
+    if seen.file_systems or seen.claims:
+        _storage(console, seen)
+    if seen.events and events:
+        _events(console, seen.events[:events])
+
+
+def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
+    """The verdict and what led to it."""
+    from rich.text import Text  # noqa: PLC0415
+
+    title = Text(f"{seen.environment}: ", style="bold")
+    title.append(verdict.state, style=f"bold {STYLE[verdict.state]}")
+    if seen.cluster:
+        title.append(f"   cluster {seen.cluster.name} {seen.cluster.status}")
+    console.print(title)
+    for finding in verdict.findings:
+        for line in lines_of(finding):
+            console.print(line)
+
+
+def lines_of(finding: Finding) -> list[Any]:
+    """A finding: what; why; since and expected; next."""
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    style = {"needs-you": "bad", "recovering": "busy", "note": "note"}[finding.kind]
+    first = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")
+    when = []
+    if finding.since:
+        when.append(f"since {output.clock(finding.since)} ({output.age(finding.since)})")
+    if finding.expected_by:
+        when.append(f"expected by {output.clock(finding.expected_by)}")
+    made: list[Any] = [Padding(first, (0, 0, 0, 1))]
+    for label, text in (("why", finding.why), ("when", ", ".join(when)), ("next", finding.next)):
+        if text:
+            made.append(Padding(Text(f"{label}: ", style="note").append(text, style="default"), (0, 0, 0, 5)))
+    return made
+
+
+def _groups(console: Console, seen: Snapshot) -> None:
+    assert seen.cluster is not None  # noqa: S101  (narrowing only)
+    table = output.table("Instance group", "Type", ">Asked", ">Ready", ">Checking", ">Recovering", ">Missing")
+    for group in seen.cluster.groups:
+        row = counts(seen, group)
+        table.add_row(
+            group.name, group.type, *(str(row[key]) if row[key] or key in ("asked", "ready") else "" for key in row)
+        )
+    console.print(table)
+
+
+def _ray(console: Console, seen: Snapshot) -> None:
+    for ray in seen.rays:
+        console.print(
+            f"RayCluster {ray.namespace}/{ray.name} says {ray.state or 'nothing yet'}, "
+            f"{ray.ready_workers} of {ray.desired_workers} workers"
+        )
+    table = output.table("Pod", "Group", "State", "Node")
+    awake = {node.name for node in seen.nodes if node.ready}
+    for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
+        state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
+        if pod.node and pod.node not in awake:
+            state = f"{state}, node not ready"
+        table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
+    if seen.pods:
+        console.print(table)
+
+
+def _storage(console: Console, seen: Snapshot) -> None:
+    table = output.table("Storage", "State", ">GiB", "Made by")
+    for file_system in seen.file_systems:
+        made = "claim" if file_system.made_by_claim else file_system.stack or "elsewhere"
+        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), made)
+    for claim in seen.claims:
+        table.add_row(
+            f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", ""
+        )
+    console.print(table)
+
+
+def _events(console: Console, events: tuple[ClusterEvent, ...]) -> None:
+    table = output.table("When (UTC)", "Where", "What")
+    for event in events:
+        text = event.description + (f": {event.failure}" if event.failure else "")
+        table.add_row(
+            event.time.astimezone(output.now().tzinfo).strftime("%m-%d %H:%M"),
+            event.instance or event.group or "cluster",
+            text,
+        )
+    console.print(table)

@@ -1,0 +1,330 @@
+"""An environment that exists: made through the AWS and Kubernetes APIs of the embedded AWS, so that its answers are real.
+
+Not `cdk deploy`: that takes minutes and is tried by the story's test. What is made here is what a deploy leaves: seven
+stacks by name, network, EKS cluster with the driver's add-on, HyperPod cluster, KubeRay by its stand-in chart, manifests of `k8s`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import k8s
+from environments import Plan, load
+from local.aws import paths, process
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCOUNT = "000000000001"
+Json = dict[str, Any]
+
+
+def environment_text(
+    *, count: int = 3, mode: str = "static", protected: bool = False, recovery: str = "Automatic"
+) -> str:
+    """An environment file: a head group of two CPU nodes, and workers with one spare."""
+    retained = "retain" if protected else "delete"
+    return f"""
+account: "{ACCOUNT}"
+region: us-west-2
+protected: {str(protected).lower()}
+network: {{availability_zone_ids: [usw2-az1, usw2-az2]}}
+hyperpod:
+  cluster_name: ray-ops
+  node_recovery: {recovery}
+  instance_groups:
+    - {{name: head, type: ml.m5.2xlarge, count: 2}}
+    - {{name: workers, type: ml.g5.8xlarge, count: {count}}}
+storage: {{mode: {mode}, on_destroy: {retained}}}
+image: {{on_destroy: {retained}}}
+ray:
+  head: {{instance_group: head, cpu: 2, memory_gib: 8}}
+  workers:
+    - {{name: gpu, instance_group: workers, replicas: 2}}
+"""
+
+
+@dataclass
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class World:
+    """A running embedded AWS with (or without) an environment in it."""
+
+    running: process.Running
+    state: Path
+    folder: Path
+    name: str = "demo"
+    made: Json = field(default_factory=dict)
+
+    # --- running commands ------------------------------------------------------------------------------------------
+
+    def environ(self, **more: str) -> dict[str, str]:
+        base = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("AWS_", "KUBECONFIG", "OPS_", "NO_COLOR"))
+        }
+        return {
+            **base,
+            **self.running.client.environment(),
+            "OPS_ENVIRONMENTS": str(self.folder),
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "140",
+            **more,
+        }
+
+    def ops(self, *arguments: str, env: dict[str, str] | None = None, stdin: str = "", timeout: float = 240) -> Result:
+        """Run `python -m ops …` as a person would."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ops", *arguments],
+            env=env or self.environ(),
+            cwd=ROOT,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def write(self, text: str) -> Plan:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / f"{self.name}.yaml").write_text(text)
+        return self.plan
+
+    @property
+    def plan(self) -> Plan:
+        return load(self.name, folder=self.folder).plan
+
+    # --- AWS -------------------------------------------------------------------------------------------------------
+
+    def client(self, service: str) -> Any:
+        import boto3
+
+        url = self.running.client.endpoint
+        make: Any = boto3.client
+        return make(
+            service,
+            region_name=self.running.region,
+            endpoint_url=url,
+            aws_access_key_id=self.running.account,
+            aws_secret_access_key="embedded",
+        )
+
+    def create(self, *, stacks: bool = True) -> None:
+        """Everything a deploy leaves, through the services' own APIs."""
+        plan = self.plan
+        ec2 = self.client("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/18", AvailabilityZone="us-west-2a")["Subnet"][
+            "SubnetId"
+        ]
+        second = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.64.0/18", AvailabilityZone="us-west-2b")["Subnet"][
+            "SubnetId"
+        ]
+        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+        role = self.client("iam").create_role(RoleName="execution", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        eks = self.client("eks")
+        cluster = eks.create_cluster(
+            name=plan.eks_cluster_name,
+            roleArn=role,
+            version="1.33",
+            resourcesVpcConfig={"subnetIds": [subnet, second], "securityGroupIds": [group]},
+        )["cluster"]
+        self.until(
+            lambda: eks.describe_cluster(name=plan.eks_cluster_name)["cluster"]["status"] == "ACTIVE", "the EKS cluster"
+        )
+        eks.create_addon(clusterName=plan.eks_cluster_name, addonName="aws-fsx-csi-driver", serviceAccountRoleArn=role)
+        self.client("sagemaker").create_cluster(**self._hyperpod(plan, role, subnet, group, cluster["arn"]))
+        self.made = {"vpc": vpc, "subnet": subnet, "group": group, "role": role}
+        if plan.settings.storage.mode == "static":
+            fsx = self.client("fsx").create_file_system(
+                FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=[subnet], SecurityGroupIds=[group],
+                LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
+                Tags=[{"Key": "hyperpod-ray:environment", "Value": self.name}],
+            )["FileSystem"]  # fmt: skip
+            self.made["file_system"] = fsx["FileSystemId"]
+            self.made["mount_name"] = fsx["LustreConfiguration"]["MountName"]
+        if stacks:
+            self.make_stacks()
+        self.until(lambda: self.status() == "InService", "the HyperPod cluster")
+
+    def make_stacks(self) -> None:
+        """The environment's stacks by name, each with one small resource."""
+        from ops.names import stack_names
+
+        template = {
+            "Resources": {"Marker": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}}
+        }
+        cloudformation = self.client("cloudformation")
+        for stack in stack_names(self.plan):
+            tags = [{"Key": "hyperpod-ray:environment", "Value": self.name}]
+            cloudformation.create_stack(
+                StackName=stack,
+                TemplateBody=json.dumps(template),
+                Tags=tags,
+                EnableTerminationProtection=self.plan.settings.protected,
+            )
+        self.until(
+            lambda: all(s["StackStatus"] == "CREATE_COMPLETE" for s in cloudformation.describe_stacks()["Stacks"]),
+            "the stacks",
+        )
+
+    @staticmethod
+    def _hyperpod(plan: Plan, role: str, subnet: str, group: str, eks_arn: str) -> Json:
+        hyperpod = plan.settings.hyperpod
+        return {
+            "ClusterName": hyperpod.cluster_name,
+            "NodeRecovery": hyperpod.node_recovery,
+            "NodeProvisioningMode": "Continuous",
+            "Orchestrator": {"Eks": {"ClusterArn": eks_arn}},
+            "VpcConfig": {"Subnets": [subnet], "SecurityGroupIds": [group]},
+            "Tags": [{"Key": "hyperpod-ray:environment", "Value": plan.name}],
+            "InstanceGroups": [
+                {
+                    "InstanceGroupName": item.name,
+                    "InstanceType": item.type,
+                    "InstanceCount": item.count,
+                    "ExecutionRole": role,
+                    "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-demo/", "OnCreate": "on_create.sh"},
+                    **(
+                        {"OnStartDeepHealthChecks": plan.deep_health_checks(item)}
+                        if plan.deep_health_checks(item)
+                        else {}
+                    ),
+                }
+                for item in hyperpod.instance_groups
+            ],
+        }
+
+    def status(self) -> str:
+        return str(
+            self.client("sagemaker").describe_cluster(ClusterName=self.plan.settings.hyperpod.cluster_name)[
+                "ClusterStatus"
+            ]
+        )
+
+    def instances(self, group: str = "") -> list[Json]:
+        listed = self.client("sagemaker").list_cluster_nodes(ClusterName=self.plan.settings.hyperpod.cluster_name)
+        return [node for node in listed["ClusterNodeSummaries"] if not group or node["InstanceGroupName"] == group]
+
+    def running_workers(self) -> list[str]:
+        return [
+            node["InstanceId"] for node in self.instances("workers") if node["InstanceStatus"]["Status"] == "Running"
+        ]
+
+    def settle(self) -> None:
+        """Until every group has its nodes and Ray its pods."""
+        self.until(
+            lambda: (
+                len([n for n in self.instances() if n["InstanceStatus"]["Status"] == "Running"])
+                >= sum(g.count for g in self.plan.settings.hyperpod.instance_groups)
+            ),
+            "all nodes",
+        )
+        self.until(lambda: self.ops("status", self.name).code == 0, "Healthy", seconds=180)
+
+    # --- Kubernetes ------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """KubeRay (its stand-in chart, by the real helm) and the manifests of `k8s`."""
+        plan = self.plan
+        self.until(lambda: len(self.get("/api/v1/nodes")["items"]) >= 3, "the nodes in Kubernetes")
+        bindings = k8s.Bindings(
+            image_uri=f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/ray-training:0123456789abcdef",
+            image_content="0123456789abcdef",
+            node_subnet_id=self.made.get("subnet", ""),
+            file_system_security_group_id=self.made.get("group", ""),
+            file_system_id=self.made.get("file_system", ""),
+            file_system_dns_name=f"{self.made.get('file_system', '')}.fsx.us-west-2.amazonaws.com",
+            file_system_mount_name=self.made.get("mount_name", ""),
+        )
+        for manifest in k8s.platform_manifests(plan, bindings):
+            self.apply(manifest.objects)
+        chart = ROOT / "local" / "charts" / "kuberay-operator"
+        subprocess.run(
+            [
+                str(paths.KUBECTL_LAYER / "helm" / "helm"),
+                "install",
+                "kuberay-operator",
+                str(chart),
+                "--namespace",
+                "kuberay-operator",
+            ],
+            env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
+            check=True,
+            capture_output=True,
+        )
+        for manifest in k8s.ray_manifests(plan, bindings):
+            self.apply(manifest.objects)
+
+    def apply(self, objects: list[Json]) -> None:
+        text = yaml.safe_dump_all(objects)
+        done = subprocess.run(
+            [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "apply", "-f", "-"],
+            env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
+            input=text, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Json:
+        import ssl
+
+        config = yaml.safe_load(Path(self.running.kubeconfig).read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        request = urllib.request.Request(
+            cluster["server"] + path,
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={"Authorization": f"Bearer {user['token']}", "Content-Type": content_type},
+        )
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        with opener.open(request, timeout=30) as answer:
+            decoded: Json = json.load(answer)
+            return decoded
+
+    def get(self, path: str) -> Json:
+        try:
+            return self.request("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return {"items": []}
+            raise
+
+    def node_mode(self, node: str, mode: str) -> None:
+        """Hooks of the local Kubernetes API: `unreachable`, `gone`, `restore`."""
+        self.request("POST", f"/rehearsal/nodes/{node}", {"mode": mode})
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def until(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"{what} did not come within {seconds:.0f} s"
+            time.sleep(0.3)
