@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "--step-delay", type=float, default=base.step_delay_s, help="seconds each step is slowed down by (%(default)s)"
     )
     out.add_argument("--replace-after", type=float, default=base.replace_after_s, metavar="S",
-                     help="seconds from a lost machine to its replacement (minutes on HyperPod; %(default)s)")  # fmt: skip
+                     help="from a lost machine to its replacement (minutes on HyperPod; %(default)s)")  # fmt: skip
     out.add_argument(
         "--drain", type=int, default=base.drain_s, metavar="S", help="seconds a drained pod has (%(default)s)"
     )

@@ -27,6 +27,7 @@ class Job:
         workers: ranks, `N` or `MIN:MAX`.
         extra: further arguments.
         env: environment of driver and workers on top of the cluster's.
+        other_folder: a folder with a `train.py` of the same arguments, instead of `jobs/NAME`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Job:
     workers: str
     extra: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    other_folder: Path | None = None
 
     def __post_init__(self) -> None:
         if not (self.folder / DRIVER).exists():
@@ -48,18 +50,18 @@ class Job:
     @property
     def folder(self) -> Path:
         """What `--working-dir` is."""
-        return self.project / "jobs" / self.name
+        return self.other_folder or self.project / "jobs" / self.name
 
     def arguments(self, *, storage: Path, run: str, workers: str, delay_s: float) -> list[str]:
         """The driver's arguments."""
         out = ["--storage", str(storage), "--name", run, "--workers", workers, "--steps", str(self.steps)]
         out += ["--save-every-steps", str(self.interval)]
-        if self.name == "finetune":
+        if self.name != "classify":
             out += ["--step-delay-s", str(delay_s)]
         return [*out, *self.extra]
 
     def submit(self, cluster: Cluster, *, run: str, submission: str) -> str:
-        """`ray job submit`, from the project's folder; the driver off the head where the manifest has a place for it."""
+        """`ray job submit` from the project's folder; the driver off the head where the manifest has a place."""
         resource = cluster.plan.driver_resource
         return submit(
             ray=cluster.bin / "ray",

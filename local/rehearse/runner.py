@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +29,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 FAULTS = ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")
 OUT = Path(".rehearsal")
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+
+
+class NotRecoveredError(LocalError):
+    """No new step within `fault_timeout_s` of a fault."""
 
 
 class Listener(Protocol):
@@ -64,6 +68,7 @@ class Options:
     Args:
         faults: in this order; of `FAULTS`.
         job: folder in `jobs/`.
+        job_folder: a folder with a `train.py` of the same arguments, instead of `jobs/JOB` (a baseline's).
         interval: steps between two checkpoints.
         step_delay_s: seconds each step is slowed down by.
         replace_after_s: seconds from a lost machine to its replacement's start (minutes on HyperPod).
@@ -75,10 +80,12 @@ class Options:
         pod_env: set on every pod on top of the manifest's (a baseline without the tuned settings, for example).
         job_env: set on driver and workers.
         job_arguments: further arguments of the job.
+        undisturbed: hold the losses against an undisturbed run; off only for baselines that cannot agree with one.
     """
 
     faults: tuple[str, ...] = ("worker", "node", "freeze")
     job: str = "finetune"
+    job_folder: Path | None = None
     interval: int = 10
     step_delay_s: float = 0.1
     replace_after_s: float = 2.0
@@ -89,6 +96,7 @@ class Options:
     pod_env: dict[str, str] = field(default_factory=dict)
     job_env: dict[str, str] = field(default_factory=dict)
     job_arguments: tuple[str, ...] = ()
+    undisturbed: bool = True
 
     def __post_init__(self) -> None:
         unknown = [fault for fault in self.faults if fault not in FAULTS]
@@ -194,6 +202,7 @@ class Rehearsal:
             workers=workers,
             extra=self.options.job_arguments,
             env=self.options.job_env,
+            other_folder=self.options.job_folder,
         )
 
     def submit(self, job: Job, run: str) -> None:
@@ -244,7 +253,7 @@ class Rehearsal:
                     f"{run}: ended before all faults were done (while {doing}); a longer run is needed", code=1
                 )
             if time.time() > deadline:
-                raise LocalError(f"{run}: {doing}: nothing within {self.options.fault_timeout_s:g} s", code=1)
+                raise NotRecoveredError(f"{run}: {doing}: nothing within {self.options.fault_timeout_s:g} s", code=1)
             time.sleep(0.05)
 
     def settled(self, tail: Tail, *, after: float, size: int) -> bool:
@@ -262,45 +271,83 @@ class Rehearsal:
         )
 
     def disturbed(self, *, run: str, job: Job, faults: Sequence[str], size: int) -> None:
-        """Submit the run and inject the faults one after another."""
+        """Submit the run and inject the faults one after another.
+
+        Where one is not survived, that is noted and the rest go on with a run of a new name.
+        """
         self.submit(job, run)
         after = 0.0
-        for fault in faults:
-            self.until(
-                run, job, lambda tail, after=after: self.settled(tail, after=after, size=size), doing=f"before {fault}"
-            )  # type: ignore[misc]
+        for number, fault in enumerate(faults):
+            self._until_settled(run, job, fault, after=after, size=size)
             injected = self.inject(fault, run=run, job=job)
             self.injected.append(injected)
             self.tell(f"FAULT {fault}: {injected.target} at step {injected.step}")
-            again = self.until(
-                run,
-                job,
-                lambda tail, one=injected: self.recovered(tail, one, size=size),  # type: ignore[misc]
-                doing=f"recovering from {fault}",
-                resubmit=fault in {"driver", "head"},
-            )
+            again, survived = False, True
+            try:
+                again = self._until_recovered(run, job, injected, size=size)
+            except NotRecoveredError as error:
+                self.tell(str(error))
+                survived = False
             report = measure(
-                injected, self.tails[run].events, until=time.time(), observations=self.watcher.seen, resubmitted=again
+                injected,
+                self.tails[run].events,
+                until=time.time(),
+                observations=self.watcher.seen,
+                resubmitted=again,
             )
             self.reports.append(report)
             self.listener.fault(report)
+            if not survived:
+                self.give_up(run)
+                if rest := faults[number + 1 :]:
+                    self.disturbed(run=f"{run}-{len(rest)}", job=job, faults=rest, size=size)
+                return
             after = time.time()
         self.until(run, job, lambda tail: self.watcher.status in FINAL, doing="finishing")
         self.pump(run, job, doing="finishing")
         self.status[run] = self.watcher.status
         self.tell(f"{run}: {self.watcher.status}")
 
+    def _until_settled(self, run: str, job: Job, fault: str, *, after: float, size: int) -> None:
+        self.until(run, job, lambda tail: self.settled(tail, after=after, size=size), doing=f"before {fault}")
+
+    def _until_recovered(self, run: str, job: Job, injected: Injected, *, size: int) -> bool:
+        return self.until(
+            run,
+            job,
+            lambda tail: self.recovered(tail, injected, size=size),
+            doing=f"recovering from {injected.fault}",
+            resubmit=injected.fault in {"driver", "head"},
+        )
+
+    def give_up(self, run: str) -> None:
+        """End a run that does not come back, and make the cluster whole for the next one."""
+        self.status[run] = "NOT RECOVERED"
+        submission = self.watcher.submission
+        if submission:
+            with contextlib.suppress(OSError):
+                self.cluster.dashboard.stop_job(submission)
+        for pod in self.cluster.training_pods():
+            self.cluster.kill(pod)
+        deadline = time.time() + self.options.fault_timeout_s
+        while time.time() < deadline and not self.replacement.complete:
+            self.replacement.tick(self.watcher.nodes)
+            time.sleep(0.2)
+        self.cluster.wait_for_nodes()
+
     def recovered(self, tail: Tail, injected: Injected, *, size: int) -> bool:
         """New steps since the fault; where nothing broke, only after enough time for something to break."""
         events = [event for event in tail.events if event.t > injected.t]
         restore = next((e for e in events if e.kind == "restore"), None)
-        new = next((e for e in events if e.kind == "step" and restore and e.t > restore.t), None)
+        start = next((e for e in events if e.kind == "start" and e.worker), None)
+        again = restore or start  # a job that never restores only starts
+        new = next((e for e in events if e.kind == "step" and again and e.t > again.t), None)
         if injected.fault == "elastic":
             small = next((e for e in events if e.kind == "step" and e.values.get("world", 0) < size), None)
             return small is not None and any(
                 e.kind == "step" and e.values.get("world") == size and e.t > small.t for e in events
             )
-        if injected.fault == "head" and self.cluster.state.backend and not restore:
+        if injected.fault == "head" and self.cluster.state.backend and not again:
             # fault tolerance: the new head must be up and know every node, and training must still go on after that
             back = self.replacement.complete and all(
                 self.watcher.nodes.get(pod.ip) == "ALIVE" for pod in self.cluster.state.pods
@@ -376,16 +423,19 @@ class Rehearsal:
             raise LocalError(f"--faults elastic: two training pods are needed, the scaled manifest has {size}")
         steps = options.interval * (len(options.faults) + 3)
         main = self.job(steps=steps, workers=str(size))
-        undisturbed = Undisturbed(main, bin_folder=self.cluster.bin, storage=self.cluster.fsx)
+        undisturbed = None
+        if options.undisturbed:
+            undisturbed = Undisturbed(main, bin_folder=self.cluster.bin, storage=self.cluster.fsx)
         try:
             if options.fixed:
                 self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=options.fixed, size=size)
             if "elastic" in options.faults:
                 elastic = self.job(steps=steps, workers=f"1:{size}")
                 self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=["elastic"], size=size)
-            truth = undisturbed.events()
+            truth = undisturbed.events() if undisturbed else []
         finally:
-            undisturbed.stop()
+            if undisturbed:
+                undisturbed.stop()
         return Report(
             environment=self.environment,
             job=options.job,
@@ -506,8 +556,3 @@ def run(
     report.files.update({"json": str(file), **draw(file, bin_folder=bin_folder)})
     file.write_text(report.to_json(), encoding="utf-8")
     return report
-
-
-def python_of_stack() -> str:
-    """The interpreter in use (for messages)."""
-    return sys.executable

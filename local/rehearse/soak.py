@@ -1,7 +1,8 @@
 """Many kills at random moments in one run, the middle of a checkpoint included.
 
 `plan` draws all kills from the seed before anything starts; the log (`soak.jsonl`) holds the plan and what came of
-each, so that a failure can be run again with `--soak N --seed S`. The machine's own timing is not repeatable; the plan is.
+each, so that a failure can be run again with `--soak N --seed S`. The plan is repeatable; the machine's own
+timing is not.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ def soak(
     with (folder / "soak.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"t": round(time.time(), 3), "kind": "summary", **summary}) + "\n")
     console.print(
-        f"{len(outcomes)} kills ({summary['inside_a_save']} inside a save), seed {seed}: {len(lost)} checkpoints lost, "
+        f"{len(outcomes)} kills ({summary['inside_a_save']} inside a save), seed {seed}: "
+        f"{len(lost)} checkpoints lost, "
         f"{verdict.steps_different} of {verdict.steps_compared} steps off the undisturbed run, {verdict.status}, slowest "
         f"recovery {slow:.1f} s; log {folder / 'soak.jsonl'}",
         markup=False, highlight=False, soft_wrap=True,
