@@ -37,7 +37,7 @@ LAST_HOST = 250
 GCS_PORT, DASHBOARD_PORT, CLIENT_PORT = 6379, 8265, 10001
 WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
 INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER")
-HEAD_SECONDS, NODE_SECONDS = 180, 180  # 5 and 8 on a quiet machine
+HEAD_SECONDS, NODE_SECONDS = 300, 300  # 5 and 8 on a quiet machine
 RESTARTS = 5  # of a container while the cluster starts; a worker that is early finds no head in the GCS and ends
 
 
@@ -182,7 +182,8 @@ class Cluster:
                 )
         _check_version(bin_folder, wanted)
         if folder.exists():
-            shutil.rmtree(folder / "logs", ignore_errors=True)
+            for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
+                shutil.rmtree(folder / old, ignore_errors=True)
         for sub in ("logs", "fsx"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         (folder / "manifest.yaml").write_text(yaml.safe_dump(dict(manifest), sort_keys=False), encoding="utf-8")
@@ -394,18 +395,20 @@ class Cluster:
     def restart(self, pod: Pod) -> Pod:
         """Start a pod's container anew in its place, as a kubelet does when `ray start` has ended by itself."""
         self.state.pods.remove(pod)
+        (self.folder / "logs" / f"{pod.name}.log").rename(self.folder / "logs" / f"{pod.name}.previous.log")
         return self._start_pod(self.group(pod), ip=pod.ip, name=pod.name)
 
     # --- start and stop -------------------------------------------------------------------------------------------
 
     def wait_for_gcs(self) -> None:
-        """Until the head's GCS takes connections (KubeRay's init container `wait-gcs-ready`)."""
+        """Until the head's GCS takes connections and knows the head (KubeRay's init container `wait-gcs-ready`)."""
         head = self.head()
 
         def up() -> bool:
             if not head.alive:
                 raise LocalError(f"{head.name} ended while starting: {self._last_line(head)}", code=1)
-            return _connects(self.head_ip, self.state.gcs_port)
+            # a worker that comes between the GCS and the head's own registration ends with "no node info"
+            return _connects(self.head_ip, self.state.gcs_port) and "Ray runtime started" in self._log(head)
 
         wait(up, seconds=HEAD_SECONDS, what="ray head")
 
@@ -554,9 +557,11 @@ class Cluster:
             return {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder)}
         return {}
 
+    def _log(self, pod: Pod) -> str:
+        return (self.folder / "logs" / f"{pod.name}.log").read_text(encoding="utf-8", errors="replace")
+
     def _last_line(self, pod: Pod) -> str:
-        text = (self.folder / "logs" / f"{pod.name}.log").read_text(encoding="utf-8", errors="replace")
-        return ([line.strip() for line in text.splitlines() if line.strip()] or ["no output"])[-1]
+        return ([line.strip() for line in self._log(pod).splitlines() if line.strip()] or ["no output"])[-1]
 
 
 def _write_secret(path: Path) -> None:

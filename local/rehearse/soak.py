@@ -180,8 +180,8 @@ def soak(
     console.print(
         f"{len(outcomes)} kills ({summary['inside_a_save']} inside a save), seed {seed}: "
         f"{len(lost)} checkpoints lost, "
-        f"{verdict.steps_different} of {verdict.steps_compared} steps off the undisturbed run, {verdict.status}, slowest "
-        f"recovery {slow:.1f} s; log {folder / 'soak.jsonl'}",
+        f"{verdict.steps_different} of {verdict.steps_compared} steps off the undisturbed run, {verdict.status}, "
+        f"slowest recovery {slow:.1f} s; log {folder / 'soak.jsonl'}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
     return 0 if good else 1

@@ -71,7 +71,7 @@ def test_what_this_machine_leaves_out_is_told(raycluster: dict[str, Any]) -> Non
 
 def test_the_seed_manifest_s_addresses_never_reach_ray_start(raycluster: dict[str, Any]) -> None:
     flags = " ".join(m.plan(raycluster).head.flags())
-    assert "0.0.0.0" not in flags
+    assert "0.0.0.0" not in flags  # noqa: S104
     raycluster["spec"]["headGroupSpec"]["rayStartParams"]["log-color"] = "false"
     assert "--log-color=false" in m.plan(raycluster).head.flags(), "what is no place and no size is handed on"
 
@@ -153,7 +153,7 @@ def test_the_raycluster_is_found_among_other_documents(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("kind: Namespace\n---\n" + (HERE / "raycluster.yaml").read_text())
     assert m.load(path)["metadata"]["name"] == "rehearsal"
-    assert list(yaml.safe_load_all(path.read_text()))[0]["kind"] == "Namespace"
+    assert next(iter(yaml.safe_load_all(path.read_text())))["kind"] == "Namespace"
 
 
 @given(

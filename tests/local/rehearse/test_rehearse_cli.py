@@ -80,5 +80,5 @@ def test_a_lost_checkpoint_is_seen() -> None:
         kill, t=111, events=before + made_up.back(t=120, step=20) + made_up.work(t=130, first=21, last=30)
     )
     assert not good.lost_checkpoint
-    nothing = soak.judge(kill, t=101, events=made_up.work(t=100, first=1, last=3) + [Event(t=110, kind="start")])
+    nothing = soak.judge(kill, t=101, events=[*made_up.work(t=100, first=1, last=3), Event(t=110, kind="start")])
     assert not nothing.lost_checkpoint
