@@ -11,6 +11,7 @@ save done, is the deadline near) are agreed on first, by one small all-reduce ov
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import secrets
 import time
@@ -36,6 +37,8 @@ from jobs.resilience.journal import Journal, say
 from jobs.resilience.run import Run
 from jobs.resilience.tiered import Tier
 from jobs.resilience.writers import kind_for, reader_for, writer_for
+
+_LAST_SAVE_S = 5.0
 
 
 @dataclass
@@ -108,8 +111,14 @@ class Resumable:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self.in_flight is not None:
+        if self.in_flight is None:
+            return
+        if kind is None:
             self._settle(wait=True)
+        else:
+            # the loop failed, the background thread need not: a save that gets done now is found on disk by the next attempt.
+            # Bounded, because a peer that is gone or frozen would keep it waiting.
+            concurrent.futures.wait([self.in_flight.future], timeout=_LAST_SAVE_S)
 
     # ---- the loop -------------------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Settings:
     """
 
     health_check_interval_s: float = 0.5
-    worker_health_check_timeout_s: float = 30.0
+    worker_health_check_timeout_s: float = 60.0
     worker_group_start_timeout_s: float = 15.0
     collective_timeout_s: float = 20.0
     preemption_poll_interval_s: float = 1.0

