@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from local.kubernetes.store import Change, copy
 Json = dict[str, Any]
 Send = Callable[[Json], Awaitable[None]]
 Receive = Callable[[], Awaitable[Json]]
+
+log = logging.getLogger(__name__)
 
 _NO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "log", "ephemeralcontainers")
 _WATCH_SECONDS = 1800.0
@@ -120,6 +123,9 @@ class App:
             if error.code == 429:
                 extra["retry-after"] = str(error.details.get("retryAfterSeconds", 1))
             await _json(send, error.code, error.status(), options.warnings, extra)
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.path)
+            await _json(send, 500, ApiError(500, "InternalError", f"Internal error occurred: {error!r}").status())
 
     # ---- routing ------------------------------------------------------------------------------------------------------
 
@@ -262,7 +268,7 @@ class App:
         if verb == "create":
             if not resource.crd and resource.group in ("authorization.k8s.io", "authentication.k8s.io"):
                 # typed clients send protobuf here; the answer does not depend on the question, so it need not be read
-                readable = request.headers.get("content-type", "").startswith("application/json")
+                readable = not request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE)
                 return 201, _review(resource, request.object() if readable else None)
             return 201, api.create(resource, namespace, request.object(), options)
         if verb == "get":
@@ -524,7 +530,8 @@ def _review(resource: Resource, body: Any) -> Json:
         "apiVersion": resource.api_version,
         "kind": resource.kind,
     }
-    answer.setdefault("metadata", {})["creationTimestamp"] = now()
+    answer["metadata"] = {**(answer.get("metadata") or {}), "creationTimestamp": now()}
+    answer.setdefault("spec", {})
     if resource.kind == "SelfSubjectReview":
         answer["status"] = {"userInfo": {"username": "rehearsal", "groups": ["system:masters", "system:authenticated"]}}
     elif resource.kind == "SelfSubjectRulesReview":

@@ -29,6 +29,7 @@ MINOR = "1.33"
 _BASE = "https://kubernetes.io/api/_definitions.json"
 _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
 
 
@@ -167,7 +168,7 @@ class _Walk:
             if items is None:
                 return value
             return [self.value(v, items, f"{path}[{i}]") for i, v in enumerate(value)]
-        if "oneOf" in schema and not self.custom and "Quantity" in schema.get("description", "")[:40]:
+        if schema is SHAPES.definitions[_QUANTITY_NAME]:
             text = str(value)
             if not isinstance(value, bool) and not _QUANTITY.match(text):
                 self.causes.append(

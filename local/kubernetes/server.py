@@ -66,10 +66,8 @@ def _token(directory: Path) -> str:
 
 def _free_port(wanted: int, directory: Path) -> int:
     """The port asked for; for 0 the one of the last run if free, else any."""
-    last = 0
-    known = directory / "server.json"
-    if not wanted and known.exists():
-        last = int(json.loads(known.read_text()).get("port", 0))
+    known = directory / "port"
+    last = int(known.read_text()) if not wanted and known.exists() else 0
     for port in [wanted] if wanted else [last, 0]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -77,7 +75,9 @@ def _free_port(wanted: int, directory: Path) -> int:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 continue
-            return int(probe.getsockname()[1])
+            found = int(probe.getsockname()[1])
+            write_private(known, str(found))
+            return found
     raise SystemExit(f"port {wanted} is taken; choose another with --port, or 0 for any")
 
 
@@ -166,13 +166,14 @@ class Server:
                 await hypercorn.asyncio.serve(self.app, self._config(), shutdown_trigger=self._until_down)  # type: ignore[arg-type]
                 if self._pause.is_set() and not self._stop.is_set():
                     try:
-                        await asyncio.wait_for(self._stop.wait(), timeout=self._pause_seconds)
+                        async with asyncio.timeout(self._pause_seconds):
+                            await self._stop.wait()
                     except TimeoutError:
                         continue
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks, timeout=2)
             self.store.close()
 
 

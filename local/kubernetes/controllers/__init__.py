@@ -86,7 +86,9 @@ class Controllers:
                     log.exception("controller %s failed", act.__qualname__)
                 await asyncio.sleep(0)
             await asyncio.sleep(_REST_SECONDS)
+            # not wait_for: in Python 3.11 it can swallow the cancellation that ends this loop
             try:
-                await asyncio.wait_for(changed.wait(), timeout=_IDLE_SECONDS)
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await changed.wait()
             except TimeoutError:
                 continue

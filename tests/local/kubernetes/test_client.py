@@ -69,14 +69,20 @@ def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
     other.delete_namespaced_config_map("watched", "default")
 
 
-def test_watch_from_a_forgotten_version_is_gone(cluster: Any) -> None:
+def test_watch_from_a_forgotten_version_is_gone(empty: Any) -> None:
+    """A restart keeps the objects, not the history: a watch from before is told so, and lists again."""
     import kubernetes
 
-    core = kubernetes.client.CoreV1Api(cluster.client())
+    core = kubernetes.client.CoreV1Api(empty.client())
+    old = core.list_namespaced_config_map("default").metadata.resource_version
+    core.create_namespaced_config_map("default", {"metadata": {"name": "after"}})
+    assert empty.stop() == 0
+    empty.start()
+    core = kubernetes.client.CoreV1Api(empty.client())
     with pytest.raises(kubernetes.client.ApiException) as expired:
         list(
             kubernetes.watch.Watch().stream(
-                core.list_namespaced_config_map, "default", resource_version="1", timeout_seconds=5
+                core.list_namespaced_config_map, "default", resource_version=old, timeout_seconds=5
             )
         )
     assert expired.value.status == 410
