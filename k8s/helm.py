@@ -89,8 +89,8 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
         "health-monitoring-agent": {"enabled": True, "region": plan.settings.region},
         "deep-health-check": {"enabled": True},
         "hyperpod-patching": {"enabled": True},
-        # restarts PyTorchJobs only; Ray's jobs restart by themselves
-        "job-auto-restart": {"enabled": False},
+        # the service's permissions to restart PyTorchJobs: of no use to Ray, but AWS lists them as required
+        "job-auto-restart": {"enabled": True},
         "trainingOperators": {"enabled": False},
         "mpi-operator": {"enabled": False},
         "mlflow": {"enabled": False},

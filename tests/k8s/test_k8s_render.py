@@ -1,0 +1,191 @@
+"""`make manifests`, the command line, and the promise that a deploy applies the same objects with its tokens intact."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import k8s
+from environments import Plan, load
+from k8s import render as rendering
+from k8s.cli import run
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("manifests") / "local"
+    assert run(["manifests", "local", "--out", str(out)]) == 0
+    return out
+
+
+def test_one_file_per_concern_in_apply_order(local: Path) -> None:
+    assert list(contents(local)) == [
+        "01-hyperpod-dependencies.rendered.yaml",
+        "01-hyperpod-dependencies.values.yaml",
+        "02-namespaces.yaml",
+        "03-persistent-volume.yaml",
+        "04-kuberay-operator.rendered.yaml",
+        "04-kuberay-operator.values.yaml",
+        "05-network-policies.yaml",
+        "06-access.yaml",
+        "07-persistent-volume-claim.yaml",
+        "08-volume-owner.yaml",
+        "09-ray-cluster.yaml",
+        "README.md",
+    ]
+
+
+def test_files_hold_the_objects_a_deploy_applies(local: Path) -> None:
+    plan = Plan(name="local", settings=load("local").settings)
+    bindings = k8s.placeholders(plan)
+    wanted = [
+        item
+        for manifest in (*k8s.platform_manifests(plan, bindings), *k8s.ray_manifests(plan, bindings))
+        for item in manifest.objects
+    ]
+    files = [path for path in sorted(local.glob("*.yaml")) if path.name.count(".") == 1]
+    assert [item for path in files for item in yaml.safe_load_all(path.read_text())] == wanted
+
+
+def test_what_only_the_stack_knows_is_a_placeholder(local: Path) -> None:
+    text = "".join(path.read_text() for path in local.glob("*.yaml"))
+    for placeholder in ("<file-system-id>", "<file-system-dns-name>", "<file-system-mount-name>", "<content-hash>"):
+        assert placeholder in text
+    assert "Token[" not in text
+
+
+def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
+    kinds = [item["kind"] for item in yaml.safe_load_all((local / "04-kuberay-operator.rendered.yaml").read_text())]
+    assert "Deployment" in kinds
+    values = yaml.safe_load((local / "04-kuberay-operator.values.yaml").read_text())
+    assert values["watchNamespace"] == ["ray"]
+    readme = (local / "README.md").read_text()
+    assert "helm upgrade --install kuberay-operator local/charts/dist/kuberay-operator-1.7.0.tgz" in readme
+    assert "kubectl apply -f 09-ray-cluster.yaml" in readme
+
+
+def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:
+    assert run(["manifests", "local", "--out", str(tmp_path / "again")]) == 0
+    assert contents(tmp_path / "again") == contents(local)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    assert run(["manifests", "local", "--out", str(tmp_path)]) == 2
+    assert "holds other files (thesis.txt)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_text_of_several_lines_is_readable(render: Callable[[str], Any], bindings: k8s.Bindings) -> None:
+    job = k8s.ray_job(render("dev").plan, bindings, name="x", entrypoint="python main.py")
+    text = rendering.dump([job, job])
+    assert "runtimeEnvYAML: |\n" in text
+    assert "&id" not in text
+    assert list(yaml.safe_load_all(text)) == [job, job]
+    assert yaml.safe_load(job["spec"]["runtimeEnvYAML"])["env_vars"]["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "0.5"
+
+
+def test_ray_job_command(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["ray-job", "local", "--name", "one", "--entrypoint", "python main.py", "--image", "example.com/ray:1"]
+    assert run([*arguments, "--on-existing-cluster", "--retries", "1"]) == 0
+    job = yaml.safe_load(capsys.readouterr().out)
+    assert (job["kind"], job["metadata"]["name"], job["spec"]["backoffLimit"]) == ("RayJob", "one", 1)
+    assert job["spec"]["submitterPodTemplate"]["spec"]["containers"][0]["image"] == "example.com/ray:1"
+
+
+def test_an_unknown_environment_is_one_message_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["manifests", "nowhere"]) == 2
+    said = capsys.readouterr().err
+    assert "nowhere" in said
+    assert "Traceback" not in said
+
+
+def test_charts_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = tmp_path / "charts.lock.yaml"
+    lock.write_text(
+        "folder: charts\ncharts:\n  op:\n    chart: op\n    version: 1.0.0\n"
+        "    source: {repository: 'https://example.invalid'}\n    sha256:\n"
+    )
+    assert run(["charts", "status", "--lock", str(lock)]) == 0
+    assert capsys.readouterr().out.startswith("missing    op 1.0.0")
+    assert run(["charts", "verify", "--lock", str(lock)]) == 2
+    assert "run `make charts`" in capsys.readouterr().err
+    assert run(["charts", "status", "--lock", str(tmp_path / "none.yaml")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_charts_commands_start_no_node() -> None:
+    # cdk8s starts Node.js when imported: not for a command that only looks at files
+    code = "import sys, k8s.cli; sys.exit(1 if {'jsii', 'cdk8s', 'aws_cdk'} & sys.modules.keys() else 0)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
+
+
+def test_nothing_here_imports_aws_cdk() -> None:
+    # import-linter reads the imports; this runs them
+    code = "import sys, k8s, k8s.render, k8s.manifests; k8s.ray_job; sys.exit(1 if 'aws_cdk' in sys.modules else 0)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
+
+
+def test_every_public_name_loads() -> None:
+    for name in k8s.__all__:
+        assert getattr(k8s, name) is getattr(k8s, name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        k8s.nothing  # noqa: B018
+
+
+class TestTokens:
+    """CDK tokens are strings that must arrive whole."""
+
+    def test_tokens_resolve_inside_the_objects(self, render: Callable[[str], Any]) -> None:
+        import aws_cdk as cdk
+
+        stack = cdk.Stack(cdk.App(), "S")
+        fields = {
+            name: cdk.Fn.import_value(name) for name in k8s.Bindings.__dataclass_fields__ if name != "image_content"
+        }
+        bindings = k8s.Bindings(**fields)
+        for name, places in {
+            "prod": {"file_system_id", "file_system_dns_name", "file_system_mount_name", "image_uri"},
+            "dev": {"node_subnet_id", "file_system_security_group_id", "image_uri"},
+        }.items():
+            plan = render(name).plan
+            manifests = [*k8s.platform_manifests(plan, bindings), *k8s.ray_manifests(plan, bindings)]
+            resolved = stack.resolve([item for manifest in manifests for item in manifest.objects])
+            assert "Token[" not in str(resolved)
+            found = {
+                value["Fn::ImportValue"]
+                for value in walk(resolved)
+                if isinstance(value, dict) and "Fn::ImportValue" in value
+            }
+            assert found == places, name
+
+    def test_two_synths_give_the_same_objects(self, render: Callable[[str], Any]) -> None:
+        import aws_cdk as cdk
+
+        plan = render("dev").plan
+        made = []
+        for _ in range(2):
+            stack = cdk.Stack(cdk.App(), "S")
+            cdk.Fn.import_value("moves the counter")
+            bindings = k8s.Bindings(
+                image_uri=cdk.Fn.import_value("image"), node_subnet_id=cdk.Fn.import_value("subnet")
+            )
+            made.append(stack.resolve([manifest.objects for manifest in k8s.ray_manifests(plan, bindings)]))
+        assert made[0] == made[1]
+
+
+def walk(value: Any) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [value, *(found for item in inner for found in walk(item))]
