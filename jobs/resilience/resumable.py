@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from ray.train import Checkpoint, CheckpointUploadMode
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.stateful import Stateful
 
@@ -39,6 +40,8 @@ from jobs.resilience.tiered import Tier
 from jobs.resilience.writers import kind_for, reader_for, writer_for
 
 _LAST_SAVE_S = 5.0
+# what went wrong on any rank arrives on all, wrapped in dcp's own exception, which is no `Exception`
+_DCP_ERRORS = (Exception, CheckpointException)
 
 
 @dataclass
@@ -105,7 +108,6 @@ class Resumable:
         self.drain_saved_again = False
         self.next_drain_check = 0
         self.checked_at = (0, time.monotonic())
-        self._done_step = -1
 
     def __enter__(self) -> Resumable:
         return self
@@ -118,7 +120,10 @@ class Resumable:
         else:
             # the loop failed, the background thread need not: a save that gets done now is found on disk by the next attempt.
             # Bounded, because a peer that is gone or frozen would keep it waiting.
-            concurrent.futures.wait([self.in_flight.future], timeout=_LAST_SAVE_S)
+            save = self.in_flight
+            finished, _ = concurrent.futures.wait([save.future], timeout=_LAST_SAVE_S)
+            if finished and save.future.exception() is None and self.tier is None:
+                self._note_saved(save, time.monotonic() - save.started)
 
     # ---- the loop -------------------------------------------------------------------------------------------------------------
 
@@ -128,9 +133,10 @@ class Resumable:
         self.restore()
         while self.step < total:
             self.hooks.at_step()
-            yield self.step
-            if self._done_step != self.step - 1:
-                raise InputError(f"step {self.step}: call finished({self.step}, …) once at the end of each step")
+            step = self.step
+            yield step
+            if self.step != step + 1:
+                raise InputError(f"step {step}: call finished({step}, …) once at the end of each step")
         if self.in_flight is not None:
             self._settle(wait=True)
         if self.saved_step != self.step:
@@ -144,7 +150,6 @@ class Resumable:
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
         if step != self.step:
             raise InputError(f"finished: got step {step}, expected {self.step}")
-        self._done_step = step
         self.step = step + 1
         self.metrics = metrics
         if self.step % self.run.event_every_steps == 0:
@@ -189,7 +194,7 @@ class Resumable:
                 future = dcp.async_save(self._state(), storage_writer=writer, process_group=self.checkpoint_group)  # type: ignore[assignment]
             else:
                 future.set_result(dcp.save(self._state(), storage_writer=writer, process_group=self.checkpoint_group))
-        except Exception as error:  # noqa: BLE001 - dcp wraps what went wrong on any rank
+        except _DCP_ERRORS as error:
             future.set_exception(error)
         self.in_flight = _Save(name, self.step, reason, metrics, future, started, time.monotonic() - started)
         if wait or not self.run.async_save:
@@ -218,6 +223,9 @@ class Resumable:
         self.saved_step, self.save_failures = save.step, 0
         seconds = time.monotonic() - save.started
         self.last_save_s = self._agree(seconds)[0]
+        self._note_saved(save, seconds)
+
+    def _note_saved(self, save: _Save, seconds: float) -> None:
         path = self.folder.at(save.name)
         self.journal.event(
             "save", step=save.step, reason=save.reason, path=path, seconds=round(seconds, 3), stall_s=round(save.stall_s, 4),
@@ -336,7 +344,7 @@ class Resumable:
         try:
             reader = self.tier.reader(folder, name) if self.tier is not None else reader_for(folder, name)
             dcp.load(state, storage_reader=reader, process_group=self.checkpoint_group)
-        except Exception as error:  # noqa: BLE001 - dcp wraps what went wrong on any rank
+        except _DCP_ERRORS as error:
             trouble = " ".join(reasons(error))
         trouble = self._first_of_all(trouble)
         if trouble:
@@ -465,8 +473,8 @@ def reasons(error: BaseException) -> list[str]:
 def _wait(future: Future[Any]) -> None:
     try:
         future.result()
-    except Exception:  # noqa: BLE001, S110 - told by the caller, on every rank
-        pass
+    except _DCP_ERRORS:
+        pass  # told by the caller, on every rank
 
 
 def _node() -> str:

@@ -19,6 +19,7 @@ from jobs.resilience import InputError, Resumable, Run, Settings, Unrecoverable
 from jobs.resilience.folder import SNAPSHOT
 
 STEPS, EVERY = 12, 3
+FULL_BYTES = 20_000  # the largest file a full disk still takes: a shard has more, the journal less
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +35,9 @@ def run(tmp_path: Path) -> Run:
 
 
 def loop(config: dict[str, Any]) -> None:
-    """Ten weights on made-up data; `stop_at` raises there, `at_step` is called with each step."""
+    """A linear layer on made-up data; `stop_at` raises there, `at_step` is called with each step."""
     torch.manual_seed(0)
-    model = torch.nn.Linear(10, 1)
+    model = torch.nn.Linear(10, 200)  # a shard of 26 kB
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     generator_of = torch.Generator()
     with Resumable(config["run"], model=model, optimizer=optimizer) as training:
@@ -207,7 +208,7 @@ def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run
     before = {path: path.read_bytes() for path in checkpoints(run)[0].iterdir()}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # a shard takes more, the journal's lines less
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES, hard))
         with pytest.raises(Unrecoverable) as caught:
             fit(run)
     finally:
@@ -225,7 +226,7 @@ def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dic
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         if training.in_flight is not None:
             training._settle(wait=True)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600 if step in {5, 6} else hard, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES if step in {5, 6} else hard, hard))
 
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     try:
