@@ -186,6 +186,33 @@ def wait(
     return verb.run(_target(env), what=what, timeout=timeout, form=form, poll=poll)
 
 
+@app.command()
+def preflight(
+    env: Env,
+    offline: Annotated[bool, typer.Option("--offline", help="Only what needs no account.")] = False,
+    form: Output = Format.table,
+) -> int:
+    """Read-only checks before money is spent. Exit code 3 where one failed."""
+    from ops import preflight as verb  # noqa: PLC0415
+
+    return verb.run(_target(env), offline=offline, form=form)
+
+
+@app.command()
+def cost(
+    env: Env,
+    offline: Annotated[bool, typer.Option("--offline", help="Use the dated price file only.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Print today's prices as entries of the price file.")
+    ] = False,
+    form: Output = Format.table,
+) -> int:
+    """Dollars per hour and month, by group and storage."""
+    from ops import cost as verb  # noqa: PLC0415
+
+    return verb.run(_target(env), form=form, offline=offline, update=update)
+
+
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
 

@@ -55,9 +55,8 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if module in ("kubernetes", "urllib3"):
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        return OpsError(
-            str(error), code=BAD_USE, next="mend the file; `python -m environments check` says all of it again"
-        )
+        mend = "" if "no environment is called" in str(error) else f"mend the file; python -m environments check {environment}"
+        return OpsError(str(error), code=BAD_USE, next=mend)
     return None
 
 

@@ -1,0 +1,57 @@
+"""Checks of what lies on this machine: the environment file, the charts, the cdk CLI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ops.clients import Target
+from ops.preflight.check import Outcome, failed, ok, warning
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def environment_file(target: Target) -> list[Outcome]:
+    """The file has been read without errors by now; what remains are its warnings."""
+    told = [warning(f"line {item.line}, {item.path}: {item.message}") for item in target.file.warnings]
+    groups = target.plan.settings.hyperpod.instance_groups
+    return told or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]
+
+
+def charts(target: Target) -> list[Outcome]:
+    """Every Helm chart has a recorded digest and is there."""
+    import yaml  # noqa: PLC0415
+
+    name = target.plan.settings.helm.lock_file
+    lock = PROJECT / name
+    if not lock.exists():
+        return [failed(f"{name} does not exist", "name an existing lock file in helm.lock_file")]
+    fetch = f"python -m k8s charts fetch --lock {name}, then commit {name}"
+    content = yaml.safe_load(lock.read_text(encoding="utf-8")) or {}
+    found: list[Outcome] = []
+    for chart in (content.get("charts") or {}).values():
+        label = f"{chart['chart']} {chart['version']}"
+        own = "folder" in (chart.get("source") or {})
+        open_ = [part["chart"] for part in [chart, *(chart.get("sub_charts") or [])] if not part.get("sha256")]
+        archive = lock.parent / content.get("folder", "charts") / f"{chart['chart']}-{chart['version']}.tgz"
+        if not own and open_:
+            found.append(failed(f"{label}: no digest recorded for {', '.join(open_)}", fetch))
+        elif not archive.exists():
+            found.append(failed(f"{label} was not fetched", f"python -m k8s charts fetch --lock {name}"))
+        else:
+            found.append(ok(f"{label}, {'of this project' if own else 'locked'}"))
+    return found
+
+
+def cdk_cli(target: Target) -> list[Outcome]:
+    """The cdk CLI that package.json pins is installed."""
+    del target
+    pinned = json.loads((PROJECT / "package.json").read_text(encoding="utf-8"))
+    wanted = {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}.get("aws-cdk", "")
+    installed = PROJECT / "node_modules" / "aws-cdk" / "package.json"
+    if not installed.exists():
+        return [failed("the cdk CLI is not installed", "make setup")]
+    version = json.loads(installed.read_text(encoding="utf-8"))["version"]
+    if version != wanted:
+        return [failed(f"cdk CLI {version} is installed, package.json pins {wanted}", "npm ci")]
+    return [ok(f"CLI {version}")]

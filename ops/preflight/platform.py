@@ -1,0 +1,126 @@
+"""Checks of what the cluster stands on: addresses, Kubernetes version, subnets, image, keys."""
+
+from __future__ import annotations
+
+from environments.service_limits import platform
+from ops.clients import Target, absent, code
+from ops.preflight.check import Outcome, failed, ok, skipped, warning
+
+RESERVED = 5
+"""Addresses of every subnet that AWS keeps: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
+
+
+def addresses(target: Target) -> list[Outcome]:
+    """Each node subnet of the new VPC has room for its nodes' addresses at full count."""
+    plan = target.plan
+    if plan.settings.network.existing is not None:
+        return [skipped("the network exists: see subnets")]
+    room = 2 ** (32 - plan.node_subnet_prefix) - RESERVED
+    found = []
+    for zone in plan.node_zones:
+        needed = plan.node_addresses(zone)
+        text = f"{zone}: {needed} of {room} addresses of a /{plan.node_subnet_prefix}"
+        found.append(ok(text) if needed <= room else failed(text, "a larger network.cidr or node_subnet_prefix"))
+    return found
+
+
+def kubernetes_version(target: Target) -> list[Outcome]:
+    """HyperPod supports the Kubernetes version."""
+    version = target.plan.settings.eks.version
+    known = platform().kubernetes_versions
+    if target.plan.settings.eks.existing is not None:
+        return [skipped("the cluster exists: see EKS version")]
+    if version in known:
+        return [ok(f"{version}; HyperPod supports {known[0]} to {known[-1]}")]
+    return [failed(f"{version}; HyperPod supports {known[0]} to {known[-1]}", "choose one of them in eks.version")]
+
+
+def eks_version(target: Target) -> list[Outcome]:
+    """EKS offers the version, and in standard support (extended support costs more)."""
+    settings = target.plan.settings.eks
+    if settings.existing is not None:
+        cluster = target.aws.call("eks", "describe_cluster", name=settings.existing.cluster_name)["cluster"]
+        known = platform().kubernetes_versions
+        text = f"{settings.existing.cluster_name} is {cluster['status']}, version {cluster['version']}"
+        if cluster["version"] not in known or cluster["status"] != "ACTIVE":
+            return [failed(text, f"HyperPod needs an ACTIVE cluster of {known[0]} to {known[-1]}")]
+        mode = (cluster.get("accessConfig") or {}).get("authenticationMode", "")
+        if mode == "CONFIG_MAP":
+            return [failed(f"{text}, authentication mode {mode}", "set it to API_AND_CONFIG_MAP")]
+        return [ok(text)]
+    answer = target.aws.call("eks", "describe_cluster_versions", clusterVersions=[settings.version])
+    found = answer.get("clusterVersions", [])
+    if not found:
+        return [failed(f"EKS offers no version {settings.version}", "choose another eks.version")]
+    status = found[0].get("versionStatus") or found[0].get("status", "")
+    if "EXTENDED" in status.upper():
+        return [warning(f"{settings.version} is in extended support, which costs more", "choose a newer eks.version")]
+    return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}")]
+
+
+def subnets(target: Target) -> list[Outcome]:
+    """Subnets of an existing network have enough free addresses and lie in the zones that the file says."""
+    existing = target.plan.settings.network.existing
+    if existing is None:
+        return [skipped("the network is made by the stack")]
+    zones = {subnet_id: zone for zone, subnet_id in existing.node_subnet_ids.items()}
+    answer = target.aws.call("ec2", "describe_subnets", SubnetIds=list(zones))
+    found = []
+    for subnet in answer["Subnets"]:
+        identifier, zone = subnet["SubnetId"], zones[subnet["SubnetId"]]
+        if subnet.get("AvailabilityZoneId", zone) != zone:
+            found.append(
+                failed(
+                    f"{identifier} is in {subnet['AvailabilityZoneId']}, the file says {zone}",
+                    "correct network.existing.node_subnet_ids",
+                )
+            )
+            continue
+        needed, free = target.plan.node_addresses(zone), subnet["AvailableIpAddressCount"]
+        text = f"{identifier} in {zone}: {needed} addresses needed, {free} free"
+        found.append(ok(text) if needed <= free else failed(text, "use a larger subnet, or fewer nodes"))
+    return found
+
+
+def image(target: Target) -> list[Outcome]:
+    """The image that pods are to run is in ECR; or the deployment builds it."""
+    settings = target.plan.settings.image
+    if settings.uri is None:
+        return [ok(f"built from {settings.folder}/ into repository '{settings.repository_name}' by the deployment")]
+    host, _, rest = settings.uri.partition("/")
+    repository, _, digest = rest.partition("@")
+    parts = host.split(".")
+    if len(parts) < 6 or parts[1:3] != ["dkr", "ecr"]:
+        return [skipped(f"{host} is not ECR: it cannot be asked")]
+    try:
+        target.aws.call(
+            "ecr", "describe_images", registryId=parts[0], repositoryName=repository, imageIds=[{"imageDigest": digest}]
+        )
+    except Exception as error:
+        if absent(error) or code(error) == "ImageNotFoundException":
+            return [failed(f"{settings.uri} is not in ECR", "push it, or correct image.uri")]
+        raise
+    return [ok(f"{repository}@{digest[:19]}…")]
+
+
+def kms_keys(target: Target) -> list[Outcome]:
+    """Keys of node volumes are enabled."""
+    arns = sorted(
+        {
+            group.volume_kms_key_arn
+            for group in target.plan.settings.hyperpod.instance_groups
+            if group.volume_kms_key_arn
+        }
+    )
+    if not arns:
+        return [skipped("no group names one")]
+    found = []
+    for arn in arns:
+        state = target.aws.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]["KeyState"]
+        short = arn.rpartition("/")[2]
+        found.append(
+            ok(f"{short} {state}")
+            if state == "Enabled"
+            else failed(f"{short} is {state}", f"aws kms enable-key --key-id {short}")
+        )
+    return found
