@@ -37,8 +37,9 @@ LAST_HOST = 250
 GCS_PORT, DASHBOARD_PORT, CLIENT_PORT = 6379, 8265, 10001
 WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
 INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER")
-HEAD_SECONDS, NODE_SECONDS = 300, 300  # 5 and 8 on a quiet machine
-RESTARTS = 5  # of a container while the cluster starts; a worker that is early finds no head in the GCS and ends
+START_SECONDS = 300  # of the head, then of the nodes; 5 and 8 on a quiet machine
+# Ray gives a node 30 s to start (ray/_private/node.py, no setting), too few on a machine that is busy with other things
+RESTARTS = 5  # of a container while the cluster starts
 
 
 def rehearsal_bin(*, project: Path) -> Path:
@@ -175,11 +176,8 @@ class Cluster:
         bin_folder = rehearsal_bin(project=project)
         wanted = plan(manifest, max_pods=max_pods, name=name)
         folder = project / ROOT / wanted.name
-        with contextlib.suppress(LocalError):
-            if cls.load(name=wanted.name, project=project).alive_pods():
-                raise LocalError(
-                    f"ray cluster {wanted.name!r} runs already; python -m local ray stop {wanted.name}", code=2
-                )
+        if wanted.name in cls.names(project=project) and cls.load(name=wanted.name, project=project).alive_pods():
+            raise LocalError(f"ray cluster {wanted.name!r} runs already; python -m local ray stop {wanted.name}")
         _check_version(bin_folder, wanted)
         if folder.exists():
             for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
@@ -402,15 +400,14 @@ class Cluster:
 
     def wait_for_gcs(self) -> None:
         """Until the head's GCS takes connections and knows the head (KubeRay's init container `wait-gcs-ready`)."""
-        head = self.head()
+        restarts: Counter[str] = Counter()
 
         def up() -> bool:
-            if not head.alive:
-                raise LocalError(f"{head.name} ended while starting: {self._last_line(head)}", code=1)
+            self._restart_ended({self.head_ip}, restarts)
             # a worker that comes between the GCS and the head's own registration ends with "no node info"
-            return _connects(self.head_ip, self.state.gcs_port) and "Ray runtime started" in self._log(head)
+            return _connects(self.head_ip, self.state.gcs_port) and "Ray runtime started" in self._log(self.head())
 
-        wait(up, seconds=HEAD_SECONDS, what="ray head")
+        wait(up, seconds=START_SECONDS, what="ray head")
 
     def wait_for_nodes(self, pods: list[Pod] | None = None) -> None:
         """Until the head counts these pods (left out: all of them) as alive nodes."""
@@ -418,15 +415,19 @@ class Cluster:
         restarts: Counter[str] = Counter()
 
         def up() -> bool:
-            for pod in [pod for pod in self.state.pods if pod.ip in expected and not pod.alive]:
-                restarts[pod.ip] += 1
-                if restarts[pod.ip] > RESTARTS:
-                    raise LocalError(f"{pod.name} ended while starting: {self._last_line(pod)}", code=1)
-                self.restart(pod)
+            self._restart_ended(expected, restarts)
             states = self.dashboard.nodes()
             return all(states.get(ip) == "ALIVE" for ip in expected)
 
-        wait(up, seconds=NODE_SECONDS, what="ray nodes", every=0.2)
+        wait(up, seconds=START_SECONDS, what="ray nodes", every=0.2)
+
+    def _restart_ended(self, addresses: set[str], restarts: Counter[str]) -> None:
+        """What a kubelet does with a container that ends while it starts; LocalError after `RESTARTS` times."""
+        for pod in [pod for pod in self.state.pods if pod.ip in addresses and not pod.alive]:
+            restarts[pod.ip] += 1
+            if restarts[pod.ip] > RESTARTS:
+                raise LocalError(f"{pod.name} ended while starting: {self._last_line(pod)}", code=1)
+            self.restart(pod)
 
     def stop(self) -> list[int]:
         """End every process of the cluster and nothing else; the ids that could not be ended (none, as a rule)."""
@@ -519,7 +520,6 @@ class Cluster:
             else value
             for key, value in group.env.items()
         }
-        env["RAY_raylet_start_wait_time_s"] = "120"  # Ray's 30 are too few on a machine that is busy with other things
         env |= {"RAY_CLUSTER_NAME": state.name, "RAY_NODE_TYPE_NAME": group.group}  # as KubeRay sets them
         env |= state.env
         if group.head:
@@ -561,7 +561,11 @@ class Cluster:
         return (self.folder / "logs" / f"{pod.name}.log").read_text(encoding="utf-8", errors="replace")
 
     def _last_line(self, pod: Pod) -> str:
-        return ([line.strip() for line in self._log(pod).splitlines() if line.strip()] or ["no output"])[-1]
+        """The last thing a pod has said; `unshare` itself adds a line when its child is gone."""
+        return (
+            [line.strip() for line in self._log(pod).splitlines() if line.strip() and not line.startswith("unshare:")]
+            or ["no output"]
+        )[-1]
 
 
 def _write_secret(path: Path) -> None:
