@@ -107,10 +107,13 @@ class Cdk:
         self("synth", "--quiet", "--output", str(out), "-c", f"env={ENVIRONMENT}", "-c", f"environments={WORK / 'environments'}")
         return out
 
-    def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,)) -> tuple[int, str]:
-        """Run a command, its output streamed; DemoError when it exits otherwise than expected."""
+    def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,), folder: Path = PROJECT) -> tuple[int, str]:
+        """Run a command, its output streamed; DemoError when it exits otherwise than expected.
+
+        :param folder: where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
+        """
         process_ = subprocess.Popen(
-            [str(CDK), *arguments], cwd=PROJECT, env=self._environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [str(CDK), *arguments], cwd=folder, env=self._environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         lines = []
         assert process_.stdout is not None  # noqa: S101  (narrowing only)
@@ -127,7 +130,7 @@ class Cdk:
 def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
     everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
     with story.chapter("cdk bootstrap"):
-        cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", "--app", "true")
+        cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
     before = _resources(cdk.running)
     with story.chapter(f'cdk deploy "{everything}"'):
         assembly = cdk.synth()

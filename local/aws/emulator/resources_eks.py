@@ -16,6 +16,9 @@ Json = dict[str, Any]
 
 def eks_types(context: Context) -> list[ResourceType]:
     """Return Addon, AccessEntry and PodIdentityAssociation."""
+    # MiniStack knows the types of the API's early days
+    kinds = {*context.hooks.eks._VALID_ACCESS_ENTRY_TYPES, "EC2", "HYBRID_LINUX", "HYPERPOD_LINUX"}
+    context.hooks.eks._VALID_ACCESS_ENTRY_TYPES = tuple(sorted(kinds))
     return [_addon(context), _access_entry(context), _pod_identity_association(context)]
 
 
