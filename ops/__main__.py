@@ -213,6 +213,26 @@ def cost(
     return verb.run(_target(env), form=form, offline=offline, update=update)
 
 
+@app.command()
+def teardown(
+    env: Env,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the inventory and stop.")] = False,
+    yes: Yes = False,
+    confirm: Annotated[str, typer.Option(metavar="ENV", help="The environment's name, where it is protected.")] = "",
+    delete_logs: Annotated[bool, typer.Option("--delete-logs", help="Delete the service's log groups too.")] = False,
+    assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 10,
+    form: Output = Format.table,
+) -> int:
+    """Take the environment down without orphaning anything; go on where an earlier run stopped."""
+    from ops import teardown as verb  # noqa: PLC0415
+
+    target = _target(env)
+    return verb.run(
+        target, form=form, yes=yes, word=confirm, dry_run=dry_run, delete_logs=delete_logs, app=assembly, poll=poll
+    )
+
+
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
 

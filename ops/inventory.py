@@ -1,0 +1,285 @@
+"""What an environment consists of now, and what becomes of each part when it is taken down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ops import gather, names
+from ops.clients import Json, Target, absent, code
+from ops.errors import OpsError, explain
+from ops.snapshot import Claim, FileSystem, RayCluster, Stack
+
+Fate = Literal["destroyed", "kept", "blocks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One thing, and what happens to it. `blocks`: it hinders the destroy until `note` is done."""
+
+    kind: str
+    id: str
+    fate: Fate
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """Everything that was found, and what could not be looked at."""
+
+    stacks: tuple[Stack, ...]
+    rays: tuple[RayCluster, ...]
+    jobs: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    file_systems: tuple[FileSystem, ...]
+    items: tuple[Item, ...]
+    unseen: tuple[str, ...]
+    kubernetes: bool
+    """The EKS cluster exists and answers."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is left but what is meant to be kept."""
+        return not any(item.fate != "kept" for item in self.items)
+
+
+def take(target: Target) -> Inventory:
+    """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
+    target.aws.require_account()
+    unseen: list[str] = []
+    stacks = tuple(gather.stack(target, name) for name in names.stack_names(target.plan))
+    file_systems = gather.file_systems(target)
+    rays: tuple[RayCluster, ...] = ()
+    jobs: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    balancers: list[Item] = []
+    kubernetes = False
+    try:
+        if _eks_exists(target):
+            spaces = names.ray_namespaces(target.plan)
+            rays = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
+            jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
+            claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
+            balancers = _load_balancers(target)
+            kubernetes = True
+    except Exception as error:
+        known = explain(error, environment=target.name)
+        if known is None:
+            raise
+        unseen.append(f"Kubernetes: {known.message}")
+    items = [
+        *(_stack_item(stack) for stack in stacks if stack.status),
+        *(
+            Item(
+                kind="RayCluster",
+                id=f"{ray.namespace}/{ray.name}",
+                fate="destroyed",
+                note="deleted first, so that it lets go of its volume",
+            )
+            for ray in rays
+        ),
+        *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in jobs),
+        *(_claim_item(target, claim) for claim in claims),
+        *(_file_system_item(target, item) for item in file_systems),
+        *balancers,
+        *_left_by_services(target, stacks, unseen),
+    ]
+    return Inventory(
+        stacks=stacks,
+        rays=rays,
+        jobs=jobs,
+        claims=claims,
+        file_systems=file_systems,
+        items=tuple(items),
+        unseen=tuple(unseen),
+        kubernetes=kubernetes,
+    )
+
+
+def _eks_exists(target: Target) -> bool:
+    try:
+        answer = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)
+    except Exception as error:
+        if absent(error):
+            return False
+        raise
+    return bool(answer["cluster"].get("endpoint")) and answer["cluster"].get("status") != "DELETING"
+
+
+def _ray_jobs(target: Target, namespace: str) -> list[str]:
+    try:
+        found = target.kubernetes.items(f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs")
+    except Exception as error:
+        if absent(error):
+            return []
+        raise
+    return [item["metadata"]["name"] for item in found]
+
+
+def _load_balancers(target: Target) -> list[Item]:
+    """Services of type LoadBalancer: what they made is known to no stack and holds the VPC."""
+    found = target.kubernetes.items("/api/v1/services")
+    return [
+        Item(
+            kind="load balancer",
+            id=f"{item['metadata']['namespace']}/{item['metadata']['name']}",
+            fate="blocks",
+            note=f"kubectl -n {item['metadata']['namespace']} delete service {item['metadata']['name']}",
+        )
+        for item in found
+        if item.get("spec", {}).get("type") == "LoadBalancer"
+    ]
+
+
+def _stack_item(stack: Stack) -> Item:
+    return Item(
+        kind="stack", id=stack.name, fate="destroyed", note=stack.status + (", protected" if stack.protected else "")
+    )
+
+
+def deletes_data(target: Target) -> bool:
+    """Whether the file says that the shared file system goes with the environment."""
+    return target.plan.settings.storage.on_destroy == "delete"
+
+
+def made_by_claim(target: Target, claim: Claim) -> bool:
+    """Whether a claim's volume was made by the CSI driver for it."""
+    return claim.storage_class == names.storage_class(target.plan)
+
+
+def _claim_item(target: Target, claim: Claim) -> Item:
+    if made_by_claim(target, claim):
+        note = "its file system goes with it" if deletes_data(target) else "its file system stays"
+        return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)
+    return Item(
+        kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note="its volume's data is not touched"
+    )
+
+
+def _file_system_item(target: Target, item: FileSystem) -> Item:
+    existing = target.plan.settings.storage.existing
+    if existing and existing.file_system_id == item.id:
+        return Item(kind="file system", id=item.id, fate="kept", note="yours: not made by this environment")
+    if not deletes_data(target):
+        return Item(
+            kind="file system",
+            id=item.id,
+            fate="kept",
+            note=f"storage.on_destroy: retain; {item.capacity_gib} GiB go on costing money",
+        )
+    if item.made_by_claim:
+        return Item(
+            kind="file system",
+            id=item.id,
+            fate="blocks",
+            note="made by a claim: deleted and waited for, before its driver goes",
+        )
+    return Item(
+        kind="file system",
+        id=item.id,
+        fate="destroyed",
+        note=f"{item.capacity_gib} GiB, {item.lifecycle}; the data is lost",
+    )
+
+
+def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
+    """What services made on their own behalf: log groups, images, and what holds the VPC."""
+    found: list[Item] = []
+    for look in (_log_groups, _images, _in_the_vpc):
+        try:
+            found += look(target, stacks)
+        except Exception as error:
+            known = explain(error, environment=target.name)
+            if known is None:
+                raise
+            unseen.append(known.message)
+    return found
+
+
+def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+    del stacks
+    cluster = target.plan.settings.hyperpod.cluster_name
+    groups = target.aws.pages(
+        "logs", "describe_log_groups", "logGroups", logGroupNamePrefix=f"/aws/sagemaker/Clusters/{cluster}/"
+    )
+    note = "made by the service, no stack owns it; --delete-logs deletes it"
+    return [Item(kind="log group", id=item["logGroupName"], fate="kept", note=note) for item in groups]
+
+
+def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+    del stacks
+    settings = target.plan.settings.image
+    if settings.uri is not None:
+        return []
+    try:
+        images = target.aws.pages("ecr", "list_images", "imageIds", repositoryName=settings.repository_name)
+    except Exception as error:
+        if absent(error):
+            return []
+        raise
+    fate: Fate = "kept" if settings.on_destroy == "retain" else "destroyed"
+    return [Item(kind="repository", id=settings.repository_name, fate=fate, note=f"{len(images)} images")]
+
+
+def vpc_of(target: Target) -> str:
+    """The VPC that the environment's network stack made; empty without one."""
+    found = target.aws.pages(
+        "ec2", "describe_vpcs", "Vpcs", Filters=[{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
+    )
+    return str(found[0]["VpcId"]) if found else ""
+
+
+def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+    """Interfaces, endpoints and groups in the VPC that no stack of the environment owns: they would make its deletion fail."""
+    if target.plan.settings.network.existing is not None:
+        return []
+    vpc = vpc_of(target)
+    if not vpc:
+        return []
+    here = [{"Name": "vpc-id", "Values": [vpc]}]
+    found = []
+    for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
+        if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
+            note = f"made by GuardDuty: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
+            found.append(Item(kind="VPC endpoint", id=endpoint["VpcEndpointId"], fate="blocks", note=note))
+    for group in target.aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=here):
+        if "guardduty" in group["GroupName"].lower() and not _tag(group):
+            note = f"made by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
+            found.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
+    if any(stack.status for stack in stacks if stack.name.endswith("-HyperPod")):
+        return found  # its nodes' interfaces go with it
+    for interface in target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=here):
+        if interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower():
+            note = interface.get("Description", "") or "nobody's"
+            found.append(Item(kind="network interface", id=interface["NetworkInterfaceId"], fate="blocks", note=note))
+    return found
+
+
+def _tag(item: Json) -> str:
+    return str(
+        {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}.get("aws:cloudformation:stack-name", "")
+    )
+
+
+def delete_logs(target: Target, inventory: Inventory) -> list[str]:
+    """Delete the service's log groups; returns their names."""
+    gone = []
+    for item in inventory.items:
+        if item.kind == "log group":
+            try:
+                target.aws.call("logs", "delete_log_group", logGroupName=item.id)
+            except Exception as error:
+                if code(error) != "ResourceNotFoundException":
+                    raise
+            gone.append(item.id)
+    return gone
+
+
+def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
+    """Without Kubernetes claims cannot be deleted, and a destroy would orphan their file systems."""
+    told = [text for text in inventory.unseen if text.startswith("Kubernetes")]
+    if told:
+        raise OpsError(
+            f"the EKS cluster exists but cannot be asked ({told[0].removeprefix('Kubernetes: ')}): its claims would be orphaned",
+            next=f"restore access, then python -m ops teardown {environment}",
+        )

@@ -1,0 +1,289 @@
+"""`teardown`: takes an environment down in the order in which nothing is orphaned.
+
+What is left to do follows from what is there, never from a file of its own: killed at any point and started again, it
+goes on. Order: Ray → claims → their file systems are really gone → `cdk destroy` → look again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ops import gather, inventory, names, output
+from ops.clients import Target, absent, code
+from ops.durations import FILE_SYSTEM_DELETION
+from ops.errors import ERROR, OK, STILL_GOING, OpsError
+from ops.inventory import Inventory
+from ops.output import Format
+
+PROJECT = Path(__file__).resolve().parents[1]
+CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+POLL_SECONDS = 10.0
+DRAIN_SECONDS = 900
+"""Ray's pods get their grace period; nodes that are gone keep theirs for ever (`nodes free`)."""
+FILE_SYSTEM_SECONDS = 3600
+
+
+def run(
+    target: Target,
+    *,
+    form: Format,
+    yes: bool,
+    word: str,
+    dry_run: bool,
+    delete_logs: bool,
+    app: str = "",
+    poll: float = POLL_SECONDS,
+) -> int:
+    """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing anew."""
+    found = inventory.take(target)
+    if form is Format.table or not dry_run:
+        show(target, found)
+    if dry_run:
+        if form is Format.json:
+            _write(target, found)
+        return OK
+    if found.empty and not (delete_logs and found.items):
+        output.say(f"nothing of '{target.name}' is left to take down")
+        if form is Format.json:
+            _write(target, found)
+        return OK
+    inventory.refuse_unseen(found, environment=target.name)
+    _confirm(target, yes=yes, word=word)
+    _drain(target, found, poll=poll)
+    _delete_claims(target, found)
+    if not _wait_for_file_systems(target, poll=poll):
+        return STILL_GOING
+    blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
+    if blocking:
+        told = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
+        raise OpsError(f"this blocks the destroy: {told}", next=f"remove it, then python -m ops teardown {target.name}")
+    _unprotect(target)
+    _destroy(target, app=app)
+    return _look_again(target, form=form, delete_logs=delete_logs)
+
+
+# --- telling and asking --------------------------------------------------------------------------------------------------
+
+
+def show(target: Target, found: Inventory) -> None:
+    """The inventory as a table, on stdout."""
+    from rich.text import Text  # noqa: PLC0415
+
+    if not found.items:
+        return
+    style = {"destroyed": "busy", "kept": "good", "blocks": "bad"}
+    table = output.table("What", "Name", "Becomes", "Note")
+    for item in found.items:
+        table.add_row(item.kind, item.id, Text(item.fate, style=style[item.fate]), item.note)
+    output.console().print(table)
+    for text in found.unseen:
+        output.say(f"could not be looked at: {text}")
+    if not inventory.deletes_data(target):
+        output.say("data is kept: storage.on_destroy is retain")
+
+
+def _write(target: Target, found: Inventory) -> None:
+    output.write_json(
+        "teardown", {"environment": target.name, "items": found.items, "unseen": found.unseen, "empty": found.empty}
+    )
+
+
+def _confirm(target: Target, *, yes: bool, word: str) -> None:
+    """Protected: the name must be typed (or given with --confirm), and --yes does not do."""
+    if target.plan.settings.protected:
+        if word == target.name:
+            return
+        if word:
+            raise OpsError(f"--confirm says '{word}', the environment is '{target.name}': nothing was done")
+        output.confirm(f"'{target.name}' is protected. All of the above goes for good.", yes=False, word=target.name)
+        return
+    output.confirm(f"Take '{target.name}' down?", yes=yes or word == target.name)
+
+
+# --- Ray and claims ------------------------------------------------------------------------------------------------------
+
+
+def _drain(target: Target, found: Inventory, *, poll: float) -> None:
+    """Delete RayJobs and RayClusters and wait for their pods: a volume in use is not let go of."""
+    if not found.kubernetes:
+        return
+    for job in found.jobs:
+        space, _, name = job.partition("/")
+        target.kubernetes.delete(f"/apis/ray.io/v1/namespaces/{space}/rayjobs/{name}")
+        output.say(f"deleting RayJob {job}")
+    for ray in found.rays:
+        target.kubernetes.delete(
+            f"/apis/ray.io/v1/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
+        )
+        output.say(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
+
+    def left() -> list[str]:
+        pods = [pod for space in names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
+        return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
+
+    remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
+    if remaining:
+        raise OpsError(
+            f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
+            next=f"python -m ops nodes {target.name}; for a node that is gone: python -m ops nodes free {target.name} NODE",
+        )
+
+
+def _delete_claims(target: Target, found: Inventory) -> None:
+    """Delete claims. Their pods are gone, so that the driver can do its part while it is still there."""
+    if not found.kubernetes:
+        return
+    for claim in found.claims:
+        if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
+            output.say(f"deleting claim {claim.namespace}/{claim.name}")
+
+
+def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
+    """Until no file system of a claim is left. Where nobody can delete it any more, it is deleted here.
+
+    Returns False when FSx takes longer than `FILE_SYSTEM_SECONDS`: run the command again.
+    """
+    if not inventory.deletes_data(target):
+        return True
+    asked: set[str] = set()
+
+    def left() -> list[str]:
+        mine = [item for item in gather.file_systems(target) if item.made_by_claim]
+        orphans = [] if _driver_at_work(target, bool(mine)) else mine
+        for item in orphans:
+            if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
+                output.say(f"{item.id} has lost its claim and its driver: deleting it directly")
+                _delete_file_system(target, item.id)
+                asked.add(item.id)
+        return [f"{item.id} ({item.lifecycle})" for item in mine]
+
+    remaining = _until_none(
+        left, what="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
+    )
+    if remaining:
+        output.say(
+            f"still there: {', '.join(remaining)}; nothing else was destroyed. next: python -m ops teardown {target.name}"
+        )
+    return not remaining
+
+
+def _driver_at_work(target: Target, needed: bool) -> bool:
+    """Whether a volume of ours is still in Kubernetes with the driver installed: then the driver deletes the file system."""
+    if not needed:
+        return True
+    try:
+        target.aws.call(
+            "eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName="aws-fsx-csi-driver"
+        )
+    except Exception as error:
+        if absent(error):
+            return False
+        raise
+    volumes = target.kubernetes.items("/api/v1/persistentvolumes")
+    mine = names.storage_class(target.plan)
+    driven = [
+        v
+        for v in volumes
+        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.FILE_SYSTEM_DRIVER
+        and v["spec"].get("storageClassName") == mine
+    ]
+    return bool(driven)
+
+
+def _delete_file_system(target: Target, identifier: str) -> None:
+    try:
+        target.aws.call("fsx", "delete_file_system", FileSystemId=identifier)
+    except Exception as error:
+        if not absent(error) and code(error) != "BadRequest":
+            raise
+
+
+def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, poll: float, usual: str = "") -> list[str]:
+    """Wait until nothing is left; tells every change. Returns what is left when the time is over."""
+    end = time.monotonic() + seconds
+    last: list[str] | None = None
+    while True:
+        remaining = sorted(left())
+        if remaining != last:
+            if remaining:
+                output.say(
+                    f"waiting for {what}: {', '.join(remaining)}"
+                    + (f" (usually {usual})" if usual and last is None else "")
+                )
+            elif last:
+                output.say(f"{what}: gone")
+            last = remaining
+        if not remaining or time.monotonic() >= end:
+            return remaining
+        time.sleep(poll)
+
+
+# --- the stacks ----------------------------------------------------------------------------------------------------------
+
+
+def _unprotect(target: Target) -> None:
+    """Take termination protection off: it has been confirmed by name."""
+    for stack in (gather.stack(target, name) for name in names.stack_names(target.plan)):
+        if stack.status and stack.protected:
+            target.aws.call(
+                "cloudformation",
+                "update_termination_protection",
+                StackName=stack.name,
+                EnableTerminationProtection=False,
+            )
+            output.say(f"termination protection of {stack.name} is off")
+
+
+def _destroy(target: Target, *, app: str) -> None:
+    """Run the real `cdk destroy`; its output goes to stderr."""
+    stacks = [gather.stack(target, name) for name in names.stack_names(target.plan)]
+    if not any(stack.status for stack in stacks):
+        return
+    if not CDK.exists():
+        raise OpsError("the cdk CLI is not installed", next=f"make setup, then python -m ops teardown {target.name}")
+    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
+    if app:
+        command += ["--app", app]
+    else:
+        command += ["-c", f"env={target.name}"]
+        command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
+    output.say(f"running {' '.join(['cdk', *command[1:]])}")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
+    if done.returncode:
+        left = [
+            f"{stack.name} {stack.status}"
+            for stack in (gather.stack(target, name) for name in names.stack_names(target.plan))
+            if stack.status
+        ]
+        raise OpsError(
+            f"cdk destroy ended with exit code {done.returncode}; left: {', '.join(left) or 'no stack'}",
+            next=f"see the reason above, then python -m ops teardown {target.name}",
+            code=ERROR,
+        )
+
+
+def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
+    found = inventory.take(target)
+    if delete_logs:
+        for name in inventory.delete_logs(target, found):
+            output.say(f"deleted log group {name}")
+        found = inventory.take(target)
+    if form is Format.json:
+        _write(target, found)
+    left = [item for item in found.items if item.fate != "kept"]
+    kept = [item for item in found.items if item.fate == "kept"]
+    for item in kept:
+        output.say(f"kept: {item.kind} {item.id} ({item.note})")
+    if left:
+        told = ", ".join(f"{item.kind} {item.id}" for item in left)
+        raise OpsError(f"left over: {told}", next=f"python -m ops teardown {target.name}")
+    output.say(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
+    return OK
