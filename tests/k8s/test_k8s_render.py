@@ -189,3 +189,16 @@ class TestTokens:
 def walk(value: Any) -> list[Any]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
     return [value, *(found for item in inner for found in walk(item))]
+
+
+def test_commands_in_the_docs_are_accepted() -> None:
+    import re
+    import shlex
+
+    from k8s.cli import _parser
+
+    text = (PROJECT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    found = re.findall(r"python -m k8s ([^\n`|)\[]+)", text)
+    assert len(found) >= 5
+    for command in found:
+        _parser().parse_args(shlex.split(command))
