@@ -188,6 +188,10 @@ class App:
             await _send(send, 200, json.dumps(document).encode(), kind)
             return
         if path.startswith("/openapi/"):
+            if path == "/openapi/v2" and "protobuf" in accept and "json" not in accept:
+                # kubectl falls back to this form for kinds it does not find in v3: an empty document says "nothing here"
+                await _send(send, 200, b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+                return
             await self._openapi(path, parts, send)
             return
         found: Json | None

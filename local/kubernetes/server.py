@@ -34,6 +34,7 @@ Json = dict[str, Any]
 
 LOOPBACK = "127.0.0.1"
 CONTEXT = "rehearsal"
+_CLOSING_SECONDS = 1.5
 
 
 def write_private(path: Path, text: str) -> None:
@@ -154,6 +155,20 @@ class Server:
             f"recording Kubernetes API (a rehearsal, not Kubernetes) on {self.url}, KUBECONFIG={config_file}\n"
         )
 
+    async def _serve(self) -> None:
+        """Serve until stopped or paused; connections that do not close in time are dropped."""
+        serving = asyncio.ensure_future(
+            hypercorn.asyncio.serve(self.app, self._config(), shutdown_trigger=self._until_down)  # type: ignore[arg-type]
+        )
+        down = asyncio.ensure_future(self._until_down())
+        await asyncio.wait({serving, down}, return_when=asyncio.FIRST_COMPLETED)
+        down.cancel()
+        # an idle TLS client never answers the closing, and asyncio would wait 30 s for it
+        await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
+        if not serving.done():
+            serving.cancel()
+            await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
+
     async def run(self) -> None:
         """Serve until `SIGTERM` or `SIGINT`."""
         loop = asyncio.get_running_loop()
@@ -163,7 +178,7 @@ class Server:
         try:
             while not self._stop.is_set():
                 self._pause.clear()
-                await hypercorn.asyncio.serve(self.app, self._config(), shutdown_trigger=self._until_down)  # type: ignore[arg-type]
+                await self._serve()
                 if self._pause.is_set() and not self._stop.is_set():
                     try:
                         async with asyncio.timeout(self._pause_seconds):
@@ -208,6 +223,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run the server; returns the exit code."""
     args = _parser().parse_args(argv)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it reports every connection cut at the end
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     directory: Path = args.state.resolve()
     directory.mkdir(parents=True, exist_ok=True)

@@ -184,3 +184,9 @@ def cluster(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 def empty(tools: None, tmp_path: Path) -> Iterator[Cluster]:
     """A server of its own, without nodes."""
     yield from _cluster(tmp_path / "empty", "--time-scale", "0.02")
+
+
+@pytest.fixture(scope="session")
+def make_cluster() -> type[Cluster]:
+    """The class, for tests whose server somebody else starts."""
+    return Cluster

@@ -140,9 +140,9 @@ def test_server_side_apply_merges_lists_by_key(cluster: Any) -> None:
     ],
 )
 def test_bad_objects_are_refused_as_the_api_server_does(cluster: Any, change: Json, said: str) -> None:
-    refused = cluster.kubectl(
-        "apply", "-f", "-", stdin=yaml.safe_dump(deployment("bad", "default", **change)), ok=False
-    )
+    bad = deployment("bad", "default")
+    bad["spec"]["template"]["spec"]["containers"][0] |= change
+    refused = cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(bad), ok=False)
     assert refused.returncode != 0
     assert said in refused.stderr
     assert cluster.kubectl("get", "deploy", "bad", ok=False).returncode != 0
