@@ -2,8 +2,9 @@
 
     .venv-rehearsal/bin/python benchmarks/async_checkpoint.py [--megabytes 304] [--saves 5] [--storage DIR]
 
-Prints one line per way and the ratio of the medians. The stall is what `Resumable` counts per save: the time the loop could not
-step, from the call to save until it returned plus what collecting the finished save took. Every step in between does real work.
+Prints one line per way and the ratio of the medians. The stall is what `Resumable` counts per save: the time the loop
+could not step, from the call to save until it returned plus what collecting the finished save took. Every step in
+between does real work.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ ROOT = Path(__file__).parents[1]
 
 def loop(config: dict[str, Any]) -> None:
     """Train a stack of square layers; AdamW makes three times the parameters' bytes of state."""
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    import torch  # noqa: PLC0415
+    import torch.distributed as dist  # noqa: PLC0415
+    from torch import nn  # noqa: PLC0415
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
 
-    from jobs.resilience import Resumable
+    from jobs.resilience import Resumable  # noqa: PLC0415
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -53,7 +54,7 @@ def loop(config: dict[str, Any]) -> None:
 
 def rank_main(arguments: argparse.Namespace) -> None:
     """What each rank runs under torchrun."""
-    from jobs.resilience import Run
+    from jobs.resilience import Run  # noqa: PLC0415
 
     for way in ("sync", "async"):
         every = arguments.steps_between
@@ -82,9 +83,13 @@ def measured(storage: Path, way: str) -> dict[str, float]:
 def main() -> int:
     """Start the two ranks, read their events, print; exit 1 where the ratio exceeds the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=float, default=304, help="state in MB, model and optimizer of all ranks together")
+    parser.add_argument(
+        "--megabytes", type=float, default=304, help="state in MB, model and optimizer of all ranks together"
+    )
     parser.add_argument("--saves", type=int, default=5)
-    parser.add_argument("--steps-between", type=int, default=12, help="steps between saves; enough for a write to finish")
+    parser.add_argument(
+        "--steps-between", type=int, default=12, help="steps between saves; enough for a write to finish"
+    )
     parser.add_argument("--storage", default=None, help="where to write (default: a temporary folder)")
     parser.add_argument("--limit", type=float, default=0.10, help="largest ratio of stalls, async to sync")
     arguments = parser.parse_args()
@@ -103,11 +108,14 @@ def main() -> int:
         result = {way: measured(Path(folder), way) for way in ("sync", "async")}
     ratio = result["async"]["stall_s"] / result["sync"]["stall_s"]
     lines = [
-        f"{way:5}  stall {row['stall_s']:.3f} s (worst {row['worst_stall_s']:.3f})  until complete {row['write_s']:.2f} s  "
+        f"{way:5}  stall {row['stall_s']:.3f} s (worst {row['worst_stall_s']:.3f})  until complete "
+        f"{row['write_s']:.2f} s  "
         f"{row['megabytes']:.0f} MB  {row['saves']:.0f} saves"
         for way, row in result.items()
     ]
-    sys.stdout.write("\n".join([*lines, f"ratio  {ratio:.1%} of a synchronous save (limit {arguments.limit:.0%})"]) + "\n")
+    sys.stdout.write(
+        "\n".join([*lines, f"ratio  {ratio:.1%} of a synchronous save (limit {arguments.limit:.0%})"]) + "\n"
+    )
     return 0 if ratio <= arguments.limit else 1
 
 

@@ -1,6 +1,7 @@
-"""`python -m image build-args [SET]`: the Docker build arguments of a set, one a line; exits 2 while the digest is unknown.
+"""`python -m image build-args [SET]`: the Docker build arguments of a set, one a line; exits 2 while the digest is
+unknown.
 
-    docker build -f image/Dockerfile $(python -m image build-args) -t ray-hyperpod .
+docker build -f image/Dockerfile $(python -m image build-args) -t ray-hyperpod .
 """
 
 from __future__ import annotations

@@ -50,8 +50,10 @@ class ImageSet:
         """Docker build arguments. ImageError while the base's digest is not known."""
         if not _DIGEST.fullmatch(self.digest):
             raise ImageError(
-                f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a tag can be "
-                f"moved, so the base is pinned by digest. Print it with: docker buildx imagetools inspect {self.base}:{self.tag} "
+                f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a "
+                "tag can be "
+                "moved, so the base is pinned by digest. Print it with: docker buildx imagetools inspect "
+                f"{self.base}:{self.tag} "
                 "--format '{{.Manifest.Digest}}'"
             )
         return {
@@ -73,7 +75,9 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
         }
         default = str(content["default"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise ImageError(f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda") from error
+        raise ImageError(
+            f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda"
+        ) from error
     if default not in sets:
         raise ImageError(f"{file.name}: default: got {default!r}, allowed: {', '.join(sets)}")
     return default, sets

@@ -1,7 +1,6 @@
-"""The two ways a job of this library ends on purpose: bad input (exit code 2) and a fault no retry can mend (exit code 1)."""
+"""The two ways a job ends on purpose: bad input (exit code 2), and a fault no retry can mend (exit code 1)."""
 
 from __future__ import annotations
-
 
 MARK = "[unrecoverable] "
 
@@ -10,7 +9,7 @@ class InputError(ValueError):
     """An argument, a setting or a path is wrong and nothing was started; the command exits with code 2."""
 
 
-class Unrecoverable(RuntimeError):  # noqa: N818 - the word of the docs: it names the fault, not the exception
+class Unrecoverable(RuntimeError):
     """Retrying cannot help and going on could overwrite something: the run stops in spite of `max_failures=-1`.
 
     Raised for: checkpoints exist but none is usable, checkpoints cannot be written any more, the same error at the same

@@ -1,9 +1,9 @@
 """The folder of a run, `<storage>/<name>`: which checkpoints in it are complete, what Ray's snapshot says, what may go.
 
 A checkpoint is a folder `step-<8 digits>-<attempt>`. The attempt makes the name unique per start of the worker group: a
-frozen host that thaws after it was replaced goes on writing into its own folder and can never spoil the one that counts.
-It is complete when DCP's `.metadata`, written last and renamed into place, exists and every file it names has the length
-it says. Everything else does not count.
+frozen host that thaws after it was replaced goes on writing into its own folder and can never spoil the one that
+counts. It is complete when DCP's `.metadata`, written last and renamed into place, exists and every file it names has
+the length it says. Everything else does not count.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class RunFolder:
             return "unfinished: no .metadata, which is written last"
         try:
             files = self.files_of(name)
-        except Exception as error:  # noqa: BLE001 - a damaged pickle can raise anything
+        except Exception as error:
             return f".metadata cannot be read ({type(error).__name__}: {error})"
         for file, least in files.items():
             try:
@@ -158,7 +158,8 @@ class RunFolder:
     def remove_unfinished(self, *, keep_attempt: str) -> list[str]:
         """Delete folders that earlier attempts left incomplete and return their names.
 
-        Never touches a complete checkpoint, one that Ray's snapshot names (it would refuse to start), or this attempt's.
+        Never touches a complete checkpoint, one that Ray's snapshot names (it would refuse to start), or this
+        attempt's.
         """
         try:
             snapshot = self.snapshot()

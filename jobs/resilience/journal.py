@@ -1,12 +1,13 @@
-"""What a run writes about itself: `progress.json` (where it stands, replaced atomically) and `events.jsonl` (what happened).
+"""What a run writes about itself: `progress.json` (where it stands, replaced atomically) and `events.jsonl` (what
+happened).
 
-`progress.json`: version, name, state (starting, restoring, running, draining, recovering, done, failed), t (unix seconds of this
-writing), last_step and last_step_t, last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps,
-world_size, attempt, metrics, last_error. Watch the *age* of the last step and checkpoint: after a head failover a dead job can
-read RUNNING for minutes.
+`progress.json`: version, name, state (starting, restoring, running, draining, recovering, done, failed), t (unix
+seconds of this writing), last_step and last_step_t, last_checkpoint_step, last_checkpoint_t and last_checkpoint_path,
+total_steps, world_size, attempt, metrics, last_error. Watch the *age* of the last step and checkpoint: after a head
+failover a dead job can read RUNNING for minutes.
 
-`events.jsonl`: one JSON object a line with t, kind and what the kind needs (step, loss, world, rank, node, path, seconds …);
-kind is one of start, restore, step, save, drain, resize, error, done, fault.
+`events.jsonl`: one JSON object a line with t, kind and what the kind needs (step, loss, world, rank, node, path,
+seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault.
 
 Neither may ever stop a training run: on a full disk they are skipped, and the first failure is told on stderr.
 """

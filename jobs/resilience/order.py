@@ -1,4 +1,4 @@
-"""Which samples belong to a step: a pure function of the step, so that a resumed run sees exactly the data it would have."""
+"""Which samples belong to a step: a pure function of the step, so a resumed run sees the data it would have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def batch_of(step: int, *, global_batch: int, samples: int, seed: int = 0) -> np
     The same for every world size; there is no data-loader state to save. A batch may span two epochs.
     """
     if samples < 1 or global_batch < 1:
-        raise InputError(f"data: got {samples} samples and a global batch of {global_batch}, allowed: 1 or more of each")
+        raise InputError(
+            f"data: got {samples} samples and a global batch of {global_batch}, allowed: 1 or more of each"
+        )
     positions = np.arange(step * global_batch, (step + 1) * global_batch)
     epochs = positions // samples
     return np.concatenate(
@@ -37,5 +39,7 @@ def share_of(batch: Sequence[int] | npt.NDArray[np.int64], *, rank: int, world: 
     `sum / global_batch * world`: the averaged gradient is then the global batch's mean at every world size.
     """
     if len(batch) < world:
-        raise InputError(f"global batch: got {len(batch)}, allowed: at least one sample for each of the {world} workers")
+        raise InputError(
+            f"global batch: got {len(batch)}, allowed: at least one sample for each of the {world} workers"
+        )
     return np.asarray(batch)[rank::world]

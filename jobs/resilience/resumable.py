@@ -5,13 +5,14 @@
             loss = train_one(step)
             training.finished(step, loss=loss)
 
-Every rank runs the same lines in the same order. Decisions that depend on a clock or on one rank's luck (has a notice come, is the
-save done, is the deadline near) are agreed on first, by one small all-reduce over gloo.
+Every rank runs the same lines in the same order. Decisions that depend on a clock or on one rank's luck (has a notice
+come, is the save done, is the deadline near) are agreed on first, by one small all-reduce over gloo.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import secrets
 import time
@@ -20,7 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ray.train
 import torch
@@ -83,9 +84,11 @@ class Resumable:
             ensure_process_group()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.device = next(model.parameters()).device
-        # gloo, whatever the training uses: the first for the short agreements, the second for what may take long. A shared group
-        # hung or aborted under async_save, whose thread runs collectives while the loop runs its own.
-        self.agreement = dist.new_group(backend="gloo", timeout=timedelta(seconds=self.settings.process_group_timeout_s))
+        # gloo, whatever the training uses: the first for the short agreements, the second for what may take long. A
+        # shared group hung or aborted under async_save, whose thread runs collectives while the loop runs its own.
+        self.agreement = dist.new_group(
+            backend="gloo", timeout=timedelta(seconds=self.settings.process_group_timeout_s)
+        )
         self.checkpoint_group = dist.new_group(
             backend="gloo", timeout=timedelta(seconds=self.settings.checkpoint_group_timeout_s)
         )
@@ -94,7 +97,9 @@ class Resumable:
         self.tier = Tier(namespace=run.name, world=self.world) if self.kind == "tiered" else None
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
         self.hooks = FaultHooks(
-            folder=Path(self.folder.at("faults")) if self.folder.local else None, rank=self.rank, announce=self._announce
+            folder=Path(self.folder.at("faults")) if self.folder.local else None,
+            rank=self.rank,
+            announce=self._announce,
         )
         self.step = 0
         self.total_steps: int | None = None
@@ -118,17 +123,17 @@ class Resumable:
         if kind is None:
             self._settle(wait=True)
         else:
-            # the loop failed, the background thread need not: a save that gets done now is found on disk by the next attempt.
-            # Bounded, because a peer that is gone or frozen would keep it waiting.
+            # the loop failed, the background thread need not: a save that gets done now is found on disk by the next
+            # attempt. Bounded, because a peer that is gone or frozen would keep it waiting.
             save = self.in_flight
             finished, _ = concurrent.futures.wait([save.future], timeout=_LAST_SAVE_S)
             if finished and save.future.exception() is None and self.tier is None:
                 self._note_saved(save, time.monotonic() - save.started)
 
-    # ---- the loop -------------------------------------------------------------------------------------------------------------
+    # ---- the loop ----
 
     def steps(self, total: int) -> Iterator[int]:
-        """Yield the steps that are left of `total`, from the newest complete checkpoint on; saves when due and at the end."""
+        """Yield the steps that are left of `total`, from the newest complete checkpoint on; save when due."""
         self.total_steps = total
         self.restore()
         while self.step < total:
@@ -167,7 +172,7 @@ class Resumable:
         if reason is not None:
             self.save(reason, wait=reason == "deadline")
 
-    # ---- saving ---------------------------------------------------------------------------------------------------------------
+    # ---- saving ----
 
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set.
@@ -181,7 +186,9 @@ class Resumable:
         metrics = {"step": self.step, **self.metrics}
         if self.rank == 0:
             try:
-                self.folder.note(name, ABOUT, {"step": self.step, "world": self.world, "metrics": metrics, "t": time.time()})
+                self.folder.note(
+                    name, ABOUT, {"step": self.step, "world": self.world, "metrics": metrics, "t": time.time()}
+                )
             except OSError as error:  # the writers will fail on the same disk, and all ranks will hear of it
                 say(f"{self.folder.at(name, ABOUT)}: {error.strerror or error}")
         if self.tier is not None:
@@ -189,11 +196,12 @@ class Resumable:
         else:
             writer = writer_for(kind=self.kind, folder=self.folder, name=name, rank=self.rank, hooks=self.hooks)
         future: Future[Any] = Future()
+        group = self.checkpoint_group
         try:
             if self.run.async_save:
-                future = dcp.async_save(self._state(), storage_writer=writer, process_group=self.checkpoint_group)  # type: ignore[assignment]
+                future = cast("Future[Any]", dcp.async_save(self._state(), storage_writer=writer, process_group=group))
             else:
-                future.set_result(dcp.save(self._state(), storage_writer=writer, process_group=self.checkpoint_group))
+                future.set_result(dcp.save(self._state(), storage_writer=writer, process_group=group))
         except _DCP_ERRORS as error:
             future.set_exception(error)
         self.in_flight = _Save(name, self.step, reason, metrics, future, started, time.monotonic() - started)
@@ -228,8 +236,8 @@ class Resumable:
     def _note_saved(self, save: _Save, seconds: float) -> None:
         path = self.folder.at(save.name)
         self.journal.event(
-            "save", step=save.step, reason=save.reason, path=path, seconds=round(seconds, 3), stall_s=round(save.stall_s, 4),
-            world=self.world,
+            "save", step=save.step, reason=save.reason, path=path, world=self.world,
+            seconds=round(seconds, 3), stall_s=round(save.stall_s, 4),
         )  # fmt: skip
         self.journal.update(
             now=True, last_checkpoint_step=save.step, last_checkpoint_t=round(time.time(), 3), last_checkpoint_path=path
@@ -244,15 +252,18 @@ class Resumable:
             except OSError as problem:
                 say(f"{self.folder.at(save.name)}: not removed ({problem})")
         say(
-            f"checkpoint {self.folder.at(save.name)} was not written: {text}; earlier checkpoints are untouched and training goes "
+            f"checkpoint {self.folder.at(save.name)} was not written: {text}; earlier checkpoints are untouched "
+            "and training goes "
             f"on ({self.save_failures} of {self.settings.save_failure_limit} failures in a row)"
         )
         self.journal.event("error", step=save.step, message=f"save failed: {text}", path=self.folder.at(save.name))
         self.journal.update(now=True, last_error=f"save failed at step {save.step}: {text}")
         if self.save_failures >= self.settings.save_failure_limit:
             raise Unrecoverable(
-                f"{self.save_failures} saves in a row failed under {self.folder.url}, last: {text}; the newest complete checkpoint "
-                f"is step {max(self.saved_step, 0)} and untouched; free space or mend the storage and submit the same run again"
+                f"{self.save_failures} saves in a row failed under {self.folder.url}, last: {text}; the newest "
+                "complete checkpoint "
+                f"is step {max(self.saved_step, 0)} and untouched; free space or mend the storage and submit the "
+                "same run again"
             )
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
@@ -262,7 +273,10 @@ class Resumable:
             filesystem = context.get_storage().storage_filesystem
         checkpoint = Checkpoint(self.folder.at(name), filesystem=filesystem)
         ray.train.report(
-            dict(metrics), checkpoint=checkpoint, checkpoint_dir_name=name, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD
+            dict(metrics),
+            checkpoint=checkpoint,
+            checkpoint_dir_name=name,
+            checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
         )
 
     def _state(self) -> dict[str, Any]:
@@ -270,17 +284,24 @@ class Resumable:
         extra = {key: value.state_dict() for key, value in self.extra.items()}
         return {"model": model, "optimizer": optimizer, "extra": extra, "step": self.step}
 
-    # ---- resuming -------------------------------------------------------------------------------------------------------------
+    # ---- resuming ----
 
     def restore(self) -> None:
         """Load the newest complete checkpoint: Ray's, or a newer one on disk whose report the controller missed.
 
-        A damaged one is told and passed over. With none usable among some, Unrecoverable: starting over would hide the loss.
+        A damaged one is told and passed over. With none usable among some, Unrecoverable: starting over would hide
+        the loss.
         """
         started = time.monotonic()
         self.journal.update(now=True, state="restoring", world_size=self.world, attempt=self.attempt)
         self.journal.event(
-            "start", role="worker", world=self.world, rank=self.rank, node=_node(), pid=os.getpid(), attempt=self.attempt
+            "start",
+            role="worker",
+            world=self.world,
+            rank=self.rank,
+            node=_node(),
+            pid=os.getpid(),
+            attempt=self.attempt,
         )
         folder = self.folder
         candidates = self._candidates(folder)
@@ -308,12 +329,14 @@ class Resumable:
         else:
             if troubles:
                 raise Unrecoverable(
-                    f"run {folder.url} has checkpoints but none can be used: {'; '.join(troubles)}; nothing was overwritten. Bring "
+                    f"run {folder.url} has checkpoints but none can be used: {'; '.join(troubles)}; nothing was "
+                    "overwritten. Bring "
                     "one back from a backup, or start under a new name"
                 )
             if unfinished and ray_has_checkpoint():
                 raise Unrecoverable(
-                    f"run {folder.url}: Ray's snapshot names a checkpoint, and no folder is complete; nothing was overwritten. "
+                    f"run {folder.url}: Ray's snapshot names a checkpoint, and no folder is complete; nothing was "
+                    "overwritten. "
                     "Bring one back from a backup, or start under a new name"
                 )
         if self.rank == 0:
@@ -335,7 +358,7 @@ class Resumable:
         if self.settings.verify_checksums:
             try:
                 trouble = "; ".join(folder.spoilt_files(name, rank=self.rank, world=self.world))
-            except Exception as error:  # noqa: BLE001 - whatever a damaged file makes the reader raise
+            except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
             trouble = self._first_of_all(trouble)
         if trouble:
@@ -349,9 +372,7 @@ class Resumable:
         trouble = self._first_of_all(trouble)
         if trouble:
             return trouble
-        set_state_dict(
-            self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         for key, value in self.extra.items():
             value.load_state_dict(state["extra"][key])
         self.step = int(state["step"])
@@ -362,7 +383,9 @@ class Resumable:
         before = about.get("world")
         path = folder.at(found.name)
         own = folder.url == self.folder.url
-        self.journal.event("restore", step=self.step, path=path, seconds=round(seconds, 3), world=self.world, node=_node())
+        self.journal.event(
+            "restore", step=self.step, path=path, seconds=round(seconds, 3), world=self.world, node=_node()
+        )
         if before and before != self.world:
             self.journal.event("resize", step=self.step, world=self.world, world_before=before)
         self.journal.update(last_step=self.step, restored_step=self.step, restored_path=path)
@@ -371,8 +394,9 @@ class Resumable:
         self.saved_step = self.step
         self.journal.update(last_checkpoint_step=self.step, last_checkpoint_path=path)
         if not self._from_rank_zero(self.rank == 0 and self._known_to_ray(found.name)):
-            # complete on disk, unknown to Ray: its worker died before the controller looked. Reporting it now puts it under Ray's
-            # book-keeping, so that it is pruned in its turn. (A second report of a known one would get it deleted twice.)
+            # complete on disk, unknown to Ray: its worker died before the controller looked. Reporting it now puts it
+            # under Ray's book-keeping, so that it is pruned in its turn. (A second report of a known one would get it
+            # deleted twice.)
             self._report(found.name, about.get("metrics") or {"step": self.step})
 
     def _known_to_ray(self, name: str) -> bool:
@@ -382,7 +406,7 @@ class Resumable:
             return False
         return snapshot is not None and name in snapshot.names
 
-    # ---- draining -------------------------------------------------------------------------------------------------------------
+    # ---- draining ----
 
     def _drain_reason(self) -> str | None:
         """`drain` when a notice has come, `deadline` when its end is near, else None; the same on every rank."""
@@ -397,7 +421,11 @@ class Resumable:
             near = 1.0 if time.time() >= info.deadline_ms / 1000 - margin_s else 0.0
         step_s, near = self._agree((now - self.checked_at[1]) / steps_done, near)
         self.checked_at = (self.step, time.monotonic())
-        every = 1 if info is not None else max(1, min(int(self.settings.drain_check_interval_s / max(step_s, 1e-6)), 10_000))
+        every = (
+            1
+            if info is not None
+            else max(1, min(int(self.settings.drain_check_interval_s / max(step_s, 1e-6)), 10_000))
+        )
         self.next_drain_check = self.step + every
         if info is None:
             return None
@@ -415,7 +443,7 @@ class Resumable:
             return "deadline"
         return None
 
-    # ---- agreement ------------------------------------------------------------------------------------------------------------
+    # ---- agreement ----
 
     def _agree(self, *values: float) -> list[float]:
         """The largest of each value over all ranks."""
@@ -471,10 +499,8 @@ def reasons(error: BaseException) -> list[str]:
 
 
 def _wait(future: Future[Any]) -> None:
-    try:
+    with contextlib.suppress(*_DCP_ERRORS):  # told by the caller, on every rank
         future.result()
-    except _DCP_ERRORS:
-        pass  # told by the caller, on every rank
 
 
 def _node() -> str:

@@ -1,6 +1,7 @@
 """The driver's half: describe a run once, check what can be checked before anything starts, then fit it to the end.
 
 Submitting the same storage and name again resumes the run; there is nothing else to say.
+Ray is imported only where it is needed, so that wrong arguments are told at once.
 """
 
 from __future__ import annotations
@@ -19,21 +20,25 @@ from jobs.resilience.folder import RunFolder, check_writable, names_missing
 from jobs.resilience.journal import Journal, say
 from jobs.resilience.settings import Settings
 
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One training run and where it lives; plain data, travels to the workers.
 
     Args:
-        storage: Folder of all runs: a path mounted on every node, or a URL that fsspec and pyarrow know (`s3://bucket/runs`).
+        storage: Folder of all runs: a path mounted on every node, or a URL that fsspec and pyarrow know
+            (`s3://bucket/runs`).
         name: The run. The same storage and name again continue it.
         save_every_steps: Checkpoint interval in steps, 1 or more.
-        async_save: True (default) writes in the background on its own process group; False stops the step for the write.
+        async_save: True (default) writes in the background on its own process group; False stops the step for the
+            write.
         keep: How many checkpoints Ray keeps (the newest is always kept); None keeps all.
         best: Metric whose best checkpoints are kept, with "min" or "max"; None (default) keeps the newest.
         writer: `auto` (default: shared on a mounted path, else fsspec), `shared`, `fsspec` or `tiered`.
-        start_from: Folder of another run whose newest complete checkpoint a *new* run starts from; ignored when resuming.
-        rebuild_snapshot: Set Ray's snapshot aside where it cannot be used (another Ray version, folders deleted by hand) and
-            continue from the newest complete checkpoint on disk. False (default) refuses with a message.
+        start_from: Folder of another run whose newest complete checkpoint a *new* run starts from; ignored when
+            resuming.
+        rebuild_snapshot: Set Ray's snapshot aside where it cannot be used (another Ray version, folders deleted by
+            hand) and continue from the newest complete checkpoint on disk. False (default) refuses with a message.
         event_every_steps: One `step` event per so many steps.
         settings: Timeouts and intervals; default from the environment.
     """
@@ -53,7 +58,9 @@ class Run:
     def __post_init__(self) -> None:
         wrong = []
         if "://" not in self.storage and not os.path.isabs(self.storage):  # noqa: PTH117 - may be a URL
-            wrong.append(f"storage: got {self.storage!r}, allowed: an absolute path (workers have other folders) or a URL")
+            wrong.append(
+                f"storage: got {self.storage!r}, allowed: an absolute path (workers have other folders) or a URL"
+            )
         if not self.name or "/" in self.name or self.name.startswith("."):
             wrong.append(f"name: got {self.name!r}, allowed: one folder name")
         if self.save_every_steps < 1 or self.event_every_steps < 1:
@@ -99,7 +106,9 @@ class Run:
         """
         sizes = parse_workers(workers)
         if gpus_per_worker < 0 or cpus_per_worker < 0 or gpus_per_worker + cpus_per_worker == 0:
-            raise InputError(f"resources: got {gpus_per_worker} GPU and {cpus_per_worker} CPU per worker, allowed: some of one")
+            raise InputError(
+                f"resources: got {gpus_per_worker} GPU and {cpus_per_worker} CPU per worker, allowed: some of one"
+            )
         self.settings.apply()
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
@@ -127,11 +136,11 @@ class Run:
         gpus: float,
         cpus: float,
     ) -> Any:
-        import ray
-        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchConfig, TorchTrainer
+        import ray  # noqa: PLC0415
+        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig  # noqa: PLC0415
+        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
 
-        from jobs.resilience.watch import Watch
+        from jobs.resilience.watch import Watch  # noqa: PLC0415
 
         resources = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
         least, most = sizes
@@ -139,8 +148,8 @@ class Run:
             if not ray.is_initialized():
                 ray.init(log_to_driver=True)
             wait_for_placement(least=least, resources=resources, wait_s=self.settings.placement_wait_s)
-            # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an elastic
-            # run that was cut off leaves a resource request that holds the next one up for 180 s
+            # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an
+            # elastic run that was cut off leaves a resource request that holds the next one up for 180 s
             signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
         best, order = self.best or (None, "max")
         trainer = TorchTrainer(
@@ -172,9 +181,13 @@ class Run:
         try:
             snapshot = folder.snapshot()
         except ValueError as error:
-            # Ray writes this file in place: a controller killed in that moment leaves half of it, and Ray would refuse it for ever
+            # Ray writes this file in place: a controller killed in that moment leaves half of it, and Ray would
+            # refuse it for ever
             aside = folder.set_snapshot_aside()
-            say(f"{folder.url}: Ray's snapshot was cut short ({error}); set aside as {aside}, the checkpoints on disk count")
+            say(
+                f"{folder.url}: Ray's snapshot was cut short ({error}); set aside as {aside}, the checkpoints on "
+                "disk count"
+            )
             return folder
         if snapshot is None:
             return folder
@@ -183,7 +196,10 @@ class Run:
             return folder
         if self.rebuild_snapshot:
             aside = folder.set_snapshot_aside()
-            say(f"{folder.url}: {problem}; snapshot set aside as {aside}, continuing from the newest complete checkpoint")
+            say(
+                f"{folder.url}: {problem}; snapshot set aside as {aside}, continuing from the newest complete "
+                "checkpoint"
+            )
             return folder
         raise InputError(
             f"run {folder.url}: {problem}; nothing was changed. Go on from the newest complete checkpoint on disk with "
@@ -192,10 +208,12 @@ class Run:
 
     @staticmethod
     def _problem_with(folder: RunFolder, version: str | None, names: frozenset[str]) -> str | None:
-        import ray
+        import ray  # noqa: PLC0415
 
         if version != ray.__version__:
-            return f"its snapshot was written by Ray {version or 'of an unknown version'}, this is Ray {ray.__version__}"
+            return (
+                f"its snapshot was written by Ray {version or 'of an unknown version'}, this is Ray {ray.__version__}"
+            )
         missing = names_missing(folder, names)
         if missing:
             return f"Ray's snapshot names checkpoints that are gone: {', '.join(missing)} (deleted by hand?)"
@@ -225,14 +243,15 @@ def placeable(nodes: list[Mapping[str, Any]], resources: Mapping[str, float]) ->
 
 def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: float) -> None:
     """Wait until the cluster could hold the smallest size; InputError after `wait_s` with what it has instead."""
-    import ray
+    import ray  # noqa: PLC0415
 
     until, told = time.monotonic() + wait_s, 0.0
     while (room := placeable(ray.nodes(), resources)) < least:
         need = " + ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
         if time.monotonic() >= until:
             raise InputError(
-                f"workers: the cluster can hold {room} of the {least} workers asked for ({need} each), waited {wait_s:g} s; "
+                f"workers: the cluster can hold {room} of the {least} workers asked for ({need} each), waited "
+                f"{wait_s:g} s; "
                 "add nodes, ask for fewer workers or make the size elastic (MIN:MAX)"
             )
         if time.monotonic() - told > 30:

@@ -1,7 +1,7 @@
 """Every timeout and poll interval of a surviving run, in one place.
 
-Plain Python on purpose (no ray, no torch): the job, the RayCluster manifest of `k8s/` and the rehearsal read the same values.
-Sources: ray 2.60.0 `ray/train/v2/_internal/constants.py` and `ray/_private/ray_constants.py`.
+Plain Python on purpose (no ray, no torch): the job, the RayCluster manifest of `k8s/` and the rehearsal read the same
+values. Sources: ray 2.60.0 `ray/train/v2/_internal/constants.py` and `ray/_private/ray_constants.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Settings:
     `RESILIENCE_PROCESS_GROUP_TIMEOUT_S=120`.
 
     Args:
-        health_check_interval_s: How often the Train controller polls its workers. Ray's default is 2; a report made just
-            before a worker dies is lost if the controller has not polled since, hence 0.5.
-        worker_health_check_timeout_s: How long one poll of a worker may hang before the worker counts as dead (Ray: 600).
-        worker_group_start_timeout_s: How long to wait for all workers to be placed before trying again, with fewer if the
-            size is elastic (Ray: 60).
-        collective_timeout_s: Limit of Ray's own barriers, `report()` and the drain notice (Ray: none, so a hung rank would
-            hold the others there for ever).
+        health_check_interval_s: How often the Train controller polls its workers. Ray's default is 2; a report made
+            just before a worker dies is lost if the controller has not polled since, hence 0.5.
+        worker_health_check_timeout_s: How long one poll of a worker may hang before the worker counts as dead (Ray:
+            600).
+        worker_group_start_timeout_s: How long to wait for all workers to be placed before trying again, with fewer if
+            the size is elastic (Ray: 60).
+        collective_timeout_s: Limit of Ray's own barriers, `report()` and the drain notice (Ray: none, so a hung rank
+            would hold the others there for ever).
         preemption_poll_interval_s: How often a drain notice is looked for on the cluster (Ray: 5).
         process_group_timeout_s: Limit of one collective of the training process group (torch: 1800); a hung rank is
             detected after this long. Must exceed the longest legitimate pause of a rank inside a step.
@@ -43,8 +44,8 @@ class Settings:
         termination_grace_margin_s: By how much the pod's grace period exceeds the drain timeout.
         elastic_resize_monitor_interval_s: How often a healthy elastic run looks for a larger size (Ray: 60).
         drain_check_interval_s: How often the training loop asks whether a drain notice has come; translated to steps.
-        deadline_margin_s: The second save of a drained run starts this long before the deadline, or three times the last
-            save's duration, whichever is longer.
+        deadline_margin_s: The second save of a drained run starts this long before the deadline, or three times the
+            last save's duration, whichever is longer.
         save_failure_limit: So many saves failing in a row end the run: it would only lose work from then on.
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
@@ -98,7 +99,8 @@ class Settings:
     def dead_node_after_s(self) -> float:
         """Seconds until a silent node counts as dead: missed pings times the period plus one timeout."""
         return (
-            self.node_health_check_failure_threshold * self.node_health_check_period_ms + self.node_health_check_timeout_ms
+            self.node_health_check_failure_threshold * self.node_health_check_period_ms
+            + self.node_health_check_timeout_ms
         ) / 1000
 
     @classmethod

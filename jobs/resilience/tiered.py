@@ -1,7 +1,8 @@
 """HyperPod's managed tier checkpointing as a writer: cluster memory first, S3 every n-th save.
 
-The package `amzn-sagemaker-checkpointing` (https://pypi.org/project/amzn-sagemaker-checkpointing/) is optional and needs a HyperPod
-cluster with `TieredStorageConfig{Mode: Enable}`; its memory daemon is not part of any local rehearsal.
+The package `amzn-sagemaker-checkpointing` (https://pypi.org/project/amzn-sagemaker-checkpointing/) is optional and
+needs a HyperPod cluster with `TieredStorageConfig{Mode: Enable}`; its memory daemon is not part of any local
+rehearsal.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ def _module(part: str) -> Any:
         return importlib.import_module(f"amzn_sagemaker_checkpointing.{part}")
     except ImportError as error:
         raise InputError(
-            f"writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity ({error}); add "
-            "them to the image (image/requirements-tiered.in) and enable tiered storage on the HyperPod cluster, or use "
+            "writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity "
+            f"({error}); add "
+            "them to the image (image/requirements-tiered.in) and enable tiered storage on the HyperPod cluster, "
+            "or use "
             "writer auto"
         ) from error
 
@@ -48,7 +51,9 @@ class Tier:
         self.world = world
         self.base = os.environ.get(S3_BASE, "")
         if not self.base.startswith("s3://"):
-            raise InputError(f"{S3_BASE}: got {self.base!r}, allowed: s3://bucket/prefix; without S3 a lost cluster loses all")
+            raise InputError(
+                f"{S3_BASE}: got {self.base!r}, allowed: s3://bucket/prefix; without S3 a lost cluster loses all"
+            )
         every = os.environ.get(S3_EVERY, "5")
         if not every.isdigit() or int(every) < 1:
             raise InputError(f"{S3_EVERY}: got {every!r}, allowed: a whole number from 1")
@@ -56,7 +61,9 @@ class Tier:
         self.saves = 0
 
     def _config(self, *, world: int, to_s3: bool) -> Any:
-        return self.config_class(namespace=self.namespace, world_size=world, s3_tier_base_path=self.base, save_to_s3=to_s3)
+        return self.config_class(
+            namespace=self.namespace, world_size=world, s3_tier_base_path=self.base, save_to_s3=to_s3
+        )
 
     def writer(self, *, step: int, durable: bool) -> Any:
         """Writer of one save; `durable` forces S3."""

@@ -1,7 +1,7 @@
 """Runs beside Ray's controller: notes every error, and stops a run that no retry can help.
 
-Ray retries for ever with `max_failures=-1`, and an exception out of a user callback ends the run in spite of it. That is the only
-way to stop on purpose, so this callback raises for exactly two reasons and never by accident.
+Ray retries for ever with `max_failures=-1`, and an exception out of a user callback ends the run in spite of it. That
+is the only way to stop on purpose, so this callback raises for exactly two reasons and never by accident.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from jobs.resilience.run import Run
 
 # what a broken peer, a broken network or a broken node looks like from a healthy rank: never the user's code
-_HARDWARE = ("Timed out", "timeout", "Connection", "NCCL", "gloo", "ActorDied", "ActorUnavailable", "Worker", "Barrier", "CUDA error")
+_HARDWARE = (
+    "Timed out",
+    "timeout",
+    "Connection",
+    "NCCL",
+    "gloo",
+    "ActorDied",
+    "ActorUnavailable",
+    "Worker",
+    "Barrier",
+    "CUDA error",
+)
 
 
 class Watch(UserCallback):
@@ -34,7 +45,7 @@ class Watch(UserCallback):
         fatal = None
         try:
             fatal = self._judge(worker_exceptions)
-        except Exception as error:  # noqa: BLE001 - raising here would end the run
+        except Exception as error:
             say(f"watch: {type(error).__name__}: {error}")
         if fatal is not None:
             raise Unrecoverable(fatal)
@@ -57,7 +68,9 @@ class Watch(UserCallback):
             self.last = key
             if self.times >= limit:
                 fatal = f"the same error {self.times} times in a row without a new checkpoint: {own}"
-        journal.update(now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000])
+        journal.update(
+            now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
+        )
         return fatal
 
 

@@ -55,7 +55,9 @@ def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_lock_covers_what_was_asked_for(name: str) -> None:
-    asked = [line.split("#")[0].strip() for line in choose(name).requirements.with_suffix(".in").read_text().splitlines()]
+    asked = [
+        line.split("#")[0].strip() for line in choose(name).requirements.with_suffix(".in").read_text().splitlines()
+    ]
     names = {re.split(r"[\[=<>]", line)[0].lower() for line in asked if line}
     assert names <= set(pins(choose(name).requirements))
 
@@ -63,12 +65,15 @@ def test_the_lock_covers_what_was_asked_for(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_the_lock_resolves(name: str) -> None:
-    """pip itself, for the image's Python and platform, with nothing left to resolve: conflicts and vanished files show here."""
+    """pip itself, for the image's Python and platform: conflicts, wrong hashes and vanished files show here."""
     image = choose(name)
-    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 27, 28)] + ["--platform=manylinux2014_x86_64"]
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 27, 28)] + [
+        "--platform=manylinux2014_x86_64"
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed", "--only-binary=:all:",
-         f"--python-version={image.python}", "--implementation=cp", f"--abi=cp{image.python.replace('.', '')}", "--abi=abi3",
+         f"--python-version={image.python}", "--implementation=cp",
+         f"--abi=cp{image.python.replace('.', '')}", "--abi=abi3",
          "--abi=none", *platforms, "--target=unused", "--require-hashes", "--no-deps", "-r", str(image.requirements)],
         capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
@@ -82,7 +87,9 @@ def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
 
 
 def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_else() -> None:
-    done = subprocess.run([sys.executable, "-m", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if choose().digest:
         assert done.returncode == 0
         assert f"--build-arg BASE_DIGEST={choose().digest}" in done.stdout

@@ -24,7 +24,7 @@ def pytest_report_header() -> str | None:
 
 
 def job_environment(**extra: str) -> dict[str, str]:
-    """The environment of a job started by a test: this tree's library, no wandering to a running cluster, no telemetry."""
+    """The environment of a job started by a test: this tree's library, no running cluster, no telemetry."""
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "RESILIENCE_"))}
     return keep | {
         "PYTHONPATH": str(ROOT),
@@ -37,7 +37,9 @@ def job_environment(**extra: str) -> dict[str, str]:
 def run_job(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Start a job in local mode, as one process or under torchrun with `ranks` processes over gloo."""
 
-    def start(job: str, *arguments: str, ranks: int = 0, check: bool = True, **extra: str) -> subprocess.CompletedProcess[str]:
+    def start(
+        job: str, *arguments: str, ranks: int = 0, check: bool = True, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
         script = job if job.endswith(".py") else str(ROOT / "jobs" / job / "train.py")
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
         done = subprocess.run(

@@ -35,7 +35,9 @@ def test_the_ten_lines_resume(tmp_path: Path) -> None:
     # the venv's packages, for an interpreter reached by another path
     environment = job_environment(PATH=f"{Path(sys.executable).parent}:/usr/bin:/bin")
     for command in blocks("bash"):
-        done = subprocess.run(["bash", "-ec", command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-ec", command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (tmp_path / "runs/first/events.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "step"] == list(range(1, 61))  # none twice, none missing

@@ -28,7 +28,7 @@ def test_every_sample_once_an_epoch_and_a_new_order_each() -> None:
 def test_shares_make_up_the_batch_at_every_world_size(world: int) -> None:
     batch = batch_of(11, global_batch=7, samples=50)
     shares = [share_of(batch, rank=rank, world=world).tolist() for rank in range(world)]
-    assert sorted(sum(shares, [])) == sorted(batch.tolist())
+    assert sorted(index for share in shares for index in share) == sorted(batch.tolist())
 
 
 def test_fewer_samples_than_workers_is_refused() -> None:

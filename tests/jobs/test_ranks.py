@@ -1,4 +1,4 @@
-"""Two ranks over gloo under torchrun, FSDP2 and DDP: death in the middle of a save, other world sizes, the smallest job."""
+"""Two ranks over gloo under torchrun: death in the middle of a save, other world sizes, the smallest job."""
 
 from __future__ import annotations
 
@@ -13,9 +13,24 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-TINY = (
-    "--width 32 --layers 1 --heads 2 --context 16 --global-batch 6 --validation-windows 4 --validate-every 4 --save-every-steps 3"
-).split()
+TINY = [
+    "--width",
+    "32",
+    "--layers",
+    "1",
+    "--heads",
+    "2",
+    "--context",
+    "16",
+    "--global-batch",
+    "6",
+    "--validation-windows",
+    "4",
+    "--validate-every",
+    "4",
+    "--save-every-steps",
+    "3",
+]
 Start = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -39,14 +54,20 @@ def test_death_at_any_moment_of_a_save_costs_no_checkpoint_and_no_bit(run_job: S
     (hit / "faults").mkdir()
     for fault in ("die-before-shard-rank-1", "die-after-shard-rank-1", "die-before-metadata-rank-0"):
         (hit / "faults" / fault).touch()
-        died = run_job("finetune", "--name", "hit", "--steps", "8", *TINY, ranks=2, check=False, RESILIENCE_FAULT_HOOKS="1")
+        died = run_job(
+            "finetune", "--name", "hit", "--steps", "8", *TINY, ranks=2, check=False, RESILIENCE_FAULT_HOOKS="1"
+        )
         assert died.returncode != 0
         assert not (hit / "faults" / fault).exists(), "the fault was never reached"
         unfinished = [path for path in hit.glob("step-*") if not (path / ".metadata").exists()]
         assert unfinished, "the death was not in the middle of a save"
     run_job("finetune", "--name", "hit", "--steps", "8", *TINY, ranks=2)
     assert [event["step"] for event in events(hit, "restore")] == [3, 3, 3, 3]
-    assert [event["fault"] for event in events(hit, "fault")] == ["die-before-shard", "die-after-shard", "die-before-metadata"]
+    assert [event["fault"] for event in events(hit, "fault")] == [
+        "die-before-shard",
+        "die-after-shard",
+        "die-before-metadata",
+    ]
     assert all((path / ".metadata").exists() for path in hit.glob("step-*"))  # what was left unfinished is gone
     assert losses(hit) == losses(tmp_path / "calm")
 
@@ -98,7 +119,7 @@ def test_wrong_arguments_exit_2_with_one_line(run_job: Start, arguments: list[st
 
 
 def in_a_tiny_file_system(tmp_path: Path, megabytes: int) -> list[str] | None:
-    """A command prefix that runs the rest with a full-to-be tmpfs on tmp_path; None where this system does not allow it."""
+    """A command prefix that runs the rest with a small tmpfs on tmp_path; None where this system forbids it."""
     flags = ["-m"] if os.geteuid() == 0 else ["-Urm"]
     mount = f'mount -t tmpfs -o size={megabytes}m tmpfs {tmp_path} && exec "$@"'
     prefix = ["unshare", *flags, "sh", "-c", mount, "sh"]
@@ -116,7 +137,9 @@ def test_a_full_file_system_is_told_in_words(tmp_path: Path) -> None:
 
     prefix = in_a_tiny_file_system(tmp_path, 2)
     if prefix is None:
-        pytest.skip("mounting a tmpfs in a namespace is not allowed here; test_resumable covers the same with RLIMIT_FSIZE")
+        pytest.skip(
+            "mounting a tmpfs in a namespace is not allowed here; test_resumable covers the same with RLIMIT_FSIZE"
+        )
     done = subprocess.run(
         [*prefix, sys.executable, str(ROOT / "jobs/finetune/train.py"), "--storage", str(tmp_path), "--name", "full",
          "--workers", "0", "--steps", "30", *TINY[:-1], "2", "--width", "96"],

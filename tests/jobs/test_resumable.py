@@ -87,8 +87,7 @@ def shard(checkpoint: Path) -> Path:
 
 @pytest.fixture
 def undisturbed(tmp_path: Path) -> dict[str, Any]:
-    result = fit(Run(storage=str(tmp_path), name="undisturbed", save_every_steps=EVERY, settings=Settings()))
-    return result
+    return fit(Run(storage=str(tmp_path), name="undisturbed", save_every_steps=EVERY, settings=Settings()))
 
 
 def test_a_stopped_run_ends_with_the_very_same_weights(run: Run, undisturbed: dict[str, Any]) -> None:
@@ -132,13 +131,18 @@ def test_progress_and_events_say_what_happened(run: Run) -> None:
     assert kinds.count("start") == 4  # driver and worker, twice
     assert kinds[-1] == "done"
     final = progress(run)
-    assert (final["state"], final["last_step"], final["last_checkpoint_step"], final["world_size"]) == ("done", STEPS, STEPS, 1)
+    assert (final["state"], final["last_step"], final["last_checkpoint_step"], final["world_size"]) == (
+        "done",
+        STEPS,
+        STEPS,
+        1,
+    )
     assert final["last_checkpoint_t"] <= final["t"]
     assert Path(final["last_checkpoint_path"], ".metadata").exists()
     assert all(event["t"] > 1.7e9 for event in events(run))
 
 
-# ---- damage -------------------------------------------------------------------------------------------------------------------
+# ---- damage ----
 
 
 def flip(path: Path) -> None:
@@ -151,7 +155,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped bit": (lambda path: flip(shard(path)), "CRC-32"),
     "short shard": (lambda path: shard(path).write_bytes(shard(path).read_bytes()[:100]), "has 100 bytes"),
     "missing shard": (lambda path: shard(path).unlink(), "is missing"),
-    "damaged metadata": (lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"), ".metadata cannot be read"),
+    "damaged metadata": (
+        lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"),
+        ".metadata cannot be read",
+    ),
 }
 
 
@@ -174,7 +181,7 @@ def test_with_none_usable_the_run_stops_and_overwrites_nothing(run: Run, kind: s
     for checkpoint in checkpoints(run):
         DAMAGE[kind][0](checkpoint)
     before = {path: path.read_bytes() for path in Path(run.url).rglob("step-*/*") if path.is_file()}
-    with pytest.raises(Unrecoverable, match="none can be used.*nothing was overwritten"):
+    with pytest.raises(Unrecoverable, match=r"none can be used.*nothing was overwritten"):
         fit(run)
     after = {path: path.read_bytes() for path in Path(run.url).rglob("step-*/*") if path.is_file()}
     # a folder that is incomplete may go, one that is complete may not change
@@ -200,7 +207,7 @@ def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
     assert newest.exists()
 
 
-# ---- storage ------------------------------------------------------------------------------------------------------------------
+# ---- storage ----
 
 
 def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run: Run) -> None:
@@ -242,11 +249,13 @@ def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dic
 def test_an_unwritable_path_is_refused_before_anything_starts(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     storage = where.replace("FILE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"storage .*: cannot be written \(.*allowed: a path that every node can write"):
+    with pytest.raises(
+        InputError, match=r"storage .*: cannot be written \(.*allowed: a path that every node can write"
+    ):
         fit(Run(storage=storage, name="run", settings=Settings()))
 
 
-# ---- Ray's snapshot -----------------------------------------------------------------------------------------------------------
+# ---- Ray's snapshot ----
 
 
 def write_snapshot(run: Run, *, names: list[str], version: str | None) -> Path:
@@ -268,7 +277,9 @@ def test_another_ray_versions_snapshot_is_refused_and_left_alone(run: Run) -> No
     fit_stopped(run, at=5)
     snapshot = write_snapshot(run, names=[checkpoints(run)[0].name], version="2.49.0")
     before = snapshot.read_bytes()
-    with pytest.raises(InputError, match=r"written by Ray 2\.49\.0, this is Ray 2\.\d+\.\d+; nothing was changed.*--rebuild-snapshot"):
+    with pytest.raises(
+        InputError, match=r"written by Ray 2\.49\.0, this is Ray 2\.\d+\.\d+; nothing was changed.*--rebuild-snapshot"
+    ):
         fit(run)
     assert snapshot.read_bytes() == before
 
@@ -276,7 +287,9 @@ def test_another_ray_versions_snapshot_is_refused_and_left_alone(run: Run) -> No
 def test_rebuild_snapshot_goes_on_from_disk(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=5)
     write_snapshot(run, names=[checkpoints(run)[0].name], version="2.49.0")
-    rebuilt = Run(storage=run.storage, name=run.name, save_every_steps=EVERY, rebuild_snapshot=True, settings=Settings())
+    rebuilt = Run(
+        storage=run.storage, name=run.name, save_every_steps=EVERY, rebuild_snapshot=True, settings=Settings()
+    )
     assert torch.equal(fit(rebuilt)["weight"], undisturbed["weight"])
     assert events(run, "restore")[-1]["step"] == 3
     assert list(Path(run.url).glob(f"{SNAPSHOT}.*"))  # set aside, not deleted
@@ -302,11 +315,11 @@ def test_a_new_run_can_start_from_another(run: Run, undisturbed: dict[str, Any])
     other = Run(storage=run.storage, name="other", save_every_steps=EVERY, start_from=run.url, settings=Settings())
     assert torch.equal(fit(other)["weight"], undisturbed["weight"])
     assert events(other, "restore")[0]["step"] == 9
-    with pytest.raises(InputError, match="start_from: got .*, which holds no checkpoint folder"):
+    with pytest.raises(InputError, match=r"start_from: got .*, which holds no checkpoint folder"):
         fit(Run(storage=run.storage, name="third", start_from=run.storage, settings=Settings()))
 
 
-# ---- a drain notice -----------------------------------------------------------------------------------------------------------
+# ---- a drain notice ----
 
 
 def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,10 +355,14 @@ def test_a_second_notice_saves_again(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(ray.train, "get_preemption_info", notice)
     fit(Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings()), at_step=at_step)
-    assert [(event["step"], event["reason"]) for event in events(run, "save")] == [(3, "drain"), (8, "drain"), (STEPS, "final")]
+    assert [(event["step"], event["reason"]) for event in events(run, "save")] == [
+        (3, "drain"),
+        (8, "drain"),
+        (STEPS, "final"),
+    ]
 
 
-# ---- misuse -------------------------------------------------------------------------------------------------------------------
+# ---- misuse ----
 
 
 def test_a_loop_that_forgets_finished_is_told(run: Run) -> None:
