@@ -21,6 +21,7 @@ AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
 
 Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
 AvailabilityZoneId = Annotated[str, Field(pattern=r"^[a-z]{2,4}\d-az\d+$")]
+SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$")]
 Cidr = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
 RoleArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$")]
 InstanceTypeName = Annotated[str, Field(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
@@ -50,12 +51,13 @@ class ExistingNetwork(Settings):
     """`AWS::EC2::VPC` id."""
     vpc_cidr: Cidr
     """The VPC's primary CIDR; needed because nothing is looked up at synth."""
-    node_subnet_ids: Annotated[dict[AvailabilityZoneId, str], Field(min_length=1, max_length=16)]
+    node_subnet_ids: Annotated[dict[AvailabilityZoneId, SubnetId], Field(min_length=1, max_length=16)]
     """Private subnet for HyperPod nodes per availability zone ID."""
     node_subnet_cidrs: Annotated[dict[AvailabilityZoneId, Cidr], Field(min_length=1)]
     """CIDR of each of those subnets, so that addresses can be counted before money is spent."""
-    control_plane_subnet_ids: Annotated[list[str], Field(min_length=2)]
-    """At least two private subnets in different zones for the EKS control plane's network interfaces."""
+    control_plane_subnet_ids: Annotated[list[SubnetId], Field(min_length=2)]
+    """At least two private subnets for the EKS control plane's network interfaces, one per zone in the order of
+    `availability_zone_ids`."""
 
 
 class Network(Settings):
@@ -153,7 +155,9 @@ class RollingUpdate(Settings):
     """Unit of `maximum_batch`."""
     wait_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
     """Pause between batches (`WaitIntervalInSeconds`)."""
-    rollback_alarm_names: Annotated[list[str], Field(max_length=10)] = []
+    rollback_alarm_names: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=10)
+    ] = []
     """CloudWatch alarms that roll the update back (`AutoRollbackConfiguration`)."""
 
 

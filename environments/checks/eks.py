@@ -98,6 +98,15 @@ def existing_cluster_has_existing_network(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("eks")
+def existing_cluster_is_left_alone(plan: Plan) -> Iterator[Finding]:
+    """Endpoint and logs of an existing cluster stay as they are."""
+    eks = plan.settings.eks
+    for name in ("endpoint", "log_retention_days"):
+        if eks.existing is not None and name in eks.model_fields_set:
+            yield warning("eks", name, message="has no effect with eks.existing, whose cluster is not changed")
+
+
 @rule("eks", "region")
 def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
     """An EKS issuer's host names the cluster's region."""

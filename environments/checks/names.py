@@ -192,6 +192,17 @@ def folder_is_inside(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("image")
+def image_is_given_or_built(plan: Plan) -> Iterator[Finding]:
+    """An image that is given is not built: what would build and keep one has no effect."""
+    image = plan.settings.image
+    for name in ("repository_name", "folder", "keep_images"):
+        if image.uri is not None and name in image.model_fields_set:
+            yield warning(
+                "image", name, message="has no effect with image.uri: nothing is built then"
+            )
+
+
 @rule("helm")
 def lock_file_is_inside(plan: Plan) -> Iterator[Finding]:
     """The charts' lock file lies in the project, too."""

@@ -147,6 +147,14 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
     for index, subnet in enumerate(existing.control_plane_subnet_ids):
         if subnet in existing.control_plane_subnet_ids[:index]:
             yield error("network", "existing", "control_plane_subnet_ids", index, message=f"'{subnet}' is named twice")
+    if len(existing.control_plane_subnet_ids) > len(network.availability_zone_ids):
+        yield error(
+            "network",
+            "existing",
+            "control_plane_subnet_ids",
+            message=f"{len(existing.control_plane_subnet_ids)} subnets for {len(network.availability_zone_ids)} zones; "
+            "one per zone, in the order of network.availability_zone_ids",
+        )
     for zone, subnet in ids.items():
         if list(ids.values()).count(subnet) > 1:
             yield error(

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from environment_files import GONE, changed, judged, problems, text_of
 
 from environments import checks, wording
 from environments.findings import RULES
 from environments.model import Environment
 from environments.plan import Plan
+from tests.environments.environment_files import GONE, changed, judged, problems, text_of
 
 GROUPS = "hyperpod/instance_groups"
 HEAD, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1"
@@ -105,6 +105,7 @@ CASES = [
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_cidrs.usw2-az3", "has no entry in node_subnet_ids", EXISTING),
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_ids/usw2-az3": "subnet-0123456789abcdef9", "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_ids.usw2-az3", "is not one of network.availability_zone_ids", EXISTING),
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids": ["subnet-0123456789abcdef2"] * 2}, "network.existing.control_plane_subnet_ids[1]", "named twice", EXISTING),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids/2": "subnet-0123456789abcdef4"}, "network.existing.control_plane_subnet_ids", "3 subnets for 2 zones", EXISTING),
     Case("zones_differ", {"network/availability_zone_ids": ["usw2-az1", "usw2-az1"]}, "network.availability_zone_ids[1]", "named twice", {"network/availability_zone_ids": ["usw2-az1", "usw2-az3"]}),
     Case("zones_belong_to_the_region", {"network/availability_zone_ids": ["usw2-az1", "use2-az2"]}, "network.availability_zone_ids[1]", "did you mean 'usw2-az2'?", {"region": "ap-southeast-2", "network/availability_zone_ids": ["apse2-az1", "apse2-az3"]}),
     Case("region_is_known", {"region": "us-west-9", "network/availability_zone_ids": ["usw9-az1", "usw9-az2"]}, "region", "not in the list of regions", {}, "warning"),
@@ -128,6 +129,7 @@ CASES = [
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public_cidrs": ["20.0.0.0/24"]}}, "eks.endpoint.public_cidrs", "has no effect", {"eks/endpoint": PUBLIC}, "warning"),
     Case("closed_network_reaches_nothing", {"network/egress": "closed", "eks/endpoint": PUBLIC}, "eks.endpoint.public", "otherwise closed", {"eks/endpoint": PUBLIC}, "warning"),
     Case("existing_cluster_has_existing_network", {"eks/existing": CLUSTER}, "eks.existing", "give it in network.existing", {"eks/existing": CLUSTER, **EXISTING}),
+    Case("existing_cluster_is_left_alone", {**EXISTING, "eks/existing": CLUSTER, "eks/log_retention_days": 30}, "eks.log_retention_days", "whose cluster is not changed", {"eks/existing": CLUSTER, **EXISTING}, "warning"),
     Case("issuer_is_of_the_region", {**EXISTING, "eks/existing": {**CLUSTER, "oidc_issuer_url": "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"}}, "eks.existing.oidc_issuer_url", "is not in us-west-2", {"eks/existing": CLUSTER, **EXISTING}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("aws", "aws-cn", 1)]}, "eks.admin_role_arns[0]", "in partition aws-cn", {"eks/admin_role_arns": [ROLE]}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [f"{ROLE}*"]}, "eks.admin_role_arns[0]", "a wildcard is not allowed", {"eks/admin_role_arns": [ROLE]}),
@@ -169,6 +171,7 @@ CASES = [
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
     Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "images/..training"}),
+    Case("image_is_given_or_built", {"image": {"uri": DIGEST, "folder": "image"}}, "image.folder", "has no effect with image.uri", {"image": {"uri": DIGEST}}, "warning"),
     Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "charts/x.yaml"}),
     Case("variables_are_free", {"ray/env": {"RAY_ADDRESS": "x"}}, "ray.env.RAY_ADDRESS", "KubeRay sets it", {"ray/env": {"RAY_DEDUP_LOGS": "0"}}),
     Case("variables_are_free", {f"{WORKER}/env": {"HF_TOKEN": "x"}}, "ray.workers[0].env.HF_TOKEN", "looks like a secret", {f"{WORKER}/env": {"TOKENIZERS_PARALLELISM": "false"}}, "warning"),

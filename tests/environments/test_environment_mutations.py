@@ -16,9 +16,10 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from environments.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, load, names, parse
-from environments.model import Environment
+from environments.model import Environment, Settings
 
 FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2400"))
 """Files to judge, over all the tests here."""
@@ -85,7 +86,8 @@ def every_figure(found: EnvironmentFile) -> None:
 
 # --- what goes wrong with files --------------------------------------------------------------------------------------
 
-NAMES = [name for section in (Environment, *Environment.__subclasses__()) for name in section.model_fields]
+SECTIONS: list[type[BaseModel]] = [Environment, *Settings.__subclasses__()]
+NAMES = [name for section in SECTIONS for name in section.model_fields]
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

@@ -6,11 +6,11 @@ import ipaddress
 from typing import Any
 
 import pytest
-from environment_files import plan
 
 from environments.loader import load, names
 from environments.model import RayWorkerGroup
 from environments.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, NodeRoom, Plan, PodResources, catalogue
+from tests.environments.environment_files import plan
 
 
 def only_worker(plan: Plan) -> RayWorkerGroup:

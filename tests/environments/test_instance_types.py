@@ -33,7 +33,7 @@ def test_a_p5_takes_81_addresses(name: str) -> None:
 
 def test_types_are_the_services() -> None:
     shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ClusterInstanceType")
-    assert platform().instance_types == frozenset(shape.enum)
+    assert platform().instance_types == frozenset(shape.metadata["enum"])
 
 
 def test_figures_are_of_types_that_exist_and_miss_one() -> None:
