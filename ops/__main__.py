@@ -233,6 +233,61 @@ def teardown(
     )
 
 
+@app.command()
+def logs(
+    env: Env,
+    kind: Annotated[
+        Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Which logs.")
+    ] = "all",
+    node: Annotated[str, typer.Option(help="Only of this node (also one that is gone).")] = "",
+    since: Annotated[str, typer.Option(help="15m, 2h, 3d ago, or a time.")] = "1h",
+    until: Annotated[str, typer.Option(help="Likewise; left out: now.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    form: Output = Format.table,
+) -> int:
+    """Lifecycle, health-agent and deep-health-check logs of the nodes."""
+    from ops import logs as verb  # noqa: PLC0415
+
+    return verb.run(_target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=form)
+
+
+@app.command()
+def connect(
+    env: Env,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 takes any.")] = 8265,
+    grafana: Annotated[bool, typer.Option("--grafana", help="Grafana too, on port 3000.")] = False,
+) -> int:
+    """Dashboard and Jobs API on 127.0.0.1, until Ctrl-C."""
+    from ops import connect as verb  # noqa: PLC0415
+
+    return verb.run(_target(env), port=port, grafana=grafana)
+
+
+@app.command()
+def submit(
+    env: Env,
+    entrypoint: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="What the job runs.")] = None,
+    working_dir: Annotated[Path | None, typer.Option(help="Folder that the job runs in; uploaded.")] = None,
+    env_var: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job.")
+    ] = None,
+    runtime_env: Annotated[Path | None, typer.Option(help="YAML file with Ray's runtime_env.")] = None,
+    submission_id: Annotated[str, typer.Option(help="Id of the job; left out: Ray makes one.")] = "",
+    address: Annotated[
+        str, typer.Option(help="A dashboard that is reachable already; its token from RAY_AUTH_TOKEN.")
+    ] = "",
+    wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
+    follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that was submitted before.")] = "",
+) -> int:
+    """Submit a job and follow its log; ends with the job's own exit code."""
+    from ops import submit as verb  # noqa: PLC0415
+
+    return verb.run(
+        _target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [], runtime_env=runtime_env,
+        submission_id=submission_id, address=address, wait=wait_, job=follow,
+    )  # fmt: skip
+
+
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
 

@@ -17,7 +17,7 @@ class OpsError(Exception):
     :param code: exit code of the command.
     """
 
-    def __init__(self, message: str, *, next: str = "", code: int = ERROR) -> None:  # noqa: A002  (the field's word)
+    def __init__(self, message: str, *, next: str = "", code: int = ERROR) -> None:
         super().__init__(message)
         self.message = message
         self.next = next

@@ -154,7 +154,7 @@ def replacements(seen: Snapshot) -> dict[str, int]:
     return counted
 
 
-# --- one node ------------------------------------------------------------------------------------------------------------
+# --- one node --------------------------------------------------------------------------------------------------------
 
 
 def find(target: Target, node: str) -> tuple[Cluster, Instance]:
@@ -248,7 +248,7 @@ def _print_events(found: list[ClusterEvent]) -> None:
     output.console().print(table)
 
 
-# --- acting on nodes -----------------------------------------------------------------------------------------------------
+# --- acting on nodes -------------------------------------------------------------------------------------------------
 
 
 def reboot(target: Target, nodes: list[str], *, yes: bool) -> int:
@@ -417,7 +417,7 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     return OK
 
 
-# --- a shell -------------------------------------------------------------------------------------------------------------
+# --- a shell ---------------------------------------------------------------------------------------------------------
 
 
 def session_target(cluster: Cluster, instance: Instance) -> str:

@@ -87,6 +87,12 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def write_text(text: str) -> None:
+    """Text of others (a job's log) on stdout as it is."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def plain(value: Any) -> Any:
     """Dataclasses, enums and times as JSON knows them; times in UTC, whole seconds, with `Z`."""
     if isinstance(value, datetime):

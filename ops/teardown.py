@@ -67,7 +67,7 @@ def run(
     return _look_again(target, form=form, delete_logs=delete_logs)
 
 
-# --- telling and asking --------------------------------------------------------------------------------------------------
+# --- telling and asking ----------------------------------------------------------------------------------------------
 
 
 def show(target: Target, found: Inventory) -> None:
@@ -105,7 +105,7 @@ def _confirm(target: Target, *, yes: bool, word: str) -> None:
     output.confirm(f"Take '{target.name}' down?", yes=yes or word == target.name)
 
 
-# --- Ray and claims ------------------------------------------------------------------------------------------------------
+# --- Ray and claims --------------------------------------------------------------------------------------------------
 
 
 def _drain(target: Target, found: Inventory, *, poll: float) -> None:
@@ -223,7 +223,7 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
         time.sleep(poll)
 
 
-# --- the stacks ----------------------------------------------------------------------------------------------------------
+# --- the stacks ------------------------------------------------------------------------------------------------------
 
 
 def _unprotect(target: Target) -> None:
@@ -246,9 +246,9 @@ def _destroy(target: Target, *, app: str) -> None:
         return
     if not CDK.exists():
         raise OpsError("the cdk CLI is not installed", next=f"make setup, then python -m ops teardown {target.name}")
-    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
+    command = [str(CDK), "destroy", *_stacks_to_destroy(target), "--force"]
     if app:
-        command += ["--app", app]
+        command += ["--app", str(Path(app).resolve())]
     else:
         command += ["-c", f"env={target.name}"]
         command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
@@ -270,6 +270,26 @@ def _destroy(target: Target, *, app: str) -> None:
         )
 
 
+def _stacks_to_destroy(target: Target) -> list[str]:
+    """All, but not the network that a kept file system lives in: its interface would make the deletion fail half-way."""
+    if not keeps_network(target):
+        return [f"{target.name}/*"]
+    output.say(f"{target.name}-Network stays: a file system that is kept lives in it")
+    return [
+        f"{target.name}/{stack}"
+        for stack in names.STACKS
+        if stack != "Network" and f"{target.name}-{stack}" in names.stack_names(target.plan)
+    ]
+
+
+def keeps_network(target: Target) -> bool:
+    """Whether a file system that is kept lies in the VPC of this environment."""
+    settings = target.plan.settings
+    if inventory.deletes_data(target) or settings.network.existing is not None or settings.storage.mode == "existing":
+        return False
+    return bool(gather.file_systems(target))
+
+
 def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
     found = inventory.take(target)
     if delete_logs:
@@ -278,7 +298,8 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
         found = inventory.take(target)
     if form is Format.json:
         _write(target, found)
-    left = [item for item in found.items if item.fate != "kept"]
+    home = f"{target.name}-Network" if keeps_network(target) else ""
+    left = [item for item in found.items if item.fate != "kept" and item.id != home]
     kept = [item for item in found.items if item.fate == "kept"]
     for item in kept:
         output.say(f"kept: {item.kind} {item.id} ({item.note})")

@@ -1,0 +1,251 @@
+"""`submit`: a job to Ray's Jobs API, with its log, ending with the job's own status.
+
+What `ray job submit` does, over the documented REST API, so that no Ray (of just the right version) is needed here.
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import io
+import json
+import os
+import shlex
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ops import connect, output
+from ops.clients import Target
+from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError
+
+PACKAGE_LIMIT_MIB = 500
+"""Ray's own limit of a working directory."""
+SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+POLL_SECONDS = 2.0
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+AWAY_SECONDS = 300
+"""How long the head may be away while a log is followed."""
+
+
+def run(
+    target: Target,
+    *,
+    entrypoint: list[str],
+    working_dir: Path | None,
+    env_vars: list[str],
+    runtime_env: Path | None,
+    submission_id: str,
+    address: str,
+    wait: bool,
+    job: str,
+) -> int:
+    """Submit, or follow the submitted `job`. Exit code of the job's driver where it failed, 0 where it succeeded."""
+    if bool(entrypoint) == bool(job):
+        raise OpsError(
+            "give a command after --, or --follow JOB",
+            next=f"python -m ops submit {target.name} -- python train.py",
+            code=BAD_USE,
+        )
+    request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
+    package = pack(working_dir) if working_dir and not job else None
+    with contextlib.ExitStack() as stack:
+        if address:
+            # a dashboard that is reachable already: its token is in the environment variable that Ray itself reads
+            url, token = address, os.environ.get("RAY_AUTH_TOKEN", "")
+        else:
+            target.aws.require_account()
+            token = connect.token(target)
+            url = f"http://127.0.0.1:{stack.enter_context(connect.dashboard(target, port=0)).port}"
+        jobs = Jobs(url, token=token)
+        if job:
+            return follow(jobs, job, environment=target.name)
+        return submit(jobs, request, package=package, wait=wait, environment=target.name)
+
+
+def _request(
+    target: Target, entrypoint: list[str], *, env_vars: list[str], runtime_env: Path | None, submission_id: str
+) -> dict[str, Any]:
+    runtime: dict[str, Any] = {}
+    if runtime_env:
+        import yaml  # noqa: PLC0415
+
+        try:
+            runtime = yaml.safe_load(runtime_env.read_text(encoding="utf-8")) or {}
+        except (OSError, yaml.YAMLError) as error:
+            raise OpsError(f"{runtime_env}: {str(error).splitlines()[0]}", code=BAD_USE) from None
+        if not isinstance(runtime, dict):
+            raise OpsError(
+                f"{runtime_env}: a mapping is wanted, as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+                code=BAD_USE,
+            )
+    for item in env_vars:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise OpsError(f"--env wants NAME=VALUE, got '{item}'", code=BAD_USE)
+        runtime.setdefault("env_vars", {})[name] = value
+    request: dict[str, Any] = {
+        "entrypoint": shlex.join(entrypoint),
+        "runtime_env": runtime,
+        "metadata": {"environment": target.name},
+    }
+    if submission_id:
+        request["submission_id"] = submission_id
+    if target.plan.settings.ray.gcs_fault_tolerance:
+        # off the head's node, so that the job outlives the head
+        request["entrypoint_resources"] = {"driver": 1}
+    return request
+
+
+def pack(folder: Path) -> tuple[str, bytes]:
+    """A working directory as a zip file, called by its content as Ray calls them. What git ignores stays out."""
+    if not folder.is_dir():
+        raise OpsError(f"--working-dir {folder} is no folder", code=BAD_USE)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files_of(folder):
+            # a fixed time: the same content is the same package
+            info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = (path.stat().st_mode & 0o777) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    data = buffer.getvalue()
+    if len(data) > PACKAGE_LIMIT_MIB * 2**20:
+        raise OpsError(
+            f"{folder} packs to {len(data) >> 20} MiB; Ray takes {PACKAGE_LIMIT_MIB}",
+            next="put data on /fsx, and what is not needed into .gitignore",
+        )
+    return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Files of a folder that belong to it: what git tracks or does not ignore; without git, all but caches."""
+    listed = subprocess.run(
+        ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        found = [folder / name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        found = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
+    return sorted(path for path in set(found) if path.is_file())
+
+
+class Jobs:
+    """Ray's Jobs API."""
+
+    def __init__(self, url: str, *, token: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise OpsError(f"--address {url}: http://HOST:PORT is wanted", code=BAD_USE)
+        self._host, self._port = parts.hostname, parts.port or 8265
+        self._token = token
+
+    def call(
+        self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Status and body. OSError where nothing answers."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        headers = {"Content-Type": kind} if body is not None else {}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        finally:
+            connection.close()
+
+    def json(self, method: str, path: str, *, body: Any = None) -> Any:
+        """Decoded body; an `OpsError` on any refusal."""
+        status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())
+        if status in (401, 403):
+            raise OpsError(
+                "Ray does not accept the token",
+                next="the Secret of the RayCluster's name holds it; was the cluster made anew?",
+            )
+        if status >= 400:
+            raise OpsError(
+                f"the Jobs API answers {status}: {raw.decode(errors='replace').strip().splitlines()[-1][:300] if raw.strip() else ''}"
+            )
+        return json.loads(raw or b"null")
+
+
+def submit(
+    jobs: Jobs, request: dict[str, Any], *, package: tuple[str, bytes] | None, wait: bool, environment: str
+) -> int:
+    """Upload, submit, follow."""
+    try:
+        jobs.json("GET", "/api/version")
+    except OSError as error:
+        raise OpsError(
+            f"Ray's dashboard does not answer: {error}", next=f"python -m ops wait {environment} --for ray"
+        ) from None
+    if package:
+        name, data = package
+        path = f"/api/packages/gcs/{name}"
+        if jobs.call("GET", path)[0] != 200:
+            output.say(f"uploading the working directory, {max(1, len(data) >> 10)} KiB")
+            status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+            if status >= 400:
+                raise OpsError(f"the upload was refused: {status} {raw[:200].decode(errors='replace')}")
+        request = {**request, "runtime_env": {**request["runtime_env"], "working_dir": f"gcs://{name}"}}
+    answer = jobs.json("POST", "/api/jobs/", body=request)
+    job = str(answer["submission_id"])
+    output.say(f"submitted {job}: {request['entrypoint']}")
+    if not wait:
+        output.write_line(job)
+        return OK
+    try:
+        return follow(jobs, job, environment=environment)
+    except KeyboardInterrupt:
+        output.say(
+            f"stopped following; {job} goes on. Its log again: python -m ops submit {environment} --follow {job}"
+        )
+        return INTERRUPTED
+
+
+def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:
+    """Print the log as it grows, until the job has ended."""
+    printed = 0
+    away_since: float | None = None
+    while True:
+        try:
+            info = jobs.json("GET", f"/api/jobs/{job}")
+            text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
+            away_since = None
+        except OSError as error:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > AWAY_SECONDS:
+                raise OpsError(
+                    f"the head has been away for {AWAY_SECONDS} s: {error}", next=f"python -m ops status {environment}"
+                ) from None
+            time.sleep(poll)
+            continue
+        fresh = text[printed:]
+        if fresh:
+            output.write_text(fresh)
+            printed = len(text)
+        if info["status"] in ENDED:
+            return _ended(job, info, environment)
+        time.sleep(poll)
+
+
+def _ended(job: str, info: dict[str, Any], environment: str) -> int:
+    status = info["status"]
+    if status == "SUCCEEDED":
+        output.say(f"{job} SUCCEEDED")
+        return OK
+    message = str(info.get("message") or "").strip().splitlines()
+    output.say(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
+    output.say(f"next: python -m ops status {environment}")
+    code = info.get("driver_exit_code")
+    return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR
