@@ -28,7 +28,7 @@ def strict(schema: Any) -> Any:
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {}
+    made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in {"properties", "patternProperties"} and isinstance(value, dict):
             made[key] = {name: strict(inner) for name, inner in value.items()}  # names of fields, not schema keywords
