@@ -107,6 +107,8 @@ class State:
     pods: list[Pod] = field(default_factory=list)
     next_host: int = FIRST_HOST
     env: dict[str, str] = field(default_factory=dict)
+    temps: list[str] = field(default_factory=list)
+    """Every temp-dir ever made, also of pods that were replaced: their logs may still be wanted until `stop`."""
 
 
 def free_port(ip: str, wanted: int = 0) -> int:
@@ -437,8 +439,8 @@ class Cluster:
         with contextlib.suppress(LocalError):
             wait(lambda: not any(pod.alive for pod in pods), seconds=10, what="end of the pods")
         left = [pid for pod in pods for pid in self.members(pod)]
-        for pod in pods:
-            shutil.rmtree(pod.temp, ignore_errors=True)
+        for temp in self.state.temps:
+            shutil.rmtree(temp, ignore_errors=True)
         self.state.pods, self.state.store = [], None
         (self.folder / "state.json").unlink(missing_ok=True)
         for secret in ("token", "redis-password"):
@@ -484,7 +486,7 @@ class Cluster:
         """Redis for the GCS, on loopback with a password, as a pod of its own."""
         ip = f"{self.state.network}.{FIRST_HOST - 1}"
         self.state.store_port = free_port(ip)
-        temp = tempfile.mkdtemp(prefix="redis-")
+        temp = self._temp("redis-")
         password = self._redis_password(make=True)
         config = Path(temp) / "redis.conf"  # not on the command line: everyone can read that
         config.touch(mode=0o600)
@@ -508,7 +510,7 @@ class Cluster:
         host = int(ip.rpartition(".")[2])
         name = name or next(self._names(group.group))
         # Ray puts sockets in there and a socket's path may have 107 characters: not below the project's folder
-        temp = tempfile.mkdtemp(prefix="ray-")
+        temp = self._temp("ray-")
         agent_port = free_port(ip)
         ports = WORKER_PORTS[(host - FIRST_HOST) % len(WORKER_PORTS)]
         command = [str(self.bin / "ray"), "start", "--block", f"--node-ip-address={ip}", f"--temp-dir={temp}"]
@@ -543,6 +545,10 @@ class Cluster:
         if make:
             _write_secret(path)
         return path.read_text(encoding="utf-8")
+
+    def _temp(self, prefix: str) -> str:
+        self.state.temps.append(tempfile.mkdtemp(prefix=prefix))
+        return self.state.temps[-1]
 
     def _store_env(self) -> dict[str, str]:
         """What makes a head keep its GCS where a new head finds it."""

@@ -153,11 +153,14 @@ def test_a_deleted_pod_gets_sigterm_and_after_its_grace_period_sigkill(cluster: 
 def test_stop_ends_everything_and_leaves_no_secret_and_no_folder(cluster: Cluster) -> None:
     inside = [pid for pod in cluster.state.pods for pid in cluster.members(pod)]
     folders = [Path(pod.temp) for pod in cluster.state.pods]
+    gone = cluster.training_pods()[0]
+    cluster.replace(gone)
     assert cluster.stop() == []
     assert soon(lambda: not any("sleep 100" in isolation.command_line(pid) for pid in inside))
-    assert not any(folder.exists() for folder in folders)
+    assert not any(folder.exists() for folder in folders), "a replaced pod's included"
     assert not cluster.token_path.exists()
     assert (cluster.folder / "logs").exists()
+    assert gone not in cluster.state.pods
     with pytest.raises(LocalError, match="no ray cluster"):
         Cluster.load(name=cluster.state.name, project=cluster.project)
 
