@@ -126,8 +126,8 @@ class Resumable:
             # the loop failed, the background thread need not: a save that gets done now is found on disk by the next
             # attempt. Bounded, because a peer that is gone or frozen would keep it waiting.
             save = self.in_flight
-            finished, _ = concurrent.futures.wait([save.future], timeout=_LAST_SAVE_S)
-            if finished and save.future.exception() is None and self.tier is None:
+            ended, _left = concurrent.futures.wait([save.future], timeout=_LAST_SAVE_S)
+            if ended and save.future.exception() is None and self.tier is None:
                 self._note_saved(save, time.monotonic() - save.started)
 
     # ---- the loop ----
@@ -148,7 +148,8 @@ class Resumable:
             self.save("final", wait=True)
         if self.saved_step != self.step:
             raise Unrecoverable(f"the final checkpoint of step {self.step} could not be written: {self._last_error()}")
-        self.journal.event("done", step=self.step, world=self.world, **self.metrics)
+        noted: dict[str, Any] = {**self.metrics, "step": self.step, "world": self.world}
+        self.journal.event("done", **noted)
         self.journal.update(now=True, state="done")
 
     def finished(self, step: int, **metrics: float) -> None:
@@ -158,7 +159,8 @@ class Resumable:
         self.step = step + 1
         self.metrics = metrics
         if self.step % self.run.event_every_steps == 0:
-            self.journal.event("step", step=self.step, world=self.world, **metrics)
+            noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
+            self.journal.event("step", **noted)
         state = "draining" if self.drain is not None else "running"
         self.journal.update(
             state=state, last_step=self.step, last_step_t=round(time.time(), 3), metrics=metrics, world_size=self.world,

@@ -50,7 +50,7 @@ def test_every_field_can_be_overridden_by_the_environment() -> None:
             {"RESILIENCE_WORKER_GROUP_START_TIMEOUT_S": "-1"},
             "worker_group_start_timeout_s: got -1.0, allowed: more than 0",
         ),
-        ({"RESILIENCE_HEALTH_CHECK_INTERVAL_S": "60"}, "at least health_check_interval_s (60.0)"),
+        ({"RESILIENCE_HEALTH_CHECK_INTERVAL_S": "90"}, "at least health_check_interval_s (90.0)"),
     ],
 )
 def test_a_wrong_override_is_refused_in_words(environ: dict[str, str], said: str) -> None:
