@@ -7,6 +7,7 @@ in every run (derandomized), so that a failure here is a failure everywhere.
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import BaseModel
 from environments.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, load, names, parse
 from environments.model import Environment, Settings
 
-FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2400"))
+FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2000"))
 """Files to judge, over all the tests here."""
 TEXTS = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
 DATA = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
@@ -201,6 +202,8 @@ def mutated(draw: st.DrawFn) -> str:  # noqa: PLR0912  # one case per kind of mi
             case _:
                 parent[last] = {str(last): parent[last]}
     try:
+        if draw(st.booleans()):  # JSON is YAML, too
+            return json.dumps(data, indent=1)
         text = yaml.dump(data, Dumper=DUMPER, sort_keys=False, allow_unicode=draw(st.booleans()))
         return str(text).encode("utf-8").decode()
     except (UnicodeEncodeError, yaml.YAMLError):
