@@ -1,0 +1,42 @@
+"""The verdict on a snapshot: Healthy, Recovering or Needs you. A pure function, so that every case can be a test."""
+
+from __future__ import annotations
+
+from ops.snapshot import Snapshot
+from ops.verdict import cluster, nodes, ray, stacks, storage
+from ops.verdict.finding import Finding, State, Verdict
+
+__all__ = ["Finding", "State", "Verdict", "judge"]
+
+
+def judge(seen: Snapshot) -> Verdict:
+    """The verdict on a snapshot."""
+    found: list[Finding] = []
+    if (
+        seen.saw("CloudFormation")
+        and seen.stacks
+        and not any(stack.status for stack in seen.stacks)
+        and seen.cluster is None
+    ):
+        return Verdict(state="Needs you", findings=(stacks.not_deployed(seen),))
+    rules = (
+        stacks.unseen,
+        stacks.stacks,
+        cluster.cluster,
+        cluster.groups,
+        nodes.instances,
+        nodes.nodes,
+        storage.storage,
+        ray.rays,
+        ray.pods,
+    )
+    for rule in rules:
+        found += rule(seen)
+    order = {"needs-you": 0, "recovering": 1, "note": 2}
+    found.sort(key=lambda finding: order[finding.kind])
+    state: State = "Healthy"
+    if any(finding.kind == "recovering" for finding in found):
+        state = "Recovering"
+    if any(finding.kind == "needs-you" for finding in found):
+        state = "Needs you"
+    return Verdict(state=state, findings=tuple(found))

@@ -1,0 +1,137 @@
+"""Findings about the HyperPod cluster and its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops import durations
+from ops.snapshot import Group, Snapshot
+from ops.verdict.finding import (
+    DEAD_STACK,
+    QUIET,
+    Finding,
+    command,
+    deploy,
+    last_event,
+    under_way,
+    usual_of,
+)
+
+
+def cluster(seen: Snapshot) -> Iterator[Finding]:
+    """What the cluster says of itself."""
+    cluster = seen.cluster
+    if cluster is None:
+        made = {stack.name: stack.status for stack in seen.stacks}.get(f"{seen.environment}-HyperPod", "")
+        if seen.saw("HyperPod") and made.endswith("_COMPLETE") and made not in DEAD_STACK:
+            yield Finding(
+                kind="needs-you", what="the HyperPod cluster is gone although its stack is there", next=deploy(seen)
+            )
+        return
+    started = last_event(seen.events, resource="Cluster")
+    if cluster.status in ("Creating", "Updating", "SystemUpdating", "RollingBack"):
+        usual = {"SystemUpdating": durations.SOFTWARE}.get(cluster.status, durations.CLUSTER)
+        since = cluster.created if cluster.status == "Creating" else started.time if started else None
+        yield under_way(
+            seen,
+            f"the cluster is {cluster.status}",
+            since=since,
+            usual=usual,
+            next_=command(seen, "nodes"),
+            subject=cluster.name,
+        )
+    elif cluster.status == "Deleting":
+        yield Finding(
+            kind="needs-you", what="the cluster is being deleted", next=command(seen, "teardown"), subject=cluster.name
+        )
+    elif cluster.status == "Failed":
+        yield _failed(seen)
+
+
+def _failed(seen: Snapshot) -> Finding:
+    """`Failed` is the outcome of the last operation; nodes that run go on running, and another update mends it."""
+    cluster = seen.cluster
+    assert cluster is not None  # noqa: S101  (narrowing only)
+    running = sum(1 for instance in seen.instances if instance.status == "Running")
+    coming = [
+        instance
+        for instance in seen.instances
+        if instance.status in ("Pending", "DeepHealthCheckInProgress", "SystemUpdating")
+    ]
+    why = cluster.failure or next((event.failure for event in seen.events if event.failure), "")
+    if coming:
+        since = min((instance.launched for instance in coming if instance.launched), default=None)
+        return under_way(
+            seen,
+            f"the cluster says Failed, but {len(coming)} {'nodes are' if len(coming) > 1 else 'node is'} still being brought up",
+            since=since,
+            usual=usual_of(coming[0]),
+            next_=command(seen, "nodes"),
+            subject=cluster.name,
+            why=why,
+        )
+    goes_on = f"; {running} nodes run and go on" if running else ""
+    return Finding(
+        kind="needs-you",
+        what=f"the last change of the cluster failed{goes_on}",
+        why=why,
+        next=deploy(seen),
+        subject=cluster.name,
+    )
+
+
+def groups(seen: Snapshot) -> Iterator[Finding]:
+    """Nodes that were asked for and are not there: with Continuous provisioning InService does not exclude that."""
+    cluster = seen.cluster
+    if cluster is None or cluster.status in ("Deleting", "Creating"):
+        return
+    for group in cluster.groups:
+        there = [
+            instance
+            for instance in seen.instances
+            if instance.group == group.name and instance.status != "ShuttingDown"
+        ]
+        missing = group.target - len(there)
+        if missing > 0:
+            yield _missing(seen, group, missing)
+
+
+def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
+    status = seen.cluster.status if seen.cluster else ""
+    many = f"{missing} of {group.target} {group.type} of group '{group.name}'"
+    what = f"{many} are missing although the cluster is {status}"
+    leaving = [
+        instance for instance in seen.instances if instance.group == group.name and instance.status == "ShuttingDown"
+    ]
+    refused = next(
+        (event for event in seen.events if event.group == group.name and event.level == "Error" and not event.instance),
+        None,
+    )
+    newest = max((event.time for event in seen.events if event.group == group.name), default=None)
+    if refused and not leaving:
+        return Finding(
+            kind="needs-you",
+            what=what,
+            why=refused.failure or refused.description,
+            since=refused.time,
+            next=f"{command(seen, 'preflight')} (quota, zone, training plan); the service keeps trying",
+            subject=group.name,
+        )
+    if leaving or (newest and seen.at - newest < QUIET):
+        usual = durations.REPLACEMENT
+        return Finding(
+            kind="recovering",
+            what=what,
+            why="replacements are on the way",
+            since=newest,
+            expected_by=usual.by(newest),
+            subject=group.name,
+        )
+    return Finding(
+        kind="needs-you",
+        what=what,
+        why="nothing has happened on them for half an hour",
+        since=newest,
+        next=f"python -m ops nodes events {seen.environment} --group {group.name}",
+        subject=group.name,
+    )

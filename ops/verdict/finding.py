@@ -1,0 +1,142 @@
+"""What a verdict is made of, and the small parts that the rules share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from ops import durations, names
+from ops.durations import Usual
+from ops.snapshot import ClusterEvent, Instance, Snapshot
+
+State = Literal["Healthy", "Recovering", "Needs you"]
+Kind = Literal["recovering", "needs-you", "note"]
+
+UNREACHABLE_GRACE = timedelta(minutes=5)
+"""A node that does not answer for longer, and whose object stays, is not coming back by itself: Kubernetes then keeps
+its pods as Terminating and makes no replacement."""
+JOIN_GRACE = timedelta(minutes=15)
+"""Running in HyperPod until Ready in Kubernetes."""
+QUIET = timedelta(minutes=30)
+"""How long missing nodes may be missing without any sign of work on them."""
+DEAD_STACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be, or worth knowing."""
+
+    kind: Kind
+    what: str
+    why: str = ""
+    since: datetime | None = None
+    expected_by: datetime | None = None
+    next: str = ""
+    subject: str = ""
+    """What it is about: a node, pod, group, file system or stack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The worst finding decides."""
+
+    state: State
+    findings: tuple[Finding, ...]
+
+    @property
+    def needs_you(self) -> tuple[Finding, ...]:
+        """What waits for a person."""
+        return tuple(finding for finding in self.findings if finding.kind == "needs-you")
+
+    @property
+    def recovering(self) -> tuple[Finding, ...]:
+        """What mends itself."""
+        return tuple(finding for finding in self.findings if finding.kind == "recovering")
+
+
+def command(seen: Snapshot, text: str) -> str:
+    """A command of `ops` on this environment: `status`, `logs --node …`."""
+    verb, _, rest = text.partition(" ")
+    return f"python -m ops {verb} {seen.environment}{' ' + rest if rest else ''}"
+
+
+def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
+    """A command of `ops nodes` on one node."""
+    return f"python -m ops nodes {verb} {seen.environment} {node}"
+
+
+def deploy(seen: Snapshot) -> str:
+    """What makes or mends the environment."""
+    return f'cdk deploy "{seen.environment}/*" -c env={seen.environment}'
+
+
+def usual_of(instance: Instance) -> Usual:
+    """How long the state of an instance usually lasts."""
+    return {
+        "SystemUpdating": durations.SOFTWARE,
+        "DeepHealthCheckInProgress": durations.DEEP_CHECK,
+        "ShuttingDown": durations.REBOOT,
+    }.get(instance.status, durations.REBOOT if "reboot" in instance.message.lower() else durations.NODE)
+
+
+def under_way(
+    seen: Snapshot, what: str, *, since: datetime | None, usual: Usual, next_: str, subject: str, why: str = ""
+) -> Finding:
+    """Something that takes its time: Recovering, until it takes far longer than usual."""
+    if usual.overdue(since, seen.at):
+        return Finding(
+            kind="needs-you",
+            what=f"{what}, far longer than the usual {usual}",
+            why=why,
+            since=since,
+            next=next_,
+            subject=subject,
+        )
+    return Finding(kind="recovering", what=what, why=why, since=since, expected_by=usual.by(since), subject=subject)
+
+
+def last_event(
+    events: tuple[ClusterEvent, ...], *, instance: str = "", resource: str = "", level: str = ""
+) -> ClusterEvent | None:
+    """The newest event that matches."""
+    matching = [
+        event
+        for event in events
+        if (not instance or event.instance == instance)
+        and (not resource or event.resource == resource)
+        and (not level or event.level == level)
+    ]
+    return max(matching, key=lambda event: event.time, default=None)
+
+
+def last_heard(seen: Snapshot, instance: Instance) -> datetime | None:
+    """When the newest event of an instance was."""
+    event = last_event(seen.events, instance=instance.id)
+    return event.time if event else None
+
+
+def fault_of(seen: Snapshot, instance: Instance) -> str:
+    """The fault that Kubernetes tells of an instance."""
+    return next((node.fault for node in seen.nodes if node.name == names.node_name(instance.id)), "")
+
+
+def spare(seen: Snapshot, group: str) -> str:
+    """Says that training does not wait for a node because every worker of its RayCluster runs elsewhere."""
+    if not seen.rays:
+        return ""
+    awake = {node.name for node in seen.nodes if node.ready}
+    for ray in seen.rays:
+        running = [
+            pod
+            for pod in seen.pods
+            if pod.cluster == ray.name
+            and pod.namespace == ray.namespace
+            and pod.ready
+            and not pod.deleting_since
+            and pod.node in awake
+        ]
+        workers = [pod for pod in running if pod.role == "worker"]
+        if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):
+            return ""
+    return "; Ray has all its workers without it"

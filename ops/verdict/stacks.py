@@ -1,0 +1,76 @@
+"""Findings about what could not be seen, and about the stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.snapshot import Snapshot, Stack
+from ops.verdict.finding import (
+    DEAD_STACK,
+    Finding,
+    command,
+    deploy,
+)
+
+
+def not_deployed(seen: Snapshot) -> Finding:
+    """There is nothing."""
+    return Finding(
+        kind="needs-you",
+        what="not deployed: there is no stack and no cluster",
+        next=f"{command(seen, 'preflight')}, then {deploy(seen)}",
+    )
+
+
+def unseen(seen: Snapshot) -> Iterator[Finding]:
+    """Sources that did not answer."""
+    creating = seen.cluster is None and any(stack.status.endswith("_IN_PROGRESS") for stack in seen.stacks)
+    for item in seen.unseen:
+        if item.source == "Kubernetes" and creating:
+            continue  # said by the stacks
+        yield Finding(
+            kind="needs-you",
+            what=f"{item.source} could not be asked",
+            why=item.why,
+            next=item.next,
+            subject=item.source,
+        )
+
+
+def stacks(seen: Snapshot) -> Iterator[Finding]:
+    """Stacks that are missing, under way or broken."""
+    missing = [stack.name for stack in seen.stacks if not stack.status]
+    for stack in seen.stacks:
+        if stack.status in DEAD_STACK:
+            yield _dead_stack(seen, stack)
+        elif stack.status == "DELETE_IN_PROGRESS":
+            yield Finding(
+                kind="needs-you",
+                what=f"stack {stack.name} is being deleted",
+                next=command(seen, "teardown"),
+                subject=stack.name,
+            )
+        elif stack.status.endswith("_IN_PROGRESS"):
+            yield Finding(
+                kind="recovering", what=f"a deployment is under way: {stack.name} is {stack.status}", subject=stack.name
+            )
+    busy = any(stack.status.endswith("_IN_PROGRESS") or stack.status in DEAD_STACK for stack in seen.stacks)
+    if missing and not busy:
+        yield Finding(
+            kind="needs-you",
+            what="half made: " + ", ".join(missing) + (" is" if len(missing) == 1 else " are") + " missing",
+            next=deploy(seen),
+        )
+
+
+def _dead_stack(seen: Snapshot, stack: Stack) -> Finding:
+    next_ = {
+        # nothing can be updated in this state: it has to go before it can be made again
+        "ROLLBACK_COMPLETE": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
+        "ROLLBACK_FAILED": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
+        "UPDATE_ROLLBACK_FAILED": f"cdk rollback {seen.environment}/{stack.name.removeprefix(seen.environment + '-')}",
+        "DELETE_FAILED": command(seen, "teardown"),
+    }.get(stack.status, deploy(seen))
+    return Finding(
+        kind="needs-you", what=f"stack {stack.name} is {stack.status}", why=stack.reason, next=next_, subject=stack.name
+    )

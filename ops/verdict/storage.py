@@ -1,0 +1,75 @@
+"""Findings about the shared file system and its claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops import durations, names
+from ops.snapshot import Snapshot
+from ops.verdict.finding import (
+    Finding,
+    command,
+    deploy,
+    under_way,
+)
+
+
+def storage(seen: Snapshot) -> Iterator[Finding]:
+    """The shared file system and the claim that mounts it."""
+    for file_system in seen.file_systems:
+        what = f"file system {file_system.id} is {file_system.lifecycle}"
+        if file_system.lifecycle == "CREATING":
+            yield under_way(
+                seen,
+                what,
+                since=file_system.created,
+                usual=durations.FILE_SYSTEM,
+                next_="aws fsx describe-file-systems",
+                subject=file_system.id,
+            )
+        elif file_system.lifecycle == "DELETING":
+            yield Finding(
+                kind="needs-you",
+                what=f"{what}: the data goes with it",
+                next=command(seen, "teardown"),
+                subject=file_system.id,
+            )
+        elif file_system.lifecycle not in ("AVAILABLE", "UPDATING"):
+            yield Finding(
+                kind="needs-you",
+                what=what,
+                why=file_system.failure,
+                next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
+                subject=file_system.id,
+            )
+    claim = next(
+        (claim for claim in seen.claims if claim.namespace == seen.namespace and claim.name == names.CLAIM), None
+    )
+    if seen.cluster is None or not seen.saw("FSx"):
+        return
+    made = {stack.name: stack.status for stack in seen.stacks}
+    if not seen.file_systems and (
+        seen.storage_mode == "existing" or made.get(f"{seen.environment}-Storage", "").endswith("_COMPLETE")
+    ):
+        yield Finding(kind="needs-you", what="the shared file system is gone", next=deploy(seen))
+    if claim is None:
+        return
+    if claim.phase == "Lost":
+        yield Finding(
+            kind="needs-you",
+            what=f"claim {claim.namespace}/{claim.name} has lost its volume",
+            next=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
+            subject=claim.name,
+        )
+    elif claim.phase == "Pending" and not any(item.lifecycle == "CREATING" for item in seen.file_systems):
+        yield under_way(
+            seen,
+            f"claim {claim.namespace}/{claim.name} waits for its volume",
+            since=claim.created,
+            usual=durations.FILE_SYSTEM,
+            next_=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
+            subject=claim.name,
+            why=next(
+                (event.message for event in seen.warnings if event.object == f"PersistentVolumeClaim/{claim.name}"), ""
+            ),
+        )

@@ -1,0 +1,319 @@
+"""Every verdict: a table of snapshots and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ops.names import STACKS, node_name
+from ops.snapshot import (
+    Claim,
+    Cluster,
+    ClusterEvent,
+    FileSystem,
+    Group,
+    Instance,
+    KubernetesEvent,
+    Node,
+    Pod,
+    RayCluster,
+    Snapshot,
+    Stack,
+    Unseen,
+)
+from ops.verdict import Verdict, judge
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def instance(number: int, group: str = "workers", status: str = "Running", **more: object) -> Instance:
+    kind = "ml.m5.2xlarge" if group == "head" else "ml.g5.8xlarge"
+    return replace(Instance(id=f"i-{number:017x}", group=group, type=kind, status=status, launched=ago(300)), **more)  # type: ignore[arg-type]
+
+
+def node(of: Instance, **more: object) -> Node:
+    return replace(Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300)), **more)  # type: ignore[arg-type]
+
+
+def pod(name: str, on: Instance | None, role: str = "worker", **more: object) -> Pod:
+    made = Pod(
+        name=name, namespace="ray", cluster="ray", role=role, group="gpu", phase="Running", ready=True,
+        node=node_name(on.id) if on else "", created=ago(200), instance_group="head" if role == "head" else "workers",
+    )  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def event(minutes: float, of: Instance | None = None, *, level: str = "Info", group: str = "", failure: str = "") -> ClusterEvent:
+    return ClusterEvent(
+        id=f"event-{minutes}", time=ago(minutes), level=level, description="something", failure=failure,
+        resource="Instance" if of else "InstanceGroup" if group else "Cluster",
+        group=of.group if of else group, instance=of.id if of else "",
+    )  # fmt: skip
+
+
+HEAD, SPARE_HEAD = instance(1, "head"), instance(2, "head")
+ONE, TWO, THREE = instance(3), instance(4), instance(5)
+
+
+def healthy() -> Snapshot:
+    everyone = (HEAD, SPARE_HEAD, ONE, TWO, THREE)
+    groups = (
+        Group(name="head", type="ml.m5.2xlarge", target=2, current=2, accelerated=False),
+        Group(name="workers", type="ml.g5.8xlarge", target=3, current=3, accelerated=True),
+    )
+    return Snapshot(
+        environment="demo",
+        at=NOW,
+        stacks=tuple(Stack(name=f"demo-{name}", status="CREATE_COMPLETE") for name in STACKS),
+        cluster=Cluster(name="c", arn="arn:…/abc", status="InService", groups=groups, created=ago(600)),
+        instances=everyone,
+        nodes=tuple(node(item) for item in everyone),
+        pods=(pod("ray-head", HEAD, role="head"), pod("w1", ONE), pod("w2", TWO)),
+        rays=(RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2, since=ago(200)),),
+        file_systems=(FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200),),
+        claims=(Claim(name="fsx", namespace="ray", phase="Bound"),),
+    )
+
+
+def with_instance(seen: Snapshot, old: Instance, **more: object) -> Snapshot:
+    changed = replace(old, **more)  # type: ignore[arg-type]
+    return replace(seen, instances=tuple(changed if item.id == old.id else item for item in seen.instances))
+
+
+def with_node(seen: Snapshot, of: Instance, **more: object) -> Snapshot:
+    name = node_name(of.id)
+    return replace(seen, nodes=tuple(replace(item, **more) if item.name == name else item for item in seen.nodes))  # type: ignore[arg-type]
+
+
+def with_pod(seen: Snapshot, name: str, **more: object) -> Snapshot:
+    return replace(seen, pods=tuple(replace(item, **more) if item.name == name else item for item in seen.pods))  # type: ignore[arg-type]
+
+
+def with_cluster(seen: Snapshot, **more: object) -> Snapshot:
+    assert seen.cluster
+    return replace(seen, cluster=replace(seen.cluster, **more))  # type: ignore[arg-type]
+
+
+def with_stack(seen: Snapshot, name: str, status: str, reason: str = "") -> Snapshot:
+    stacks = tuple(replace(s, status=status, reason=reason) if s.name == f"demo-{name}" else s for s in seen.stacks)
+    return replace(seen, stacks=stacks)
+
+
+def without(seen: Snapshot, *gone: Instance) -> Snapshot:
+    ids = {item.id for item in gone}
+    return replace(
+        seen,
+        instances=tuple(item for item in seen.instances if item.id not in ids),
+        nodes=tuple(item for item in seen.nodes if item.name not in {node_name(i) for i in ids}),
+    )
+
+
+def replaced(status: str, minutes: float, *, old: Instance = THREE) -> Snapshot:
+    """`old` has gone and a fresh instance is in a state since so many minutes."""
+    fresh = instance(9, status=status, launched=ago(minutes))
+    seen = without(healthy(), old)
+    return replace(seen, instances=(*seen.instances, fresh), events=(event(minutes, fresh),))
+
+
+def said(verdict: Verdict) -> str:
+    return " | ".join(f"{f.kind}: {f.what} ({f.why}) next {f.next}" for f in verdict.findings)
+
+
+CASES: dict[str, tuple[Snapshot, str, str]] = {
+    "all is well": (healthy(), "Healthy", ""),
+    "not deployed": (
+        Snapshot(environment="demo", at=NOW, stacks=tuple(Stack(name=f"demo-{n}") for n in STACKS)),
+        "Needs you", "not deployed",
+    ),
+    "being deployed": (
+        Snapshot(
+            environment="demo", at=NOW,
+            stacks=(Stack(name="demo-Network", status="CREATE_COMPLETE"), Stack(name="demo-Eks", status="CREATE_IN_PROGRESS"), Stack(name="demo-Ray")),
+            unseen=(Unseen(source="Kubernetes", why="no cluster"),),
+        ),
+        "Recovering", "demo-Eks is CREATE_IN_PROGRESS",
+    ),
+    "half made": (with_stack(healthy(), "Ray", ""), "Needs you", "half made: demo-Ray is missing"),
+    "first creation rolled back": (
+        with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Needs you", "aws cloudformation delete-stack --stack-name demo-Ray",
+    ),
+    "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Needs you", "python -m ops teardown demo"),
+    "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Needs you", "cdk rollback demo/Eks"),
+    "cluster vanished": (replace(healthy(), cluster=None, instances=()), "Needs you", "cluster is gone"),
+    "cluster being created": (with_cluster(healthy(), status="Creating", created=ago(5)), "Recovering", "the cluster is Creating"),
+    "cluster creating for far too long": (
+        with_cluster(healthy(), status="Creating", created=ago(120)), "Needs you", "far longer than the usual 15–25 min",
+    ),
+    "software update": (with_cluster(replace(healthy(), events=(event(20),)), status="SystemUpdating"), "Recovering", "SystemUpdating"),
+    "cluster being deleted": (with_cluster(healthy(), status="Deleting"), "Needs you", "being deleted"),
+    "Failed, yet its nodes run": (
+        with_cluster(healthy(), status="Failed", failure="no capacity"), "Needs you", "the last change of the cluster failed; 5 nodes run and go on (no capacity)",
+    ),
+    "Failed is not final while nodes come up": (
+        with_cluster(replaced("Pending", 3), status="Failed"), "Recovering", "says Failed, but 1 node is still being brought up",
+    ),
+    # InService can hide missing nodes
+    "InService with missing nodes, no capacity": (
+        replace(without(healthy(), THREE), events=(event(4, group="workers", level="Error", failure="insufficient ml.g5.8xlarge capacity"),)),
+        "Needs you", "1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (insufficient ml.g5.8xlarge capacity)",
+    ),
+    "InService with missing nodes, replacement under way": (
+        replace(without(healthy(), THREE), events=(event(4, THREE),)), "Recovering", "replacements are on the way",
+    ),
+    "InService with missing nodes, and nothing happens": (
+        replace(without(healthy(), THREE), events=(event(300, group="workers"),)), "Needs you", "nothing has happened on them for half an hour",
+    ),
+    "InService and no nodes at all": (
+        replace(without(healthy(), ONE, TWO, THREE), pods=healthy().pods[:1]), "Needs you", "3 of 3 ml.g5.8xlarge",
+    ),
+    # nodes
+    "faulty worker, recovery on": (
+        replace(with_instance(healthy(), ONE, status="Failure", message="Xid 74"), events=(event(2, ONE, level="Error"),)),
+        "Recovering", "is faulty; the service replaces it; Ray has all its workers without it (Xid 74)",
+    ),
+    "faulty worker, never replaced": (
+        replace(with_instance(healthy(), ONE, status="Failure"), events=(event(90, ONE, level="Error"),)),
+        "Needs you", f"was not replaced in time () next python -m ops nodes replace demo {ONE.id}",
+    ),
+    "faulty worker, recovery off": (
+        with_cluster(with_instance(healthy(), ONE, status="Failure"), node_recovery="None"), "Needs you", "node recovery is off",
+    ),
+    "faulty CPU node is not replaced": (
+        with_instance(healthy(), SPARE_HEAD, status="Failure"), "Needs you", "CPU nodes are not replaced automatically",
+    ),
+    "fresh node is brought up": (replaced("Pending", 5), "Recovering", "is being brought up; Ray has all its workers without it"),
+    "fresh node is brought up for ever": (replaced("Pending", 80), "Needs you", "far longer than the usual 10–25 min"),
+    "deep health checks": (replaced("DeepHealthCheckInProgress", 50), "Recovering", "is in its deep health checks"),
+    "deep health checks for ever": (replaced("DeepHealthCheckInProgress", 300), "Needs you", "far longer than the usual 60–120 min"),
+    "deep health check shown by its label": (with_node(healthy(), THREE, deep_check="InProgress"), "Needs you", "deep health checks"),
+    "deep health check shown by its label, fresh": (
+        replace(with_node(healthy(), THREE, deep_check="InProgress", health="Unschedulable"), events=(event(3, THREE),)),
+        "Recovering", "is in its deep health checks; Ray has all its workers without it",
+    ),
+    "deep health check failed": (
+        replace(with_node(healthy(), THREE, deep_check="Failed"), events=(event(3, THREE),)), "Recovering", "failed its deep health checks; the service deals with it",
+    ),
+    "label asks for replacement": (
+        replace(with_node(healthy(), ONE, health="UnschedulablePendingReplacement", fault="XID: 74"), events=(event(1, ONE),)),
+        "Recovering", "waits for its replacement; Ray has all its workers without it (XID: 74)",
+    ),
+    "label asks for reboot, for an hour": (
+        replace(with_node(healthy(), ONE, health="UnschedulablePendingReboot"), events=(event(60, ONE),)),
+        "Needs you", f"python -m ops nodes reboot demo {ONE.id}",
+    ),
+    "unschedulable CPU node": (with_node(healthy(), SPARE_HEAD, health="Unschedulable"), "Needs you", "is not replaced automatically"),
+    "cordoned": (with_node(healthy(), THREE, cordoned=True), "Healthy", "is cordoned"),
+    "runs but did not join, just launched": (
+        replace(healthy(), nodes=healthy().nodes[:-1], events=(event(3, THREE),)), "Recovering", "is not in the Kubernetes cluster",
+    ),
+    "runs but did not join": (
+        replace(healthy(), nodes=healthy().nodes[:-1], events=(event(40, THREE),)), "Needs you", f"--node {THREE.id} --kind lifecycle",
+    ),
+    # ready is no proof
+    "silent for a minute": (
+        with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(1)), "Recovering", "does not answer Kubernetes",
+    ),
+    "RayCluster ready while a worker's node is unreachable": (
+        with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "Needs you", "RayCluster 'ray' says ready, but w1 sits there",
+    ),
+    "worker stuck Terminating": (
+        with_pod(with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "w1", deleting_since=ago(14)),
+        "Needs you", f"gets no replacement before its node goes) next python -m ops nodes free demo {ONE.id}",
+    ),
+    "node object outlives its instance": (
+        replace(with_node(healthy(), ONE, ready=False, since=ago(9)), instances=(HEAD, SPARE_HEAD, TWO, THREE, instance(9))),
+        "Needs you", f"hyperpod-{ONE.id} is still a Kubernetes node",
+    ),
+    "node object outlives its instance, freed": (
+        replace(with_node(healthy(), ONE, ready=False, since=ago(9), out_of_service=True), instances=(HEAD, SPARE_HEAD, TWO, THREE, instance(9)),
+                events=(event(1, instance(9)),)),
+        "Recovering", "its object is about to go",
+    ),
+    # Ray
+    "a worker is missing": (replace(healthy(), pods=healthy().pods[:2], rays=(replace(healthy().rays[0], since=ago(1)),)), "Recovering", "1 of 2 workers"),
+    "head is starting": (
+        with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(2)), "Recovering", "its head does not run",
+    ),
+    "head does not start": (
+        with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(60)), "Needs you", "describe pod ray-head",
+    ),
+    "RayCluster gone": (replace(healthy(), rays=(), pods=()), "Needs you", "RayCluster 'ray' is gone"),
+    "suspended": (replace(healthy(), rays=(replace(healthy().rays[0], suspended=True),)), "Needs you", "is suspended"),
+    "operator rejects it": (
+        replace(healthy(), rays=(replace(healthy().rays[0], state="failed", reason="minReplicas > maxReplicas"),)), "Needs you", "minReplicas > maxReplicas",
+    ),
+    "pending with no room": (
+        with_pod(healthy(), "w2", ready=False, node="", phase="Pending", reason="Unschedulable", message="Insufficient nvidia.com/gpu", created=ago(3)),
+        "Needs you", "finds no room in group 'workers', and no node is on its way (Insufficient nvidia.com/gpu)",
+    ),
+    "pending while a node comes": (
+        with_pod(replaced("Pending", 3, old=TWO), "w2", ready=False, node="", phase="Pending", reason="Unschedulable", created=ago(3)),
+        "Recovering", "pod w2 waits for a node in group 'workers'",
+    ),
+    "image cannot be pulled": (
+        with_pod(healthy(), "w2", ready=False, phase="Pending", reason="ImagePullBackOff", message="not found"), "Needs you", "cannot get its image",
+    ),
+    "out of memory": (with_pod(healthy(), "w2", ready=False, reason="OOMKilled", restarts=4), "Needs you", "OOMKilled, 4 restarts"),
+    # storage
+    "file system being made": (
+        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="CREATING", capacity_gib=1200, created=ago(4)),)), "Recovering", "fs-1 is CREATING",
+    ),
+    "file system being deleted": (
+        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="DELETING", capacity_gib=1200),)), "Needs you", "fs-1 is DELETING: the data goes with it",
+    ),
+    "file system failed": (
+        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="FAILED", capacity_gib=1200, failure="key gone"),)), "Needs you", "key gone",
+    ),
+    "file system gone": (replace(healthy(), file_systems=()), "Needs you", "the shared file system is gone"),
+    "claim pending": (
+        replace(healthy(), storage_mode="dynamic", file_systems=(), stacks=healthy().stacks[:2] + healthy().stacks[3:],
+                claims=(Claim(name="fsx", namespace="ray", phase="Pending", created=ago(50)),),
+                warnings=(KubernetesEvent(time=ago(1), reason="ProvisioningFailed", object="PersistentVolumeClaim/fsx", message="AccessDenied"),)),
+        "Needs you", "waits for its volume, far longer than the usual 8–15 min (AccessDenied)",
+    ),
+    "volume lost": (replace(healthy(), claims=(Claim(name="fsx", namespace="ray", phase="Lost"),)), "Needs you", "has lost its volume"),
+    # sources
+    "Kubernetes unreachable": (
+        replace(healthy(), nodes=(), pods=(), rays=(), claims=(), unseen=(Unseen(source="Kubernetes", why="timed out", next="VPN"),)),
+        "Needs you", "Kubernetes could not be asked (timed out) next VPN",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict(case: str) -> None:
+    seen, state, words = CASES[case]
+    verdict = judge(seen)
+    assert (verdict.state, words in said(verdict)) == (state, True), said(verdict)
+
+
+def test_what_needs_a_person_says_what_to_do() -> None:
+    for case, (seen, _, _) in CASES.items():
+        for finding in judge(seen).needs_you:
+            assert finding.next, f"{case}: {finding.what}"
+
+
+def test_what_recovers_says_until_when_where_it_is_known() -> None:
+    verdict = judge(CASES["faulty worker, recovery on"][0])
+    (finding,) = verdict.recovering
+    assert (finding.since, finding.expected_by) == (ago(2), ago(2) + timedelta(minutes=30))
+
+
+def test_worst_comes_first() -> None:
+    seen = with_node(CASES["faulty CPU node is not replaced"][0], THREE, cordoned=True)
+    seen = replace(seen, file_systems=(FileSystem(id="fs-1", lifecycle="CREATING", capacity_gib=1200, created=ago(1)),))
+    assert [f.kind for f in judge(seen).findings] == ["needs-you", "recovering", "note"]
+
+
+def test_a_spare_is_named_only_when_ray_is_complete() -> None:
+    broken = replace(with_instance(healthy(), ONE, status="Failure"), events=(event(1, ONE, level="Error"),))
+    moved = with_pod(broken, "w1", node=node_name(THREE.id))
+    lost = with_pod(with_node(broken, ONE, ready=False, since=ago(1)), "w1", ready=False, deleting_since=ago(1))
+    assert "Ray has all its workers without it" in said(judge(moved))
+    assert "Ray has all its workers without it" not in said(judge(lost))
