@@ -16,7 +16,13 @@ EXIT_FOUND = 1
 """The verdict is what `--fail-on` names, or worse."""
 EXIT_UNUSABLE = 2
 """The review could not be made."""
-_FAIL_ON = ["never", *(effect.code for effect in sorted(Effect, reverse=True) if effect), "weakened", "any-change"]
+_FAIL_ON = [
+    "never",
+    *(effect.code for effect in sorted(Effect, reverse=True) if effect),
+    "any-rejected",
+    "weakened",
+    "any-change",
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +50,8 @@ def fails(made: Review, on: str) -> bool:
         return False
     if on == "any-change":
         return not made.empty
+    if on == "any-rejected":
+        return any(row.effect is Effect.REJECTED for one in made.environments for row in one.rows)
     if on == "weakened":
         return bool(made.weakened)
     return made.effect >= Effect.of(on)
@@ -82,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=_FAIL_ON,
         default=[],
-        help="exit with 1 when the verdict is this or worse (may be repeated; 'weakened': security or recovery is reduced)",
+        help="exit with 1 when the verdict is this or worse; may be repeated. any-rejected: the service refuses "
+        "a part, "
+        "whatever the verdict; weakened: security or recovery is reduced",
     )
     return parser
 

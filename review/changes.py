@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from review import schemas
 from review.assembly import EnvironmentAssembly, Key, Stack
 from review.facts import extra_create_only, facts
+from review.kubernetes import Cluster
 from review.references import Reader, Reference, imports, references
 
 _ASSET = re.compile(r"[0-9a-f]{64}")
@@ -98,6 +100,16 @@ class Changes:
     def of_kind(self, *kinds: Kind) -> Iterator[ResourceChange]:
         """Changes of a kind."""
         return (change for change in self.resources.values() if change.kind in kinds)
+
+    @cached_property
+    def base_cluster(self) -> Cluster:
+        """What the base puts into Kubernetes."""
+        return Cluster(self.base, self.base_reader)
+
+    @cached_property
+    def head_cluster(self) -> Cluster:
+        """What the head puts into Kubernetes."""
+        return Cluster(self.head, self.head_reader)
 
     @property
     def asset_only(self) -> list[ResourceChange]:

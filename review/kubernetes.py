@@ -1,4 +1,4 @@
-"""The Kubernetes objects and Helm releases that an assembly's templates carry, as objects instead of one line of JSON."""
+"""The Kubernetes objects and Helm releases that an assembly's templates carry, as objects and not as a line of JSON."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def yaml_diff(before: Any, after: Any, *, context: int = 3) -> list[str]:
 
 
 def pairs(base: Cluster, head: Cluster) -> Iterator[tuple[KubernetesObject | None, KubernetesObject | None]]:
-    """Objects of base and head side by side, only those that differ; Jobs whose name ends in a hash pair by their stem."""
+    """Objects of base and head side by side, only those that differ; Jobs named with a hash pair by their stem."""
     gone = {key: item for key, item in base.objects.items() if key not in head.objects}
     for key, item in head.objects.items():
         before = base.objects.get(key)

@@ -124,8 +124,8 @@ _INTRINSICS: dict[str, _Follow] = {
 class Reader:
     """Turns template values into text that is stable between synths: intrinsics become `${path.attribute}`.
 
-    A value whose resource is replaced (or whose attribute changes) reads `${path.attribute (new)}`, so that what follows
-    from it shows in a diff.
+    A value whose resource is replaced (or whose attribute changes) reads `${path.attribute (new)}`, so that what
+    follows from it shows in a diff.
     """
 
     def __init__(self, assembly: EnvironmentAssembly, *, changed: Callable[[Reference], bool] | None = None) -> None:

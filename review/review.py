@@ -12,7 +12,9 @@ from review.changes import Changes, compare
 from review.effects import RULES
 from review.errors import ReviewError
 from review.findings import Effect, Findings, Remark, Row
-from review.kubernetes import Cluster
+from review.money import Money, money
+from review.schedule import Schedule, schedule
+from review.security import remarks
 
 
 @dataclass(kw_only=True)
@@ -25,8 +27,8 @@ class EnvironmentReview:
     rows: list[Row]
     remarks: list[Remark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    base_cluster: Cluster | None = None
-    head_cluster: Cluster | None = None
+    money: Money | None = None
+    schedule: Schedule | None = None
     head: EnvironmentAssembly | None = None
 
     @property
@@ -92,15 +94,18 @@ def _environment(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
     if not changes.empty:
         for rule in RULES:
             rule(changes, findings)
+    if not changes.empty:
+        for remark in remarks(changes):
+            findings.remark(remark)
     rows = sorted(findings.rows, key=lambda row: -row.effect)  # stable: rules' order within an effect
     return EnvironmentReview(
         name=name,
         changes=changes,
         rows=rows,
         remarks=findings.remarks,
-        notes=[*_refusals(head), *findings.notes],
-        base_cluster=Cluster(base, changes.base_reader),
-        head_cluster=Cluster(head, changes.head_reader),
+        notes=[] if changes.empty else [*_refusals(head), *findings.notes],
+        money=None if changes.empty else money(changes),
+        schedule=None if changes.empty else schedule(changes),
         head=head,
     )
 
@@ -121,7 +126,8 @@ def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
         code="environment-left",
         what=f"environment {name}",
         change="no longer part of the app",
-        consequence=f"The CDK destroys nothing that left the app: its {len(base.stacks)} stacks stay deployed, unmanaged and paid for, until "
+        consequence=f"The CDK destroys nothing that left the app: its {len(base.stacks)} stacks stay deployed, "
+        "unmanaged and paid for, until "
         "someone deletes them.",
     )
     return EnvironmentReview(name=name, changes=None, rows=[row])
@@ -140,7 +146,8 @@ def _refusals(head: EnvironmentAssembly) -> list[str]:
                     and len(set(compared)) > 1
                 ):
                     notes.append(
-                        f"{stack.name} cannot be deployed as synthesized here ({assertion.get('AssertDescription')}): versions and values of "
+                        f"{stack.name} cannot be deployed as synthesized here "
+                        f"({assertion.get('AssertDescription')}): versions and values of "
                         "the release were compared, the chart's content was not"
                     )
     return notes

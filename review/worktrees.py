@@ -90,6 +90,7 @@ def _git(project: Path, *arguments: str) -> str:
     done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ReviewError(
-            f"'git {' '.join(arguments)}' failed: {done.stderr.strip() or 'no message'}; in a shallow clone fetch the base first"
+            f"'git {' '.join(arguments)}' failed: {done.stderr.strip() or 'no message'}; in a shallow clone fetch "
+            "the base first"
         )
     return done.stdout.strip()

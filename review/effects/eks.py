@@ -11,10 +11,10 @@ from review.findings import Effect, Findings, Row
 
 _MINOR = re.compile(r"^1\.(\d+)$")
 _ADD_ONS = {
-    "vpc-cni": "Its pods are rolled over the nodes one by one; pods that run keep their addresses, new pods wait meanwhile.",
+    "vpc-cni": "Its pods are rolled node by node; pods that run keep their addresses, new pods wait meanwhile.",
     "kube-proxy": "Its pods are rolled over the nodes one by one; connections that run stay.",
     "coredns": "Its two replicas are rolled; names resolve all the while.",
-    "eks-pod-identity-agent": "Its pods are rolled over the nodes one by one; a pod that asks for credentials at that moment retries.",
+    "eks-pod-identity-agent": "Its pods are rolled node by node; a pod that asks for credentials then retries.",
     "aws-fsx-csi-driver": "Its pods are rolled; mounted volumes stay mounted, new mounts wait meanwhile.",
 }
 
@@ -57,8 +57,10 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
             effect=Effect.SAFE,
             code="eks-version",
             change=changed,
-            consequence="The control plane is updated in place; pods run on. Nodes keep their kubelet until their software is updated, add-ons "
-            "their version. It can be rolled back for 7 days, outside CloudFormation. The kubectl layer may be one minor version off.",
+            consequence="The control plane is updated in place; pods run on. Nodes keep their kubelet until "
+            "their software is updated, add-ons "
+            "their version. It can be rolled back for 7 days, outside CloudFormation. The kubectl layer may be "
+            "one minor version off.",
             unavailable="the Kubernetes API, for moments: no new pods are scheduled then",
             source=source("eks-update"),
             **common,
@@ -68,7 +70,8 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
             effect=Effect.REJECTED,
             code="eks-downgrade",
             change=changed,
-            consequence="A template cannot take a cluster's version back. EKS has a rollback call of its own: one minor version, within 7 days "
+            consequence="A template cannot take a cluster's version back. EKS has a rollback call of its own: "
+            "one minor version, within 7 days "
             "of an update in place.",
             source=source("eks-rollback"),
             **common,
@@ -77,7 +80,8 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
         effect=Effect.REJECTED,
         code="eks-version-skipped",
         change=changed,
-        consequence="EKS updates one minor version at a time and refuses a larger step: deploy each version in between.",
+        consequence="EKS updates one minor version at a time and refuses a larger step: deploy each version in "
+        "between.",
         source=source("eks-update"),
         **common,
     )
@@ -92,7 +96,8 @@ def _addon(change: ResourceChange, findings: Findings) -> None:
             effect=Effect.SAFE if known else Effect.INTERRUPTS,
             code="add-on",
             what=f"EKS add-on {name}",
-            change=f"{pointers}: {_short(change.before('ConfigurationValues'))} → {_short(change.now('ConfigurationValues'))}"
+            change=f"{pointers}: {_short(change.before('ConfigurationValues'))} → "
+            f"{_short(change.now('ConfigurationValues'))}"
             if change.differs("ConfigurationValues")
             else pointers,
             consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),

@@ -115,7 +115,8 @@ def _refused_by_name(change: ResourceChange, effect: Effect) -> Row:
         code="custom-name",
         what=f"{change.type} {change.title}",
         change=f"{because} is create-only, and its name '{'/'.join(change.same_name)}' stays",
-        consequence=f"CloudFormation cannot make the new one beside the old one of the same name and fails the update.{would}",
+        consequence="CloudFormation cannot make the new one beside the old one of the same name and fails the "
+        f"update.{would}",
         source=source("custom-name"),
         where=change.title,
     )
@@ -157,8 +158,10 @@ def _removed(changes: Changes, findings: Findings) -> None:
                     code="already-exists",
                     what=f"{change.type} {change.title}",
                     change=f"its id becomes {twin.title}, its name stays",
-                    consequence="For CloudFormation this is a new resource, made before the old one is deleted: refused, because the "
-                    f"name exists. Without that it would go: {inventory(change.base) or holds(change.type) or change.title}.",
+                    consequence="For CloudFormation this is a new resource, made before the old one is deleted: "
+                    "refused, because the "
+                    "name exists. Without that it would go: "
+                    f"{inventory(change.base) or holds(change.type) or change.title}.",
                     source=source("custom-name"),
                     where=change.title,
                 )
@@ -245,7 +248,8 @@ def _exports(changes: Changes, findings: Findings) -> None:
                 code="export-in-use",
                 what=f"{count} exported value{'s' if count > 1 else ''}",
                 change=f"{_exports_in_words(changes.changed_exports)} change while {users} import them",
-                consequence="CloudFormation refuses to change an export in use: the exporting stack's update fails and rolls back, "
+                consequence="CloudFormation refuses to change an export in use: the exporting stack's update "
+                "fails and rolls back, "
                 "and nothing after it is deployed. What the other rows plan happens only if someone works around that.",
                 source=source("export-in-use"),
             )
@@ -258,7 +262,8 @@ def _exports(changes: Changes, findings: Findings) -> None:
                 code="export-removed",
                 what=f"{count} exported value{'s' if count > 1 else ''}",
                 change=f"{_exports_in_words(changes.removed_exports)} go while the deployed {users} still import them",
-                consequence="The exporting stack is deployed first and is refused. Deploy the importing stacks first, each with "
+                consequence="The exporting stack is deployed first and is refused. Deploy the importing stacks "
+                "first, each with "
                 "'cdk deploy --exclusively STACK', then the rest.",
                 source=source("export-in-use"),
             )
@@ -282,7 +287,8 @@ def _stacks(changes: Changes, findings: Findings) -> None:
                 code="stack-left",
                 what=f"stack {stack.name}",
                 change="no longer part of the app",
-                consequence=f"The CDK destroys no stack that left the app: its {len(stack.resources)} resources stay deployed, "
+                consequence=f"The CDK destroys no stack that left the app: its {len(stack.resources)} resources "
+                "stay deployed, "
                 "unmanaged and paid for, until someone deletes the stack.",
                 where=stack.path,
             )
@@ -309,7 +315,8 @@ def _policies(changes: Changes, findings: Findings) -> None:
         protected = now in {"Retain", "RetainExceptOnCreate", "Snapshot"}
         if protected == (before in {"Retain", "RetainExceptOnCreate", "Snapshot"}):
             continue
-        detail = f"DeletionPolicy {before or 'Delete'} → {now or 'Delete'}: 'cdk destroy' {'keeps' if protected else 'deletes'} {holds(change.type)}"
+        detail = f"DeletionPolicy {before or 'Delete'} → {now or 'Delete'}: "
+        detail += f"'cdk destroy' {'keeps' if protected else 'deletes'} {holds(change.type)}"
         findings.remark(
             Remark(
                 direction="switched on" if protected else "switched off",

@@ -43,7 +43,8 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 code="node-recovery-off" if off else "node-recovery-on",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
                 change=f"NodeRecovery {before} → {now}",
-                consequence="Nothing happens now. From then on the service no longer reboots or replaces a faulty node: a fault stops "
+                consequence="Nothing happens now. From then on the service no longer reboots or replaces a "
+                "faulty node: a fault stops "
                 "training until a person acts."
                 if off
                 else "From then on the service reboots or replaces faulty nodes by itself.",
@@ -64,10 +65,12 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 effect=Effect.REJECTED if change.before("NodeProvisioningMode") else Effect.INTERRUPTS,
                 code="provisioning-mode",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
-                change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → {change.now('NodeProvisioningMode')}",
-                consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation cannot apply it."
+                change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → "
+                f"{change.now('NodeProvisioningMode')}",
+                consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
+                "cannot apply it."
                 if change.before("NodeProvisioningMode")
-                else "The API takes it, but what it does to the nodes there are is not documented: count on an interruption.",
+                else "The API takes it; what becomes of the nodes there are is not documented: count on an interruption.",
                 source=source("update-cluster"),
                 where=change.title,
             )
@@ -101,7 +104,8 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 code="cluster-undocumented",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
                 change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
-                consequence="Changed in place by the registry schema; what it does to running nodes is not known here, so count on an interruption.",
+                consequence="Changed in place by the registry schema; what it does to running nodes is not known "
+                "here, so count on an interruption.",
                 source=source("update-cluster"),
                 where=change.title,
             )
@@ -150,7 +154,8 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
                 code="group-added",
                 what=f"group {name}",
                 change=f"new: {count(group)} × {instance_type(group)}",
-                consequence=f"{nodes(count(group), group)} made beside those that run, if quota, subnet and zone have room.",
+                consequence=f"{nodes(count(group), group)} made beside those that run, if quota, subnet and zone "
+                "have room.",
                 where=change.title,
             )
         )
@@ -170,7 +175,8 @@ def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChan
         code="group-renamed",
         what=f"group {old}",
         change=f"renamed to {new}",
-        consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} made anew; {_REST}. "
+        consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} "
+        f"made anew; {_REST}. "
         "The order is the service's: the new ones may find no capacity while the old ones run.",
         unavailable=f"{nodes(count(group), group)}, until the new ones are made and checked",
         source=source("update-cluster"),
@@ -212,7 +218,8 @@ def _group(name: str, before: Group, now: Group, change: ResourceChange, finding
                 effect=Effect.SAFE,
                 code="count-up",
                 change=f"count {count(before)} → {count(now)}",
-                consequence=f"{nodes(count(now) - count(before), now)} made beside those that run, if quota, subnet and zone have room.",
+                consequence=f"{nodes(count(now) - count(before), now)} made beside those that run, if quota, "
+                "subnet and zone have room.",
                 **common,
             )
         )
@@ -234,7 +241,8 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             effect=Effect.REJECTED,
             code="group-immutable",
             change=changed,
-            consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the deployment, and the stack "
+            consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the "
+            "deployment, and the stack "
             "rolls back. Make a new group and remove the old one when it is drained.",
             source=source("override-vpc"),
             **common,
@@ -246,8 +254,10 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             effect=Effect.INTERRUPTS,
             code="software-update",
             change=changed,
-            consequence=f"A software update of {nodes(count(now), now)}: each is taken out, re-imaged and checked, {size}"
-            f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about {batches} "
+            consequence=f"A software update of {nodes(count(now), now)}: each is taken out, re-imaged and "
+            f"checked, {size}"
+            f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
+            f"{batches} "
             "batches of 30–60 minutes. Pods on them end; what is on the root volume is lost.",
             unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(now), now)} at a time",
             source=source("update-software"),
@@ -258,7 +268,8 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             effect=Effect.SAFE,
             code="new-nodes-only",
             change=changed,
-            consequence="Only nodes made later see it: running ones keep what they were made with until they are replaced. "
+            consequence="Only nodes made later see it: running ones keep what they were made with until they are "
+            "replaced. "
             "Until then the group has both kinds.",
             source=source("lifecycle"),
             **common,
@@ -275,7 +286,8 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
         effect=Effect.INTERRUPTS,
         code="group-undocumented",
         change=changed,
-        consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the nodes there are, is "
+        consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the "
+        "nodes there are, is "
         "documented nowhere we know. Count on an interruption and try it on a group of one node first.",
         source=source("update-cluster"),
         **common,
@@ -296,7 +308,7 @@ def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, f
             consequence="Running nodes are not touched. Nodes made later take work without having passed "
             + f"{' and '.join(less)}: a faulty one shows first in training."
             if less
-            else "Running nodes are not touched; nodes made later are checked for 30 to 120 minutes before they take work.",
+            else "Running nodes are not touched; nodes made later are checked for 30 to 120 minutes before they work.",
             source=source("deep-checks"),
             where=change.title,
         )
@@ -323,7 +335,7 @@ def _kubernetes_config(before: Group, now: Group, findings: Findings, common: di
             "Put on the nodes there are: running pods stay, new ones that do not tolerate it are not scheduled there."
         )
     else:
-        consequence = "Put on the nodes there are; running pods stay. Pods that select by a label that goes are not scheduled again."
+        consequence = "Put on the nodes there are; running pods stay. Pods that select a label that goes wait forever."
     findings.add(
         Row(
             effect=Effect.INTERRUPTS if evicting else Effect.SAFE,

@@ -17,11 +17,11 @@ _RESTARTS = {"Deployment": "rolled", "DaemonSet": "rolled over the nodes", "Stat
 
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for every object and release that differs."""
-    base, head = Cluster(changes.base, changes.base_reader), Cluster(changes.head, changes.head_reader)
+    base, head = changes.base_cluster, changes.head_cluster
     doomed = _namespaces_deleted(base, head)
     for before, now in pairs(base, head):
         if now is None and before is not None:
-            _gone(before, base, head, changes, doomed, findings)
+            _gone(before, changes, doomed, findings)
         elif before is None and now is not None:
             _new(now, findings)
         elif before is not None and now is not None:
@@ -48,22 +48,20 @@ def _namespaces_deleted(base: Cluster, head: Cluster) -> set[str]:
     return {name.name for name in base.objects if name.kind == "Namespace" and name not in head.objects}
 
 
-def _gone(
-    item: KubernetesObject, base: Cluster, head: Cluster, changes: Changes, doomed: set[str], findings: Findings
-) -> None:
+def _gone(item: KubernetesObject, changes: Changes, doomed: set[str], findings: Findings) -> None:
     owner = changes.resources.get(item.manifest)
     if owner is not None and owner.kind is Kind.REMOVED:
         how = "deleted with its manifest"
     elif item.id.namespace in doomed:
         how = f"deleted with its namespace {item.id.namespace}"
     elif item.id.kind in facts()["kubernetes"]["pruned"] and (
-        not item.id.namespace or item.id.namespace in head.namespaces_of(item.manifest)
+        not item.id.namespace or item.id.namespace in changes.head_cluster.namespaces_of(item.manifest)
     ):
         how = "pruned by kubectl"
     else:
         findings.add(_stays(item))
         return
-    findings.add(_deleted(item, how, base))
+    findings.add(_deleted(item, how, changes.base_cluster))
 
 
 def _stays(item: KubernetesObject) -> Row:
@@ -73,7 +71,8 @@ def _stays(item: KubernetesObject) -> Row:
         code="stays-behind",
         what=str(item.id),
         change="left the manifests",
-        consequence="'kubectl apply --prune' deletes only built-in kinds it lists: this one stays in the cluster until someone deletes it."
+        consequence="'kubectl apply --prune' deletes only built-in kinds it lists: this one stays in the cluster "
+        "until someone deletes it."
         + (" It keeps its nodes, and a RayCluster that takes its place waits for them." if ray else ""),
         source=source("prune"),
         where=item.where,
@@ -93,14 +92,16 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
         if policy == "Delete":
             return Row(
                 effect=Effect.LOSES_DATA,
-                consequence=f"{how.capitalize()}; its StorageClass reclaims by Delete, so the file system behind it is deleted with everything "
+                consequence=f"{how.capitalize()}; its StorageClass reclaims by Delete, so the file system behind "
+                "it is deleted with everything "
                 "on it, as soon as no pod uses it any more.",
                 unavailable="/fsx, for good",
                 **common,
             )
         return Row(
             effect=Effect.INTERRUPTS,
-            consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy {policy}), but pods made later "
+            consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy "
+            f"{policy}), but pods made later "
             "find no claim and do not start.",
             unavailable="/fsx, for new pods",
             **common,
@@ -116,7 +117,8 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
         inside = [str(other.id) for other in base.objects.values() if other.id.namespace == item.id.name]
         return Row(
             effect=Effect.INTERRUPTS,
-            consequence=f"{how.capitalize()}, and Kubernetes deletes everything in it: {', '.join(inside) or 'what others put there'}.",
+            consequence=f"{how.capitalize()}, and Kubernetes deletes everything in it: "
+            f"{', '.join(inside) or 'what others put there'}.",
             unavailable=f"everything in namespace {item.id.name}",
             **common,
         )
@@ -174,7 +176,8 @@ def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, fin
                 code="job-again",
                 what=str(now.id),
                 change=f"takes the place of {before.id.name}",
-                consequence="A Job's template is immutable, so a new Job of another name runs once and the old one is pruned.",
+                consequence="A Job's template is immutable, so a new Job of another name runs once and the old "
+                "one is pruned.",
                 where=now.where,
             )
         )
@@ -192,7 +195,8 @@ def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, fin
                     f"{path.replace('/', '.')} {_words(_at(before, path))} → {_words(_at(now, path))}"
                     for path in frozen
                 ),
-                consequence="The field is immutable: 'kubectl apply' fails and the stack rolls back. What was deployed before it in the same "
+                consequence="The field is immutable: 'kubectl apply' fails and the stack rolls back. What was "
+                "deployed before it in the same "
                 "run stays changed.",
                 source=source("immutable"),
                 where=now.where,
@@ -257,8 +261,10 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
                 effect=Effect.REJECTED,
                 code="claim-not-expandable",
                 change=f"storage {_at(before, path)} → {_at(now, path)}",
-                consequence="Kubernetes lets a bound claim grow only when its StorageClass says allowVolumeExpansion; this one has "
-                f"{'a class that does not' if made_by else 'no class'}. 'kubectl apply' fails and the stack rolls back; a file system that "
+                consequence="Kubernetes lets a bound claim grow only when its StorageClass says "
+                "allowVolumeExpansion; this one has "
+                f"{'a class that does not' if made_by else 'no class'}. 'kubectl apply' fails and the stack rolls "
+                "back; a file system that "
                 "was resized before it stays resized.",
                 **common,
             )
@@ -269,7 +275,8 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
                 effect=Effect.INTERRUPTS,
                 code="claim-grown",
                 change=f"storage {_at(before, path)} → {_at(now, path)}",
-                consequence="The driver asks FSx to grow the file system: unavailable for a few minutes, clients retry.",
+                consequence="The driver asks FSx to grow the file system: unavailable for a few minutes, clients "
+                "retry.",
                 unavailable="/fsx, for a few minutes",
                 **common,
             )
@@ -322,11 +329,13 @@ def _upgraded(before: Release, now: Release, findings: Findings) -> None:
     parts += [f"content of chart {now.chart} {now.version}"] if content else []
     crds = ""
     if (version or content) and now.chart not in _CRD_FREE:
-        crds = " Helm does not upgrade CRDs: apply the new chart's yourself ('kubectl apply --server-side'), before the deploy."
+        crds = " Helm does not upgrade CRDs: first apply the new chart's yourself ('kubectl apply --server-side')."
     operator = now.chart == "kuberay-operator"
     consequence = "helm upgrade: pods of the release whose template changes are rolled."
     if operator:
-        consequence = "helm upgrade: the operator's pods are rolled. RayClusters and their pods run on; meanwhile nobody replaces a lost pod."
+        consequence = (
+            "helm upgrade: the operator's pods are rolled. Ray's pods run on; meanwhile nobody replaces a lost one."
+        )
     elif version or content or values:
         consequence += " Device plugins and health agents restart on the nodes; running pods keep their devices."
     findings.add(

@@ -1,8 +1,9 @@
 """What KubeRay 1.7.0 does with a changed RayCluster.
 
-With `upgradeStrategy` None (its default) the operator compares numbers of pods and nothing else: a changed template does
-not touch the pods there are, and pods made later get the new one. With Recreate it deletes all pods, the head's too, when
-the hash of the spec without replica counts differs. Pods of a worker group that left the spec are not looked at any more.
+With `upgradeStrategy` None (its default) the operator compares numbers of pods and nothing else: a changed template
+does not touch the pods there are, and pods made later get the new one. With Recreate it deletes all pods, the head's
+too, when the hash of the spec without replica counts differs. Pods of a worker group that left the spec are not looked
+at any more.
 https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycluster_controller.go
 """
 
@@ -42,8 +43,10 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
                 effect=Effect.INTERRUPTS,
                 code="ray-recreated",
                 change=", ".join(changed),
-                consequence="upgradeStrategy is Recreate: the operator deletes the head and every worker and makes them anew, running jobs end. "
-                "(Not when the operator's own version changes in the same deploy: then it takes the new spec as given.)",
+                consequence="upgradeStrategy is Recreate: the operator deletes the head and every worker and "
+                "makes them anew, running jobs end. "
+                "(Not when the operator's own version changes in the same deploy: then it takes the new spec as "
+                "given.)",
                 unavailable="the Ray cluster, until head and workers are back",
                 source=source("raycluster-recreate"),
                 **common,
@@ -67,8 +70,10 @@ def _kept(
                 effect=Effect.INTERRUPTS,
                 code="ray-mixed",
                 change="; ".join(mixed),
-                consequence="upgradeStrategy None: the pods that run are not restarted. But a pod made later, for one that a fault took, is of "
-                "the new version or authentication and cannot join the old head: training does not recover from the next fault. Recreate the "
+                consequence="upgradeStrategy None: the pods that run are not restarted. But a pod made later, "
+                "for one that a fault took, is of "
+                "the new version or authentication and cannot join the old head: training does not recover from "
+                "the next fault. Recreate the "
                 "RayCluster between runs.",
                 unavailable="recovery from faults, until all pods are replaced",
                 source=source("raycluster-keep"),
@@ -82,7 +87,8 @@ def _kept(
                 effect=Effect.SAFE,
                 code="ray-not-restarted",
                 change=", ".join(rest),
-                consequence="upgradeStrategy None: the pods that run are not restarted and keep what they have. Pods made later, also for ones that a "
+                consequence="upgradeStrategy None: the pods that run are not restarted and keep what they have. "
+                "Pods made later, also for ones that a "
                 "fault took, get the new template. To put it in force, delete the pods between runs.",
                 source=source("raycluster-keep"),
                 **common,
@@ -100,8 +106,10 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     effect=Effect.INTERRUPTS,
                     code="ray-group-removed",
                     change=f"worker group {name} removed",
-                    consequence=f"The operator looks no more at its {group.get('replicas', 0)} pods: they run on, hold their nodes and are not "
-                    "replaced when lost; with autoscaling the head's autoscaler crashes again and again. Delete them by hand.",
+                    consequence=f"The operator looks no more at its {group.get('replicas', 0)} pods: they run on, "
+                    "hold their nodes and are not "
+                    "replaced when lost; with autoscaling the head's autoscaler crashes again and again. Delete "
+                    "them by hand.",
                     unavailable="replacement of its pods; their nodes, for other groups",
                     source=source("raycluster-group-removed"),
                     **common,
@@ -116,7 +124,8 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     effect=Effect.INTERRUPTS,
                     code="ray-fewer-workers",
                     change=f"worker group {name}: {has} → {min(wanted, most)} workers",
-                    consequence=f"{has - min(wanted, most)} worker pods are deleted, which ones the operator chooses. A run of fixed size stops and "
+                    consequence=f"{has - min(wanted, most)} worker pods are deleted, which ones the operator "
+                    "chooses. A run of fixed size stops and "
                     "cannot start again at its size; an elastic one restarts smaller from its checkpoint.",
                     unavailable=f"{has - min(wanted, most)} workers, for good",
                     **common,
@@ -128,7 +137,8 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     effect=Effect.SAFE,
                     code="ray-more-workers",
                     change=f"worker group {name}: {has} → {wanted} workers",
-                    consequence="Worker pods are added if nodes are free. A run of fixed size does not use them; an elastic one restarts from its "
+                    consequence="Worker pods are added if nodes are free. A run of fixed size does not use them; "
+                    "an elastic one restarts from its "
                     "checkpoint to take them in.",
                     **common,
                 )

@@ -32,7 +32,8 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
                 effect=Effect.INTERRUPTS,
                 code="file-system-throughput",
                 change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
-                consequence=f"In place: the file servers are switched out and the file system is unavailable for a few minutes; {_PAUSE}. "
+                consequence="In place: the file servers are switched out and the file system is unavailable for "
+                f"a few minutes; {_PAUSE}. "
                 "Requests must be six hours apart.",
                 unavailable="/fsx, for a few minutes",
                 source=source("fsx-throughput"),
@@ -47,8 +48,10 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
                 effect=Effect.INTERRUPTS if newer else Effect.REJECTED,
                 code="lustre-version" if newer else "lustre-downgrade",
                 change=f"FileSystemTypeVersion {before} → {now}",
-                consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and all Ray pods first. Older "
-                "documentation says replacement, the registry schema does not: make sure of it with a change set before deploying."
+                consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and "
+                "all Ray pods first. Older "
+                "documentation says replacement, the registry schema does not: make sure of it with a change set "
+                "before deploying."
                 if newer
                 else "A file system's Lustre version only goes up: the service refuses.",
                 unavailable="/fsx, from unmounting until the update is done" if newer else "",
@@ -102,7 +105,8 @@ def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
             effect=Effect.REJECTED,
             code="file-system-shrunk",
             change=f"StorageCapacity {before} → {now} GiB",
-            consequence="A Lustre file system only grows: the service refuses. Smaller means another file system and a copy of the data.",
+            consequence="A Lustre file system only grows: the service refuses. Smaller means another file system "
+            "and a copy of the data.",
             source=source("fsx-capacity"),
             **common,
         )
@@ -110,8 +114,10 @@ def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
         effect=Effect.INTERRUPTS,
         code="file-system-grown",
         change=f"StorageCapacity {before} → {now} GiB",
-        consequence=f"In place, data stays. The file system may be unavailable for a few minutes ({_PAUSE}), and is then slower for hours "
-        "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no sooner than six hours later.",
+        consequence=f"In place, data stays. The file system may be unavailable for a few minutes ({_PAUSE}), and "
+        "is then slower for hours "
+        "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no "
+        "sooner than six hours later.",
         unavailable="/fsx, for a few minutes",
         source=source("fsx-capacity"),
         **common,

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from review.findings import Row
+from review.report import figures
 from review.report.verdict import verdict
 from review.review import EnvironmentReview, Review
 
@@ -40,8 +41,53 @@ def _environment(one: EnvironmentReview) -> dict[str, Any]:
         "security": [
             {"direction": remark.direction, "what": remark.what, "detail": remark.detail} for remark in one.remarks
         ],
+        "money": _money(one),
+        "time": _time(one),
         "notes": one.notes,
         "asset_only": [change.title for change in one.changes.asset_only] if one.changes else [],
+    }
+
+
+def _money(one: EnvironmentReview) -> dict[str, Any] | None:
+    if one.money is None:
+        return None
+    return {
+        "currency": "USD",
+        "unit": "hour",
+        "region": one.money.region,
+        "prices_read": [str(day) for day in one.money.dates],
+        "unknown": one.money.unknown,
+        "lines": [
+            {
+                "name": line.name,
+                "before": line.before,
+                "after": line.after,
+                "before_usd": line.before_usd,
+                "after_usd": line.after_usd,
+            }
+            for line in one.money.lines
+        ],
+    }
+
+
+def _time(one: EnvironmentReview) -> dict[str, Any] | None:
+    if one.schedule is None:
+        return None
+    return {
+        "stacks": one.schedule.stacks,
+        "minutes": list(one.schedule.in_turn),
+        "minutes_side_by_side": list(one.schedule.side_by_side),
+        "path": [
+            {
+                "title": step.title,
+                "type": step.type,
+                "action": step.action,
+                "minutes": list(step.minutes),
+                "source": step.source,
+            }
+            for step in one.schedule.path
+        ],
+        "unavailable": figures.unavailable(one),
     }
 
 

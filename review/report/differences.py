@@ -1,4 +1,4 @@
-"""What every form of the report shows below the tables: objects and values as YAML, templates as CloudFormation has them."""
+"""What every report shows below the tables: objects and values as YAML, templates as CloudFormation has them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SIGNS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.CHANGED: "~", Kind.REPLACED: 
 
 def kubernetes(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     """Title and YAML diff of every object that differs."""
-    if one.base_cluster is None or one.head_cluster is None:
+    if one.changes is None:
         return
-    for before, now in pairs(one.base_cluster, one.head_cluster):
+    for before, now in pairs(one.changes.base_cluster, one.changes.head_cluster):
         shown = now or before
         assert shown is not None  # noqa: S101  (one of the two has it)
         yield str(shown.id), yaml_diff(before and before.data, now and now.data)
@@ -23,9 +23,9 @@ def kubernetes(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
 
 def helm(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     """Title and YAML diff of every release whose chart or values differ."""
-    if one.base_cluster is None or one.head_cluster is None:
+    if one.changes is None:
         return
-    base, head = one.base_cluster.releases, one.head_cluster.releases
+    base, head = one.changes.base_cluster.releases, one.changes.head_cluster.releases
     for key in {**base, **head}:
         before, now = base.get(key), head.get(key)
         if before == now:

@@ -6,16 +6,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from review.report import differences
+from review.report import differences, figures
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
 
 MARKER = "<!-- ray-on-hyperpod review -->"
 """First line of the comment; the workflow finds its own comment by it."""
 LIMIT = 65_536
-"""Characters of a GitHub comment."""
-_RESERVE = 600
-"""Kept for the sentence that says what was left out."""
+"""Characters of a GitHub comment; counted in bytes here, which is never fewer and also fits an environment variable."""
+
+
+_LINES = (10_000, 120, 40, 12)
+"""Lines of one difference: the most that fits is taken."""
 
 
 @dataclass(kw_only=True)
@@ -29,21 +31,33 @@ class Section:
 
 
 def render(review: Review, *, limit: int = LIMIT) -> str:
-    """The whole review as markdown of at most `limit` characters; what does not fit is named, not hidden."""
-    sections = list(_sections(review))
+    """The whole review as markdown of at most `limit` bytes; what does not fit is named, not hidden.
+
+    Long differences are shortened first, then whole folded parts go, the plain CloudFormation ones before the others.
+    """
+    sections: list[Section] = []
+    for lines in _LINES:
+        sections = list(_sections(review, most=lines))
+        text = _text(sections, [])
+        if _size(text) <= limit:
+            return text
     left_out: list[Section] = []
-    while True:
-        text = _text(sections, left_out)
-        if len(text) <= limit - (_RESERVE if left_out else 0) or not any(one.weight for one in sections):
-            break
-        heaviest = max(sections, key=lambda one: (one.weight, len(one.text)))
+    while _size(text) > limit and any(one.weight for one in sections):
+        heaviest = max(sections, key=lambda one: (one.weight, _size(one.text)))
         sections.remove(heaviest)
         left_out.append(heaviest)
-    return (
-        text
-        if len(text) <= limit
-        else text[: limit - 200].rsplit("\n", 1)[0] + "\n\n… cut off here: run `python -m review` for the rest.\n"
-    )
+        text = _text(sections, left_out)
+    return text if _size(text) <= limit else _cut(text, limit)
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of a report whose tables alone are too long, up to a whole line."""
+    end = "\n\n… cut off here, as a comment holds no more: `python -m review --base BASE` shows all of it.\n"
+    return text.encode()[: limit - _size(end)].decode(errors="ignore").rpartition("\n")[0] + end
 
 
 def _text(sections: list[Section], left_out: list[Section]) -> str:
@@ -52,7 +66,7 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
         names = ", ".join(one.title for one in left_out[:6]) + (
             f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
         )
-        size = sum(len(one.text) for one in left_out)
+        size = sum(_size(one.text) for one in left_out)
         parts.append(
             f"> **Left out because a comment holds {LIMIT:,} characters** ({size:,} more): {names}. "
             "`python -m review --base BASE` shows all of it."
@@ -60,7 +74,7 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _sections(review: Review) -> Iterator[Section]:
+def _sections(review: Review, *, most: int) -> Iterator[Section]:
     head = [MARKER, f"## {mark(review.effect)} Review: {verdict(review)}", ""]
     head.append(
         f"`{review.base_name}` → `{review.head_name}`, compared in {review.seconds:.1f} s, without an AWS account."
@@ -71,17 +85,19 @@ def _sections(review: Review) -> Iterator[Section]:
         head += [f"| {one.name} | {mark(one.effect)} {verdict(one)} |" for one in review.environments]
     yield Section(title="verdict", text="\n".join(head), weight=0)
     for one in changed:
-        yield from _environment(one)
+        yield from _environment(one, most)
 
 
-def _environment(one: EnvironmentReview) -> Iterator[Section]:
+def _environment(one: EnvironmentReview, most: int) -> Iterator[Section]:
     name = one.name or "(app)"
     yield Section(title=f"impact on {name}", text=f"### {name}\n\n{_impact(one)}", weight=0)
     yield Section(title=f"security of {name}", text=_security(one), weight=0)
+    yield Section(title=f"money of {name}", text=_money(one), weight=0)
+    yield Section(title=f"time of {name}", text=_time(one), weight=1)
     yield Section(title=f"notes on {name}", text=_notes(one), weight=0)
-    yield from _folded(f"{name}: Kubernetes objects", differences.kubernetes(one), weight=2)
-    yield from _folded(f"{name}: Helm values", differences.helm(one), weight=3)
-    yield from _folded(f"{name}: CloudFormation", differences.cloudformation(one), weight=4)
+    yield from _folded(f"{name}: Kubernetes objects", differences.kubernetes(one), weight=2, most=most)
+    yield from _folded(f"{name}: Helm values", differences.helm(one), weight=3, most=most)
+    yield from _folded(f"{name}: CloudFormation", differences.cloudformation(one), weight=4, most=most)
 
 
 def _impact(one: EnvironmentReview) -> str:
@@ -91,7 +107,8 @@ def _impact(one: EnvironmentReview) -> str:
     for row in one.rows:
         link = f" [[source]({row.source})]" if row.source else ""
         lines.append(
-            f"| {mark(row.effect)} {row.effect.words} | {_cell(row.what)} | {_cell(row.change)} | {_cell(row.consequence)}{link} |"
+            f"| {mark(row.effect)} {row.effect.words} | {_cell(row.what)} | {_cell(row.change)} | "
+            f"{_cell(row.consequence)}{link} |"
         )
     return "\n".join(lines)
 
@@ -106,23 +123,56 @@ def _security(one: EnvironmentReview) -> str:
     return "\n".join(lines)
 
 
+def _money(one: EnvironmentReview) -> str:
+    paid = one.money
+    if paid is None or not paid.changed:
+        return ""
+    lines = ["#### Money", "", "| | before | after | $ per hour |", "|---|---|---|---|"]
+    for line in paid.lines:
+        if line.before != line.after:
+            lines.append(
+                f"| {_cell(line.name)} | {line.before or '–'} | {line.after or '–'} | {figures.change(line)} |"
+            )
+    return "\n".join([*lines, "", figures.price_note(paid)])
+
+
+def _time(one: EnvironmentReview) -> str:
+    if one.schedule is None:
+        return ""
+    lines = ["#### Time", "", figures.duration(one.schedule)]
+    if one.schedule.path:
+        lines += [
+            "",
+            "<details><summary>the longest chain</summary>",
+            "",
+            "| step | minutes | source |",
+            "|---|---|---|",
+        ]
+        for step in one.schedule.path:
+            lines.append(
+                f"| {step.action} {_cell(step.type)} {_cell(step.title)} | {step.minutes} | {_cell(step.source)} |"
+            )
+        lines += ["", "</details>"]
+    unavailable = figures.unavailable(one)
+    if unavailable:
+        lines += ["", "Unavailable meanwhile: " + "; ".join(_plain(text) for text in unavailable) + "."]
+    return "\n".join(lines)
+
+
 def _notes(one: EnvironmentReview) -> str:
-    notes = list(one.notes)
-    if one.changes is not None and one.changes.asset_only:
-        titles = ", ".join(change.title for change in one.changes.asset_only)
-        notes.append(
-            f"left out: {len(one.changes.asset_only)} resources that differ only in the hash of an uploaded file ({titles})"
-        )
-    return "\n".join(f"- {_plain(note)}" for note in notes)
+    return "\n".join(f"- {_plain(note)}" for note in figures.notes(one))
 
 
-def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int) -> Iterator[Section]:
+def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, most: int) -> Iterator[Section]:
     blocks = [(name, lines) for name, lines in diffs if lines]
     if not blocks:
         return
     text = [f"<details><summary>{title} ({len(blocks)})</summary>", ""]
     for name, lines in blocks:
-        text += [f"**{_plain(name)}**", "", "```diff", *(line.replace("```", "` ` `") for line in lines), "```", ""]
+        shown = [line.replace("```", "` ` `") for line in lines[:most]]
+        if len(lines) > most:
+            shown.append(f"… {len(lines) - most} more lines left out, as a comment holds {LIMIT:,} characters")
+        text += [f"**{_plain(name)}**", "", "```diff", *shown, "```", ""]
     yield Section(title=title, text="\n".join([*text, "</details>"]), weight=weight)
 
 

@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from review.report import differences
+from review.report import differences, figures
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
 
@@ -26,21 +26,46 @@ def _environment(one: EnvironmentReview, width: int) -> Iterator[str]:
     for row in one.rows:
         yield f"{mark(row.effect)} {row.effect.words}: {row.what}: {row.change}"
         yield from textwrap.wrap(row.consequence, width, initial_indent="     ", subsequent_indent="     ")
-    if one.remarks:
-        yield ""
-        yield "Security"
-        for remark in sorted(one.remarks, key=lambda remark: not remark.weakens):
-            text = f"{'! ' if remark.weakens else '  '}{remark.direction}: {remark.what}: {remark.detail}"
-            yield from textwrap.wrap(text, width, subsequent_indent="     ")
-    for note in one.notes:
-        yield from textwrap.wrap(f"note: {note}", width, subsequent_indent="     ")
-    if one.changes is not None and one.changes.asset_only:
-        titles = ", ".join(change.title for change in one.changes.asset_only)
-        text = f"left out: {len(one.changes.asset_only)} resources that differ only in the hash of an uploaded file ({titles})"
-        yield from textwrap.wrap(text, width, subsequent_indent="     ")
+    for title, lines in (
+        ("Security", _security(one)),
+        ("Money", _money(one)),
+        ("Time", _time(one)),
+        ("Notes", _notes(one)),
+    ):
+        for index, line in enumerate(lines):
+            if index == 0:
+                yield from ("", title)
+            yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="     ")
     for title, diffs in (("Kubernetes", differences.kubernetes(one)), ("Helm", differences.helm(one))):
         for name, lines in diffs:
             if lines:
-                yield ""
-                yield f"{title}: {name}"
+                yield from ("", f"{title}: {name}")
                 yield from (f"  {line}" for line in lines)
+
+
+def _security(one: EnvironmentReview) -> list[str]:
+    remarks = sorted(one.remarks, key=lambda remark: not remark.weakens)
+    return [f"{'! ' if item.weakens else ''}{item.direction}: {item.what}: {item.detail}" for item in remarks]
+
+
+def _money(one: EnvironmentReview) -> list[str]:
+    if one.money is None or not one.money.changed:
+        return []
+    lines = [
+        f"{line.name}: {line.before or 'none'} → {line.after or 'none'}: {figures.change(line)}"
+        for line in one.money.lines
+        if line.before != line.after
+    ]
+    return [*lines, figures.price_note(one.money)]
+
+
+def _time(one: EnvironmentReview) -> list[str]:
+    if one.schedule is None:
+        return []
+    steps = [f"{step.minutes}: {step.action} {step.type} {step.title}" for step in one.schedule.path]
+    unavailable = [f"unavailable: {text}" for text in figures.unavailable(one)]
+    return [figures.duration(one.schedule), *steps, *unavailable]
+
+
+def _notes(one: EnvironmentReview) -> list[str]:
+    return figures.notes(one)

@@ -117,7 +117,12 @@ def _index(items: list[Any], name: str) -> int:
     if name.lstrip("-").isdigit():
         return int(name)
     for index, item in enumerate(items):
-        if isinstance(item, dict) and name in {item.get("name"), item.get("groupName"), item.get("InstanceGroupName"), item.get("Key")}:
+        if isinstance(item, dict) and name in {
+            item.get("name"),
+            item.get("groupName"),
+            item.get("InstanceGroupName"),
+            item.get("Key"),
+        }:
             return index
     raise KeyError(name)
 
@@ -166,7 +171,9 @@ def _edit_objects(template: dict[str, Any], edit: dict[str, Any]) -> int:
             continue
         text, tokens = _flat(resource["Properties"]["Manifest"])
         objects = json.loads(text)
-        hit = [one for one in objects if one["kind"] == edit["kind"] and edit.get("name", "") in one["metadata"]["name"]]
+        hit = [
+            one for one in objects if one["kind"] == edit["kind"] and edit.get("name", "") in one["metadata"]["name"]
+        ]
         if not hit:
             continue
         count += len(hit)

@@ -13,7 +13,9 @@ ALL = scenarios()
 
 def run(scenario: Scenario, assemble: Assemble) -> Review:
     return review(
-        assemble(scenario.environment, scenario.base), assemble(scenario.environment, scenario.head), only=scenario.environment
+        assemble(scenario.environment, scenario.base),
+        assemble(scenario.environment, scenario.head),
+        only=scenario.environment,
     )
 
 
@@ -27,7 +29,9 @@ def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     for wanted in scenario.rows:
         assert any(_matches(wanted, row.__dict__) for row in one.rows), f"no row is {wanted}; there are\n{said}"
     for wanted in scenario.remarks:
-        assert any(_matches(wanted, remark.__dict__) for remark in one.remarks), f"no remark is {wanted}; there are\n{said}"
+        assert any(_matches(wanted, remark.__dict__) for remark in one.remarks), (
+            f"no remark is {wanted}; there are\n{said}"
+        )
     assert not {row.code for row in one.rows} & set(scenario.absent), said
     if scenario.destroys:
         assert made.effect > Effect.SAFE, said

@@ -1,0 +1,146 @@
+"""What an environment costs per hour before and after, by group and storage, read from the templates themselves.
+
+Prices are those of `environments/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
+unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from review.assembly import EnvironmentAssembly
+from review.changes import Changes
+from review.effects.groups import count, groups, instance_type
+from review.kubernetes import Cluster, ObjectName
+
+if TYPE_CHECKING:
+    from environments.prices import Price, Prices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One group or file system, before and after; empty text stands for not there, None for a price nobody knows."""
+
+    name: str
+    before: str
+    after: str
+    before_usd: float | None
+    after_usd: float | None
+    read: date | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Dollars per hour more; None when a price is unknown."""
+        if self.before_usd is None or self.after_usd is None:
+            return None
+        return self.after_usd - self.before_usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Money:
+    """All lines that cost money."""
+
+    lines: list[Line]
+    region: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether what is paid for changes at all."""
+        return any(line.before != line.after for line in self.lines)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Names of the lines without a price."""
+        return [line.name for line in self.lines if line.before_usd is None or line.after_usd is None]
+
+    @property
+    def before(self) -> float:
+        """Sum of the lines whose prices are known on both sides."""
+        return sum(line.before_usd or 0.0 for line in self.lines if line.name not in self.unknown)
+
+    @property
+    def after(self) -> float:
+        """Likewise, afterwards."""
+        return sum(line.after_usd or 0.0 for line in self.lines if line.name not in self.unknown)
+
+    @property
+    def dates(self) -> list[date]:
+        """Days on which the prices used were read."""
+        return sorted({line.read for line in self.lines if line.read})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    what: str
+    usd: float | None
+    price: Price | None
+
+
+def money(changes: Changes) -> Money:
+    """Cost before and after."""
+    from environments import prices  # noqa: PLC0415  (only when something changes)
+
+    known = prices.recorded()
+    before = _items(changes.base, changes.base_cluster, known, prices.HOURS_PER_MONTH)
+    after = _items(changes.head, changes.head_cluster, known, prices.HOURS_PER_MONTH)
+    lines = []
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        price = (new and new.price) or (old and old.price)
+        lines.append(
+            Line(
+                name=name,
+                before=old.what if old else "",
+                after=new.what if new else "",
+                before_usd=old.usd if old else 0.0,
+                after_usd=new.usd if new else 0.0,
+                read=price.read if price else None,
+            )
+        )
+    return Money(lines=lines, region=_region(changes.head))
+
+
+def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, hours: int) -> dict[str, _Item]:
+    found: dict[str, _Item] = {}
+    region = _region(assembly)
+    for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
+        for name, group in groups(resource).items():
+            price = prices.instance(region, instance_type(group))
+            plan = bool(group.get("TrainingPlanArn"))
+            what = f"{count(group)} × {instance_type(group)}" + (", paid with the training plan" if plan else "")
+            free = count(group) == 0
+            usd = 0.0 if free else None if price is None or plan else price.usd * count(group)
+            found[f"group {name}"] = _Item(what=what, usd=usd, price=price)
+    for key, resource in assembly.of_type("AWS::FSx::FileSystem"):
+        properties = resource.get("Properties", {})
+        throughput = (properties.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput")
+        size, title = properties.get("StorageCapacity"), assembly.title(key)
+        if isinstance(size, int) and isinstance(throughput, int):
+            found[f"file system {title}"] = _file_system(
+                size, throughput, prices.file_system(region, throughput), hours
+            )
+    for item in cluster.objects.values():
+        made_by = cluster.objects.get(
+            ObjectName("StorageClass", "", str(item.data.get("spec", {}).get("storageClassName")))
+        )
+        if item.id.kind != "PersistentVolumeClaim" or made_by is None:
+            continue
+        asked = str(item.data["spec"].get("resources", {}).get("requests", {}).get("storage", ""))
+        speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
+        if asked.removesuffix("Gi").isdigit() and speed.isdigit():
+            price = prices.file_system(region, int(speed))
+            found[f"file system of claim {item.id.namespace}/{item.id.name}"] = _file_system(
+                int(asked.removesuffix("Gi")), int(speed), price, hours
+            )
+    return found
+
+
+def _file_system(size: int, throughput: int, price: Price | None, hours: int) -> _Item:
+    usd = None if price is None else price.usd * size / hours
+    return _Item(what=f"{size} GiB, {throughput} MB/s per TiB", usd=usd, price=price)
+
+
+def _region(assembly: EnvironmentAssembly) -> str:
+    return next((stack.region for stack in assembly.stacks.values()), "")

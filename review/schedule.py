@@ -1,0 +1,225 @@
+"""How long a deploy takes: the critical path through what changes, by the templates' dependencies and `durations.yaml`.
+
+Resources wait for what they refer to and for `DependsOn`; stacks for the stacks they depend on. The CDK deploys one
+stack after another unless `--concurrency` says otherwise, so the sum over the stacks is the figure for a plain
+`cdk deploy`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from review.assembly import EnvironmentAssembly, Key
+from review.changes import Changes, Kind, ResourceChange
+from review.effects.groups import count, groups, instance_type
+from review.effects.hyperpod import batch
+from review.facts import load_yaml
+from review.references import references
+
+
+class Minutes(NamedTuple):
+    """A span, from the quickest to the slowest."""
+
+    low: float
+    high: float
+
+    def __add__(self, other: object) -> Minutes:
+        if not isinstance(other, Minutes):
+            return NotImplemented
+        return Minutes(self.low + other.low, self.high + other.high)
+
+    def __str__(self) -> str:
+        if self.high <= 1:
+            return "under a minute"
+        low, high = round(self.low), math.ceil(self.high)
+        return f"{low}–{high} min" if low != high else f"{high} min"
+
+
+NOTHING = Minutes(0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One resource on the critical path."""
+
+    title: str
+    type: str
+    action: str
+    minutes: Minutes
+    source: str
+
+
+@dataclass(kw_only=True)
+class Schedule:
+    """How long a deploy takes."""
+
+    in_turn: Minutes
+    """One stack after another: what `cdk deploy` does."""
+    side_by_side: Minutes
+    """As many stacks at once as their dependencies allow (`--concurrency`)."""
+    path: list[Step] = field(default_factory=list)
+    """Steps of the longest chain that take more than a minute, in order."""
+    stacks: int = 0
+    """Stacks that are updated."""
+
+
+def schedule(changes: Changes) -> Schedule | None:
+    """The schedule of a change; None when nothing is deployed."""
+    steps = {key: _step(change, changes) for key, change in changes.resources.items()}
+    if not steps:
+        return None
+    walk = _Walk(head=changes.head, steps=steps)
+    chains = {stack: _stack(stack, changes, walk) for stack in {key.stack for key in steps}}
+    order = [stack for stack in changes.head.stacks if stack in chains]
+    in_turn = NOTHING
+    for stack in order:
+        in_turn += chains[stack][0]
+    side, last_stack = _side_by_side(changes.head, chains, order)
+    path: list[Step] = []
+    for stack in last_stack:
+        path += [steps[key] for key in chains[stack][1] if key in steps and steps[key].minutes.high > 1]
+    return Schedule(in_turn=in_turn, side_by_side=side, path=path, stacks=len(order))
+
+
+@dataclass(kw_only=True)
+class _Walk:
+    """When each resource is done, counted from the start of its stack."""
+
+    head: EnvironmentAssembly
+    steps: dict[Key, Step]
+    ends: dict[Key, Minutes] = field(default_factory=dict)
+    before: dict[Key, Key | None] = field(default_factory=dict)
+    """What a resource waited for longest."""
+    seen: set[Key] = field(default_factory=set)
+
+    def end(self, key: Key) -> Minutes:
+        """The end of one resource; unchanged ones take no time but pass on what they wait for."""
+        if key in self.ends:
+            return self.ends[key]
+        if key in self.seen:
+            return NOTHING  # a circle: CloudFormation refuses it, this must only end
+        self.seen.add(key)
+        longest, previous = NOTHING, None
+        for name in sorted(self._waits_for(key)):
+            other = Key(key.stack, name)
+            end = self.end(other)
+            if end.high > longest.high:
+                longest, previous = end, other
+        self.ends[key] = longest + (self.steps[key].minutes if key in self.steps else NOTHING)
+        self.before[key] = previous
+        return self.ends[key]
+
+    def _waits_for(self, key: Key) -> set[str]:
+        stack = self.head.stacks[key.stack]
+        resource = stack.resources[key.logical_id]
+        found = {name for name in _as_list(resource.get("DependsOn")) if name in stack.resources}
+        for reference in references(resource.get("Properties", {}), stack, self.head):
+            if reference.key.stack == key.stack:
+                found.add(reference.key.logical_id)
+        return found - {key.logical_id}
+
+
+def _stack(stack_id: str, changes: Changes, walk: _Walk) -> tuple[Minutes, list[Key]]:
+    """Duration of one stack's update and the chain that makes it: creations and updates, then removals."""
+    own = [key for key in walk.steps if key.stack == stack_id]
+    lasting = [key for key in own if changes.resources[key].kind is not Kind.REMOVED]
+    last = max(lasting, key=lambda key: walk.end(key).high, default=None)
+    total, chain = (walk.end(last), _chain(last, walk.before)) if last is not None else (NOTHING, [])
+    removed = [key for key in own if changes.resources[key].kind is Kind.REMOVED]
+    slowest = max(removed, key=lambda key: walk.steps[key].minutes.high, default=None)
+    if slowest is not None:
+        total, chain = total + walk.steps[slowest].minutes, [*chain, slowest]
+    return total, chain
+
+
+def _chain(key: Key | None, before: dict[Key, Key | None]) -> list[Key]:
+    chain = []
+    while key is not None:
+        chain.append(key)
+        key = before.get(key)
+    return chain[::-1]
+
+
+def _side_by_side(
+    head: EnvironmentAssembly, chains: dict[str, tuple[Minutes, list[Key]]], order: list[str]
+) -> tuple[Minutes, list[str]]:
+    """The longest way through the stacks, and the stacks on it."""
+    ends: dict[str, tuple[Minutes, list[str]]] = {}
+    for stack_id, stack in head.stacks.items():
+        waited = [ends[name] for name in stack.depends_on if name in ends]
+        start, through = max(waited, key=lambda one: one[0].high, default=(NOTHING, []))
+        own = chains.get(stack_id)
+        ends[stack_id] = (start + own[0], [*through, stack_id]) if own else (start, through)
+    return max((ends[name] for name in order), key=lambda one: one[0].high, default=(NOTHING, []))
+
+
+# --- one resource ----------------------------------------------------------------------------------------------------
+
+
+def _step(change: ResourceChange, changes: Changes) -> Step:
+    table = load_durations()
+    entry = table["types"].get(change.type, table["default"])
+    action = {Kind.ADDED: "create", Kind.REMOVED: "delete", Kind.REPLACED: "replace"}.get(change.kind, "update")
+    minutes = Minutes(*entry["create" if action == "replace" else action])
+    source = str(entry["source"])
+    if change.type == "AWS::SageMaker::Cluster" and action != "delete":
+        extra, why = _nodes(change)
+        minutes, source = minutes + extra, "; ".join(part for part in (source, why) if part)
+    if change.kind is Kind.REMOVED and change.kept:
+        minutes = Minutes(0, 1)
+    return Step(title=change.title, type=change.type, action=action, minutes=minutes, source=source)
+
+
+def load_durations() -> dict[str, Any]:
+    """`durations.yaml`."""
+    return load_yaml("durations.yaml")
+
+
+def _nodes(change: ResourceChange) -> tuple[Minutes, str]:
+    """What nodes add: groups are worked on side by side, so the slowest counts."""
+    table = load_durations()["nodes"]
+    before, now = groups(change.base), groups(change.head)
+    fresh = change.kind in {Kind.ADDED, Kind.REPLACED}
+    slowest, why = NOTHING, ""
+    for name in {**before, **now}:
+        old, new = (None if fresh else before.get(name)), now.get(name)
+        minutes, words = _group(old, new, table, fresh=fresh)
+        if minutes.high > slowest.high:
+            slowest, why = minutes, f"group {name}: {words}"
+    return slowest, why
+
+
+def _group(
+    old: dict[str, Any] | None, new: dict[str, Any] | None, table: dict[str, Any], *, fresh: bool
+) -> tuple[Minutes, str]:
+    if new is None:
+        return Minutes(*table["deleted"]["minutes"]), f"nodes deleted ({table['deleted']['source']})"
+    made = count(new) - (count(old) if old and instance_type(old) == instance_type(new) else 0)
+    if made > 0:
+        checks = bool(new.get("OnStartDeepHealthChecks"))
+        # the first nodes of a new cluster are in the cluster's own figure
+        total = NOTHING if fresh else Minutes(*table["made"]["minutes"])
+        total += Minutes(*table["deep_checks"]["minutes"]) if checks else NOTHING
+        parts = [] if fresh else [f"nodes made ({table['made']['source']})"]
+        return total, " and ".join(
+            [*parts, *([f"deep health checks ({table['deep_checks']['source']})"] if checks else [])]
+        )
+    if made < 0:
+        return Minutes(*table["deleted"]["minutes"]), f"nodes deleted ({table['deleted']['source']})"
+    if old and any(old.get(key) != new.get(key) for key in ("ImageReleaseVersion", "ImageId")) and count(new):
+        size, unit, wait = batch(new)
+        batches = math.ceil(count(new) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+        low, high = table["software_update"]["minutes"]
+        pause = (batches - 1) * wait / 60
+        return Minutes(
+            batches * low + pause, batches * high + pause
+        ), f"{batches} batches ({table['software_update']['source']})"
+    return NOTHING, ""
+
+
+def _as_list(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [str(value)]

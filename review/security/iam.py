@@ -1,0 +1,138 @@
+"""IAM statements broadened and narrowed: of roles, policies and the policies of resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from review.assembly import Stack
+from review.changes import Changes, Kind, ResourceChange
+from review.findings import Remark
+from review.references import Reader
+
+_DOCUMENTS = {
+    "AWS::IAM::Policy": (("PolicyDocument",),),
+    "AWS::IAM::ManagedPolicy": (("PolicyDocument",),),
+    "AWS::IAM::Role": (("AssumeRolePolicyDocument",),),
+    "AWS::KMS::Key": (("KeyPolicy",),),
+    "AWS::S3::BucketPolicy": (("PolicyDocument",),),
+    "AWS::SNS::TopicPolicy": (("PolicyDocument",),),
+    "AWS::SQS::QueuePolicy": (("PolicyDocument",),),
+    "AWS::ECR::Repository": (("RepositoryPolicyText",),),
+}
+_MANY = 12
+
+
+class Grant(NamedTuple):
+    """One action on one resource for one principal, allowed or denied."""
+
+    effect: str
+    principal: str
+    action: str
+    resource: str
+    condition: str
+
+
+def remarks(changes: Changes) -> Iterator[Remark]:
+    """Remarks on every policy that differs."""
+    for change in changes.resources.values():
+        if change.kind is Kind.ASSET_ONLY or change.type not in _DOCUMENTS:
+            continue
+        before = set(_grants(change, change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
+        # the same reader for both sides of what stays: a reference to something replaced is still the same reference
+        now = set(_grants(change, change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
+        if change.kind is Kind.ADDED and change.type != "AWS::IAM::Role":
+            before = set()
+        yield from _compare(f"{change.type.rpartition('::')[2]} {change.title}", before, now)
+
+
+def _compare(what: str, before: set[Grant], now: set[Grant]) -> Iterator[Remark]:
+    more = [one for one in now - before if not _covered(one, before)]
+    less = [one for one in before - now if not _covered(one, now)]
+    yield from _remarks(what, "broadened", [one for one in more if one.effect == "Allow"], "allows")
+    yield from _remarks(what, "broadened", [one for one in less if one.effect == "Deny"], "no longer denies")
+    yield from _remarks(what, "narrowed", [one for one in less if one.effect == "Allow"], "no longer allows")
+    yield from _remarks(what, "narrowed", [one for one in more if one.effect == "Deny"], "denies")
+
+
+def _remarks(what: str, direction: str, grants: list[Grant], verb: str) -> Iterator[Remark]:
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for one in grants:
+        grouped.setdefault((one.principal, one.resource, one.condition), []).append(one.action)
+    for (principal, resource, condition), actions in sorted(grouped.items()):
+        shown = sorted(set(actions))
+        listed = ", ".join(shown[:_MANY]) + (f" and {len(shown) - _MANY} more" if len(shown) > _MANY else "")
+        detail = f"{verb} {listed}"
+        detail += f" on {resource}" if resource else ""
+        detail += f" for {principal}" if principal else ""
+        detail += f" if {condition}" if condition else ""
+        yield Remark(direction=direction, what=what, detail=detail)
+
+
+def _covered(one: Grant, others: Iterable[Grant]) -> bool:
+    """Whether another grant says at least as much."""
+    return any(
+        other.effect == one.effect
+        and other.principal in {one.principal, "*"}
+        and _matches(one.action.lower(), other.action.lower())
+        and _matches(one.resource, other.resource)
+        and other.condition in {"", one.condition}
+        for other in others
+    )
+
+
+def _matches(value: str, pattern: str) -> bool:
+    if value == pattern:
+        return True
+    return "*" in pattern and "[" not in pattern and fnmatchcase(value, pattern)
+
+
+def _grants(
+    change: ResourceChange, resource: dict[str, Any] | None, stack: Stack | None, reader: Reader
+) -> Iterator[Grant]:
+    if resource is None or stack is None:
+        return
+    properties = resource.get("Properties", {})
+    for pointer in _DOCUMENTS[change.type]:
+        yield from _of_document(properties.get(pointer[0]), stack, reader)
+    if change.type == "AWS::IAM::Role":
+        for policy in _list(properties.get("Policies")):
+            yield from _of_document(policy.get("PolicyDocument"), stack, reader)
+        for arn in _list(properties.get("ManagedPolicyArns")):
+            yield Grant("Allow", "", f"what {reader.text(arn, stack)} allows", "", "")
+
+
+def _of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]:
+    if not isinstance(document, dict):
+        return
+    for statement in _list(document.get("Statement")):
+        condition = statement.get("Condition")
+        words = json.dumps(reader.plain(condition, stack), sort_keys=True) if condition else ""
+        principals = list(_principals(statement, stack, reader)) or [""]
+        actions = [reader.text(item, stack) for item in _list(statement.get("Action"))]
+        actions += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotAction"))]
+        resources = [reader.text(item, stack) for item in _list(statement.get("Resource"))]
+        resources += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotResource"))]
+        for principal in principals:
+            for action in actions:
+                for resource in resources or [""]:
+                    yield Grant(str(statement.get("Effect", "Allow")), principal, action, resource, words)
+
+
+def _principals(statement: dict[str, Any], stack: Stack, reader: Reader) -> Iterator[str]:
+    for name, prefix in (("Principal", ""), ("NotPrincipal", "all but ")):
+        given = statement.get(name)
+        if isinstance(given, dict) and not any(key.startswith("Fn::") or key == "Ref" for key in given):
+            for items in given.values():
+                for item in _list(items):
+                    yield prefix + reader.text(item, stack)
+        elif given is not None:
+            yield prefix + reader.text(given, stack)
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,147 @@
+"""Kubernetes objects that guard: RBAC, network policies, pod security, authentication of Ray."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from review.findings import Remark
+from review.kubernetes import Cluster, KubernetesObject, pairs
+
+_GOOD = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+_BAD = {"privileged": True, "hostNetwork": True, "hostPID": True, "hostIPC": True, "automountServiceAccountToken": True}
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_LEVELS = {"privileged": 0, "baseline": 1, "restricted": 2}
+
+
+def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
+    """Remarks on every such object that differs."""
+    for before, now in pairs(base, head):
+        item = now or before
+        assert item is not None  # noqa: S101  (one of the two has it)
+        kind = item.id.kind
+        if kind in {"Role", "ClusterRole"}:
+            yield from _sets(str(item.id), _verbs(before), _verbs(now))
+        elif kind in {"RoleBinding", "ClusterRoleBinding"}:
+            yield from _sets(str(item.id), _subjects(before), _subjects(now))
+        elif kind == "NetworkPolicy":
+            yield from _network_policy(before, now)
+        elif kind == "Namespace":
+            yield from _namespace(before, now)
+        if before is not None and now is not None:
+            yield from _pods(str(item.id), before.data, now.data)
+            if kind == "RayCluster":
+                yield from _authentication(before, now)
+
+
+def _sets(what: str, before: set[str], now: set[str]) -> Iterator[Remark]:
+    for text in sorted(now - before):
+        yield Remark(direction="broadened", what=what, detail=text)
+    for text in sorted(before - now):
+        yield Remark(direction="narrowed", what=what, detail=text)
+
+
+def _verbs(item: KubernetesObject | None) -> set[str]:
+    found = set()
+    for rule in (item.data.get("rules") or []) if item else []:
+        for group in rule.get("apiGroups") or [""]:
+            for resource in rule.get("resources") or rule.get("nonResourceURLs") or []:
+                for verb in rule.get("verbs") or []:
+                    only = f" named {', '.join(rule['resourceNames'])}" if rule.get("resourceNames") else ""
+                    found.add(f"{verb} {resource}{'.' + group if group else ''}{only}")
+    return found
+
+
+def _subjects(item: KubernetesObject | None) -> set[str]:
+    if item is None:
+        return set()
+    role = item.data.get("roleRef", {}).get("name")
+    return {f"{subject.get('kind')} {subject.get('name')} has {role}" for subject in item.data.get("subjects") or []}
+
+
+def _network_policy(before: KubernetesObject | None, now: KubernetesObject | None) -> Iterator[Remark]:
+    item = now or before
+    assert item is not None  # noqa: S101  (one of the two has it)
+    if now is None:
+        detail = "no longer in the manifests; kubectl prunes no policies, so it holds until someone deletes it"
+        yield Remark(direction="broadened", what=str(item.id), detail=detail)
+        return
+    old, new = _allowed(before), _allowed(now)
+    if before is None:
+        selects = json.dumps(now.data.get("spec", {}).get("podSelector", {}))
+        yield Remark(
+            direction="changed",
+            what=str(item.id),
+            detail=f"new, for pods {selects}: allows {len(new)} kinds of traffic",
+        )
+        return
+    yield from _sets(str(item.id), old, new)
+    types_gone = set(before.data["spec"].get("policyTypes") or []) - set(now.data["spec"].get("policyTypes") or [])
+    for name in sorted(types_gone):
+        yield Remark(direction="broadened", what=str(item.id), detail=f"no longer limits {name.lower()}")
+    if before.data["spec"].get("podSelector") != now.data["spec"].get("podSelector"):
+        yield Remark(direction="changed", what=str(item.id), detail="selects other pods")
+
+
+def _allowed(item: KubernetesObject | None) -> set[str]:
+    if item is None:
+        return set()
+    spec = item.data.get("spec", {})
+    return {
+        f"{direction}: {json.dumps(rule, sort_keys=True)}"
+        for direction in ("ingress", "egress")
+        for rule in spec.get(direction) or []
+    }
+
+
+def _namespace(before: KubernetesObject | None, now: KubernetesObject | None) -> Iterator[Remark]:
+    if before is None or now is None:
+        return
+    old, new = (
+        (item.data.get("metadata", {}).get("labels") or {}).get(_ENFORCE, "privileged") for item in (before, now)
+    )
+    if old != new:
+        better = _LEVELS.get(new, 0) > _LEVELS.get(old, 0)
+        yield Remark(
+            direction="narrowed" if better else "broadened",
+            what=str(now.id),
+            detail=f"pod security level {old} → {new}",
+        )
+
+
+def _authentication(before: KubernetesObject, now: KubernetesObject) -> Iterator[Remark]:
+    old, new = ((item.data.get("spec", {}).get("authOptions") or {}).get("mode", "none") for item in (before, now))
+    if old != new:
+        yield Remark(
+            direction="switched on" if new == "token" else "switched off",
+            what=f"authentication of {now.id}",
+            detail=f"authOptions.mode {old} → {new}; the dashboard and Jobs API run code by design",
+        )
+
+
+def _pods(what: str, before: Any, now: Any) -> Iterator[Remark]:
+    """Guards of pods and containers, wherever in the object they are."""
+    old, new = dict(_guards(before, "")), dict(_guards(now, ""))
+    for path in sorted({*old, *new}):
+        name = path.rpartition(".")[2]
+        had, has = old.get(path), new.get(path)
+        if had == has:
+            continue
+        good = has == _GOOD[name] if name in _GOOD else has != _BAD[name]
+        worse = had == _GOOD[name] if name in _GOOD else has == _BAD[name]
+        if good or worse:
+            yield Remark(direction="narrowed" if good else "broadened", what=what, detail=f"{path} {had} → {has}")
+
+
+def _guards(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in _GOOD or key in _BAD:
+                yield f"{path}.{key}".lstrip("."), item
+            else:
+                yield from _guards(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            name = item.get("groupName") or item.get("name") if isinstance(item, dict) else None
+            yield from _guards(item, f"{path}[{name or index}]")
