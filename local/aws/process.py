@@ -96,7 +96,7 @@ def start(
     state.mkdir(parents=True, exist_ok=True)
     home = state / "home"
     home.mkdir(exist_ok=True)
-    port = port or _free_port()
+    port = port or free_port(DEFAULT_PORT)
     log = state / "emulator.log"
     kubernetes_pid = 0
     if kubeconfig is None:
@@ -268,9 +268,9 @@ def _read_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def _free_port() -> int:
-    """Return 4566, the port people know from other emulators, or another one where it is taken."""
-    for wanted in (DEFAULT_PORT, 0):
+def free_port(*wanted_first: int) -> int:
+    """Return the first of the ports given that is free on 127.0.0.1, else any free one."""
+    for wanted in (*wanted_first, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -185,7 +185,8 @@ class Fsx:
         return self.find(arn.rsplit("/", 1)[-1])
 
     def _view(self, record: Json) -> Json:
-        return {k: v for k, v in record.items() if not k.startswith("_")}
+        # the service leaves Tags out where there are none
+        return {k: v for k, v in record.items() if not k.startswith("_") and (v or k != "Tags")}
 
 
 def _check_capacity(capacity: int | None, lustre: Json) -> None:

@@ -53,7 +53,7 @@ class SageMaker:
             "CreationTime": time.time(),
             "_scope": (self._hooks.account(), self._hooks.region()),
             "_ready_at": self._context.later(),
-            "_groups": {g["InstanceGroupName"]: _group(g) for g in data.get("InstanceGroups", [])},
+            "_groups": {g["InstanceGroupName"]: g for g in data.get("InstanceGroups", [])},
             "_nodes": [],
             "_events": [],
         }
@@ -79,7 +79,7 @@ class SageMaker:
                 rules.check_group_update(groups[name], group)
                 groups[name] = {**groups[name], **group}
             else:
-                groups[name] = _group(group)
+                groups[name] = group
         for name in deleted:
             del groups[name]
         rules.check_cluster({**_public(merged), "InstanceGroups": list(groups.values())})
@@ -588,7 +588,7 @@ class SageMaker:
         running = [n for n in nodes if n["_status"] in ("Running", "DeepHealthCheckInProgress", "SystemUpdating")]
         renamed = ("InstanceCount", "MinInstanceCount", "KubernetesConfig", "InstanceRequirements", "ImageId",
                    "AutoPatchConfig", "ImageReleaseVersion")  # fmt: skip
-        detail: Json = {k: v for k, v in group.items() if k not in renamed}
+        detail: Json = {"ThreadsPerCore": 1, **{k: v for k, v in group.items() if k not in renamed}}
         status = {"Creating": "Creating", "Updating": "Updating", "SystemUpdating": "SystemUpdating",
                   "Deleting": "Deleting", "Failed": "Failed"}.get(cluster["ClusterStatus"], "InService")  # fmt: skip
         if status == "InService" and any(n["_status"] == "Failure" for n in nodes):
@@ -648,10 +648,6 @@ class SageMaker:
         event |= {"InstanceGroupName": group} if group else {}
         event |= {"InstanceId": instance} if instance else {}
         cluster["_events"].append(event)
-
-
-def _group(spec: Json) -> Json:
-    return {"ThreadsPerCore": 1, **spec}
 
 
 def _public(cluster: Json) -> Json:

@@ -1,0 +1,21 @@
+"""One embedded AWS for this folder's tests; each test removes what it made, or uses names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.emulator import Emulator, running
+
+
+@pytest.fixture(scope="session")
+def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with running(tmp_path_factory.mktemp("aws")) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def emulator(shared_emulator: Emulator) -> Iterator[Emulator]:
+    yield shared_emulator
+    shared_emulator.control.clear_faults()

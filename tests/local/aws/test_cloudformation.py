@@ -1,0 +1,251 @@
+"""The resource types of ours and the guards, through CloudFormation itself, without CDK."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.exceptions
+import pytest
+
+from tests.support.emulator import Emulator, until
+
+pytestmark = pytest.mark.emulator
+Json = dict[str, Any]
+REF = "Ref"
+
+
+class Stacks:
+    """Makes stacks and removes them afterwards."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.api = emulator.boto("cloudformation")
+        self.made: list[str] = []
+
+    def create(self, resources: Json) -> str:
+        name = f"s-{uuid.uuid4().hex[:8]}"
+        self.api.create_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_IAM"])
+        self.made.append(name)
+        self.settle(name)
+        return name
+
+    def update(self, name: str, resources: Json) -> None:
+        self.api.update_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_IAM"])
+        self.settle(name)
+
+    def delete(self, name: str) -> str:
+        self.api.delete_stack(StackName=name)
+        return self.settle(name)
+
+    def settle(self, name: str) -> str:
+        until(lambda: not self.status(name).endswith("IN_PROGRESS"))
+        return self.status(name)
+
+    def status(self, name: str) -> str:
+        try:
+            return str(self.api.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"])
+        except botocore.exceptions.ClientError:
+            return "DELETE_COMPLETE"
+
+    def ids(self, name: str) -> dict[str, str]:
+        found = self.api.describe_stack_resources(StackName=name)["StackResources"]
+        return {r["LogicalResourceId"]: r.get("PhysicalResourceId", "") for r in found}
+
+    def reasons(self, name: str) -> str:
+        events = self.api.describe_stack_events(StackName=name)["StackEvents"]
+        return " ".join(e.get("ResourceStatusReason", "") for e in events)
+
+
+@pytest.fixture
+def stacks(emulator: Emulator) -> Iterator[Stacks]:
+    made = Stacks(emulator)
+    yield made
+    emulator.control.clear_faults()
+    for name in reversed(made.made):
+        assert made.delete(name) == "DELETE_COMPLETE"
+
+
+def _template(resources: Json) -> str:
+    return json.dumps({"Resources": resources})
+
+
+def ref(name: str) -> Json:
+    return {REF: name}
+
+
+NETWORK: Json = {
+    "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.8.0.0/16"}},
+    "Subnet": {
+        "Type": "AWS::EC2::Subnet",
+        "Properties": {"VpcId": ref("Vpc"), "CidrBlock": "10.8.1.0/24", "AvailabilityZoneId": "usw2-az2"},
+    },
+    "Nodes": {
+        "Type": "AWS::EC2::SecurityGroup",
+        "Properties": {"GroupDescription": "nodes", "VpcId": ref("Vpc")},
+    },
+}
+RULES: Json = {
+    "SelfIn": {
+        "Type": "AWS::EC2::SecurityGroupIngress",
+        "Properties": {"GroupId": ref("Nodes"), "IpProtocol": "-1", "SourceSecurityGroupId": ref("Nodes")},
+    },
+    "SelfOut": {
+        "Type": "AWS::EC2::SecurityGroupEgress",
+        "Properties": {"GroupId": ref("Nodes"), "IpProtocol": "-1", "DestinationSecurityGroupId": ref("Nodes")},
+    },
+    "Address": {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}},
+    "Nat": {
+        "Type": "AWS::EC2::NatGateway",
+        "Properties": {"SubnetId": ref("Subnet"), "AllocationId": {"Fn::GetAtt": ["Address", "AllocationId"]}},
+    },
+    "Flow": {
+        "Type": "AWS::EC2::FlowLog",
+        "Properties": {
+            "ResourceId": ref("Vpc"),
+            "ResourceType": "VPC",
+            "TrafficType": "REJECT",
+            "LogDestinationType": "s3",
+            "LogDestination": "arn:aws:s3:::logs",
+        },
+    },
+}
+
+
+def cluster(count: int = 1, **more: Any) -> Json:
+    group = {
+        "InstanceGroupName": "gpu",
+        "InstanceType": "ml.g5.8xlarge",
+        "InstanceCount": str(count),  # CloudFormation hands numbers over as text
+        "ExecutionRole": "arn:aws:iam::000000000001:role/execution",
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-x/", "OnCreate": "a.sh"},
+    }
+    return {"Type": "AWS::SageMaker::Cluster", "Properties": {"InstanceGroups": [group], **more}}
+
+
+def test_network_resources_come_and_go(emulator: Emulator, stacks: Stacks) -> None:
+    name = stacks.create({**NETWORK, **RULES})
+    assert stacks.status(name) == "CREATE_COMPLETE", stacks.reasons(name)
+    ids = stacks.ids(name)
+    ec2 = emulator.boto("ec2")
+    group = ec2.describe_security_groups(GroupIds=[ids["Nodes"]])["SecurityGroups"][0]
+    for rules in (group["IpPermissions"], group["IpPermissionsEgress"]):
+        assert ids["Nodes"] in {p["GroupId"] for rule in rules for p in rule["UserIdGroupPairs"]}
+    assert ec2.describe_nat_gateways(NatGatewayIds=[ids["Nat"]])["NatGateways"][0]["State"] == "available"
+    assert ec2.describe_flow_logs()["FlowLogs"][0]["ResourceId"] == ids["Vpc"]
+    assert ec2.describe_subnets(SubnetIds=[ids["Subnet"]])["Subnets"][0]["AvailabilityZoneId"] == "usw2-az2"
+    stacks.update(name, NETWORK)
+    assert stacks.status(name) == "UPDATE_COMPLETE"
+    assert ec2.describe_addresses()["Addresses"] == []
+    group = ec2.describe_security_groups(GroupIds=[ids["Nodes"]])["SecurityGroups"][0]
+    assert not any(rule["UserIdGroupPairs"] for rule in group["IpPermissions"])
+
+
+def test_a_file_system_of_nobody_keeps_the_network_from_being_deleted(emulator: Emulator, stacks: Stacks) -> None:
+    """What a CSI driver made and nobody deleted: the classic of a failed destroy."""
+    name = stacks.create(NETWORK)
+    ids = stacks.ids(name)
+    fsx = emulator.boto("fsx")
+    made = fsx.create_file_system(
+        FileSystemType="LUSTRE",
+        StorageCapacity=1200,
+        SubnetIds=[ids["Subnet"]],
+        SecurityGroupIds=[ids["Nodes"]],
+        LustreConfiguration={"DeploymentType": "SCRATCH_2"},
+    )["FileSystem"]["FileSystemId"]
+    until(lambda: fsx.describe_file_systems(FileSystemIds=[made])["FileSystems"][0]["Lifecycle"] == "AVAILABLE")
+    assert stacks.delete(name) == "DELETE_FAILED"
+    assert "Created by FSx for Lustre" in stacks.reasons(name)
+    fsx.delete_file_system(FileSystemId=made)
+    until(lambda: made not in {f["FileSystemId"] for f in fsx.describe_file_systems()["FileSystems"]})
+
+
+def test_a_cluster_is_updated_in_place_and_replaced_where_it_must_be(emulator: Emulator, stacks: Stacks) -> None:
+    name = stacks.create({"Cluster": cluster()})
+    assert stacks.status(name) == "CREATE_COMPLETE", stacks.reasons(name)
+    arn = stacks.ids(name)["Cluster"]
+    stacks.update(name, {"Cluster": cluster(3)})
+    assert stacks.ids(name)["Cluster"] == arn
+    described = emulator.boto("sagemaker").describe_cluster(ClusterName=arn)
+    assert described["InstanceGroups"][0]["CurrentCount"] == 3
+    stacks.update(name, {"Cluster": cluster(3, ClusterName="renamed")})
+    assert stacks.ids(name)["Cluster"] != arn
+    assert [c["ClusterName"] for c in emulator.boto("sagemaker").list_clusters()["ClusterSummaries"]] == ["renamed"]
+
+
+def test_drift_is_detected(emulator: Emulator, stacks: Stacks) -> None:
+    name = stacks.create({"Cluster": cluster(NodeRecovery="Automatic")})
+    arn = stacks.ids(name)["Cluster"]
+    sagemaker = emulator.boto("sagemaker")
+    assert _drift(stacks, name) == "IN_SYNC"
+    sagemaker.update_cluster(ClusterName=arn, NodeRecovery="None")
+    until(lambda: sagemaker.describe_cluster(ClusterName=arn)["ClusterStatus"] == "InService")
+    assert _drift(stacks, name) == "DRIFTED"
+
+
+def _drift(stacks: Stacks, name: str) -> str:
+    started = stacks.api.detect_stack_drift(StackName=name)["StackDriftDetectionId"]
+
+    def status() -> str:
+        answer = stacks.api.describe_stack_drift_detection_status(StackDriftDetectionId=started)
+        return str(answer.get("StackDriftStatus", "")) if answer["DetectionStatus"] != "DETECTION_IN_PROGRESS" else ""
+
+    return str(until(status))
+
+
+@pytest.mark.parametrize("operation", ["AWS::SageMaker::Cluster.create", "sagemaker.CreateCluster"])
+def test_a_fault_in_a_create_rolls_the_stack_back(emulator: Emulator, stacks: Stacks, operation: str) -> None:
+    emulator.control.set_fault(operation=operation, code="ResourceLimitExceeded", message="quota is 0")
+    name = stacks.create({**NETWORK, "Cluster": cluster()})
+    if operation.startswith("AWS"):
+        assert stacks.status(name) == "ROLLBACK_COMPLETE"
+        assert "quota is 0" in stacks.reasons(name)
+        assert "AWS::EC2::VPC" not in {r["type"] for r in emulator.control.inventory() if r["stack"] == name}
+    else:  # a fault of the API strikes its clients, not the handler inside CloudFormation
+        assert stacks.status(name) == "CREATE_COMPLETE"
+
+
+def test_an_update_that_fails_is_rolled_back_to_what_was(emulator: Emulator, stacks: Stacks) -> None:
+    name = stacks.create({"Cluster": cluster()})
+    emulator.control.set_fault(operation="AWS::SageMaker::Cluster.update", code="InternalFailure")
+    stacks.update(name, {"Cluster": cluster(2)})
+    assert stacks.status(name) == "UPDATE_ROLLBACK_COMPLETE"
+    arn = stacks.ids(name)["Cluster"]
+    assert emulator.boto("sagemaker").describe_cluster(ClusterName=arn)["InstanceGroups"][0]["TargetCount"] == 1
+
+
+def test_what_the_service_rejects_fails_the_stack_with_its_words(stacks: Stacks) -> None:
+    name = stacks.create({"Cluster": cluster(AutoScaling={"Mode": "Enable", "AutoScalerType": "Karpenter"})})
+    assert stacks.status(name) == "ROLLBACK_COMPLETE"
+    assert "AutoScaling needs NodeProvisioningMode Continuous" in stacks.reasons(name)
+
+
+def test_a_type_nobody_emulates_fails_the_stack(stacks: Stacks) -> None:
+    name = stacks.create({"Domain": {"Type": "AWS::SageMaker::Domain", "Properties": {}}})
+    assert stacks.status(name) == "ROLLBACK_COMPLETE"
+    assert "AWS::SageMaker::Domain" in stacks.reasons(name)
+
+
+FUNCTION: Json = {
+    "Role": {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
+    },
+    "Function": {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {
+            "Runtime": "python3.11",
+            "Handler": "index.handler",
+            "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+            "Code": {"ZipFile": "def handler(event, context):\n    raise RuntimeError('no answer from me')\n"},
+        },
+    },
+    "Custom": {"Type": "Custom::Dead", "Properties": {"ServiceToken": {"Fn::GetAtt": ["Function", "Arn"]}}},
+}
+
+
+def test_a_custom_resource_whose_function_dies_fails_at_once(stacks: Stacks) -> None:
+    name = stacks.create(FUNCTION)  # `settle` gives it a minute; CloudFormation would wait an hour
+    assert "ROLLBACK" in stacks.status(name)
+    assert "no answer from me" in stacks.reasons(name)

@@ -1,0 +1,94 @@
+"""A running embedded AWS for tests, and clients that talk to it and to nothing else.
+
+Use: `with running(folder) as emulator: emulator.boto("sagemaker").list_clusters()`. The fixtures in
+`tests/local/aws/conftest.py` are thin wrappers; another folder's conftest can wrap `running` the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.config
+
+from local.aws import client, install, process
+
+ROOT = Path(__file__).resolve().parents[2]
+CDK = ROOT / "node_modules" / ".bin" / "cdk"
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """One running emulator."""
+
+    running: process.Running
+
+    @property
+    def control(self) -> client.Client:
+        """Its control plane: faults, failing nodes, quotas, inventory."""
+        return self.running.client
+
+    def environment(self) -> dict[str, str]:
+        """Return what a command needs, without any AWS settings of the person who runs the tests."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "KUBECONFIG"}
+        path = os.pathsep.join([str(ROOT / ".venv" / "bin"), str(install.node().parent), kept.get("PATH", os.defpath)])
+        return {**kept, **self.control.environment(), "PATH": path}
+
+    def boto(self, service: str) -> Any:
+        """Return a boto3 client that does not retry, so that an injected error is seen once."""
+        return boto3.client(
+            service,  # type: ignore[call-overload]  # boto3-stubs know services by their literal names
+            endpoint_url=self.control.endpoint,
+            region_name=self.running.region,
+            aws_access_key_id=self.running.account,
+            aws_secret_access_key="embedded",
+            config=botocore.config.Config(retries={"max_attempts": 0}, proxies={}),
+        )
+
+    def cdk(self, *arguments: str, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run the real `cdk` command line; with `check`, show its output where it fails."""
+        done = subprocess.run(
+            [str(CDK), *arguments], cwd=cwd, env=self.environment(), capture_output=True, text=True, check=False
+        )
+        if check:
+            assert done.returncode == 0, f"cdk {' '.join(arguments)}: exit {done.returncode}\n{_tail(done)}"
+        return done
+
+
+@contextmanager
+def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> Iterator[Emulator]:
+    """Start an emulator with its state in a folder, on a free port; stop it at the end whatever happens."""
+    if not install.installed():
+        install.install(lambda _text: None)
+    started = process.start(state=folder, port=process.free_port(), seconds_per_state=seconds_per_state, **options)
+    try:
+        yield Emulator(started)
+    finally:
+        process.stop(started, folder)
+
+
+def until(condition: Callable[[], object], *, seconds: float = 60.0) -> Any:
+    """Wait for a condition and return what it gave; the limit is generous, it is no assertion on speed."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def outside(environment: Mapping[str, str]) -> set[str]:
+    """Return the hosts other than loopback that an environment's URLs name."""
+    return {value for value in environment.values() if "://" in value and "127.0.0.1" not in value}
+
+
+def _tail(done: subprocess.CompletedProcess[str]) -> str:
+    return "\n".join((done.stdout + done.stderr).splitlines()[-40:])
