@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -36,7 +36,7 @@ class HealthNotifications(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_arn: str, emails: Sequence[str]) -> None:
         super().__init__(scope, construct_id)
-        key = kms.Key(self, "Key", description="HyperPod notifications", enable_key_rotation=True)
+        key = kms.Key(self, "Key", description="HyperPod notifications", enable_key_rotation=True, removal_policy=RemovalPolicy.DESTROY)
         for service in ("events.amazonaws.com", "cloudwatch.amazonaws.com"):
             key.grant(iam.ServicePrincipal(service), "kms:Decrypt", "kms:GenerateDataKey*")
         self.topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True, display_name="HyperPod health")

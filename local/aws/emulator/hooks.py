@@ -41,6 +41,7 @@ class Hooks:
     eventbridge: Any
     iam: Any
     kms: Any
+    lambda_runtime: Any
     lambda_svc: Any
     s3: Any
     sts: Any
@@ -65,6 +66,7 @@ class Hooks:
 _MODULES = {
     "app": "ministack.app",
     "router": "ministack.core.router",
+    "lambda_runtime": "ministack.core.lambda_runtime",
     "responses": "ministack.core.responses",
     "iam_actions": "ministack.core.iam_actions",
     "provisioners": "ministack.services.cloudformation.provisioners",
@@ -84,6 +86,7 @@ _MODULES = {
 _USED: dict[str, dict[str, int | None]] = {
     "app": {"app": 3, "SERVICE_HANDLERS": None},
     "router": {"SERVICE_PATTERNS": None},
+    "lambda_runtime": {"Worker": 3},
     "responses": {"AccountRegionScopedDict": None, "get_account_id": 0, "get_region": 0, "request_scope": 2},
     "iam_actions": {"SERVICE_TO_IAM_NAMESPACE": None},
     "provisioners": {

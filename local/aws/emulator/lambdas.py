@@ -5,8 +5,11 @@ A function that dies never answers its ResponseURL, and CloudFormation would wai
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import threading
+import zipfile
 from typing import Any
 
 from local.aws.emulator.context import Context
@@ -37,6 +40,37 @@ def fail_fast(context: Context) -> None:
         return result
 
     lambdas._execute_function_with_config_scope = execute
+
+
+def find_layer_tools(context: Context) -> None:
+    """Let functions find the AWS CLI that they expect from a layer under /opt.
+
+    Layers cannot be mounted there without touching the machine; CDK's bucket deployment names the file in its code.
+    """
+    runtime = context.hooks.lambda_runtime
+    aws = shutil.which("aws")
+    if not aws:
+        return
+
+    class Worker(runtime.Worker):  # type: ignore[misc]  # MiniStack is untyped
+        def __init__(self, name: str, config: Json, code_zip: bytes) -> None:
+            if str(config.get("Runtime", "")).startswith("python"):
+                code_zip = _replace(code_zip, b'"/opt/awscli/aws"', json.dumps(aws).encode())
+            super().__init__(name, config, code_zip)
+
+    runtime.Worker = Worker
+
+
+def _replace(archive: bytes, old: bytes, new: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(archive)) as source:
+        members = [(info, source.read(info)) for info in source.infolist()]
+    if not any(old in content for _, content in members):
+        return archive
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+        for info, content in members:
+            target.writestr(info, content.replace(old, new) if info.filename.endswith(".py") else content)
+    return out.getvalue()
 
 
 def _reason(result: Json) -> str:

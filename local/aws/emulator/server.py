@@ -63,6 +63,7 @@ class Emulator:
         resources_other.keep_bucket_tags(registry, context)
         codebuild.answer_builds(context)
         lambdas.fail_fast(context)
+        lambdas.find_layer_tools(context)
         registry.enable_faults()
         inject(context)
         context.start_clock()
