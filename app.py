@@ -23,6 +23,7 @@ def main() -> int:
     use_pinned_node()
     import aws_cdk as cdk  # noqa: PLC0415  (after use_pinned_node: importing it starts Node)
 
+    from k8s import ChartError  # noqa: PLC0415
     from stacks.environment import EnvironmentStage  # noqa: PLC0415
 
     app = cdk.App(context=feature_flags())
@@ -34,10 +35,14 @@ def main() -> int:
     except environments.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    for file in files:
-        for warning in file.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
-        EnvironmentStage(app, plan=environments.Plan(name=file.name, settings=file.settings), project=PROJECT)
+    try:
+        for file in files:
+            for warning in file.warnings:
+                sys.stderr.write(f"warning: {warning}\n")
+            EnvironmentStage(app, plan=environments.Plan(name=file.name, settings=file.settings), project=PROJECT)
+    except ChartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     app.synth()
     return 0
 

@@ -7,6 +7,7 @@ from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.network import ClusterNetwork
 
 from environments.plan import Plan
+from k8s.names import user_groups
 from stacks.base import EnvironmentStack
 
 
@@ -23,6 +24,7 @@ class EksStack(EnvironmentStack):
             vpc=network.vpc,
             subnets=network.control_plane_subnets,
             node_security_group=network.node_security_group,
+            ray_user_groups={user.role_arn: user_groups(user) for user in plan.settings.eks.ray_users},
             protected=plan.settings.protected,
         )
         name, region = plan.eks_cluster_name, plan.settings.region

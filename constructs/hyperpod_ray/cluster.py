@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -46,6 +46,7 @@ class EksCluster(Construct):
     :param cluster_name: physical name; the log group's name derives from it and `kubectl` needs it.
     :param subnets: at least two private subnets in different zones.
     :param node_security_group: gets free passage to and from the cluster security group.
+    :param ray_user_groups: role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
     :param protected: keep the log group when the cluster is destroyed.
     """
 
@@ -59,6 +60,7 @@ class EksCluster(Construct):
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         node_security_group: ec2.ISecurityGroup,
+        ray_user_groups: Mapping[str, Sequence[str]],
         protected: bool,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -67,7 +69,7 @@ class EksCluster(Construct):
         if settings.existing is not None:
             self._import(settings, vpc, subnets)
         else:
-            self._create(settings, cluster_name, vpc, subnets, protected)
+            self._create(settings, cluster_name, vpc, subnets, protected, ray_user_groups)
         _open_between(self, self.cluster_security_group_id, node_security_group)
 
     oidc_provider: iam.IOpenIdConnectProvider
@@ -75,7 +77,15 @@ class EksCluster(Construct):
     """Issuer without `https://`, as IAM condition keys want it."""
     cluster_security_group_id: str
 
-    def _create(self, settings: Eks, cluster_name: str, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet], protected: bool) -> None:
+    def _create(
+        self,
+        settings: Eks,
+        cluster_name: str,
+        vpc: ec2.IVpc,
+        subnets: Sequence[ec2.ISubnet],
+        protected: bool,
+        ray_user_groups: Mapping[str, Sequence[str]],
+    ) -> None:
         log_group = logs.LogGroup(
             self,
             "ControlPlaneLogs",
@@ -119,7 +129,7 @@ class EksCluster(Construct):
         for index, arn in enumerate(settings.admin_role_arns, start=1):
             self._grant(cluster, f"Admin{index}", arn, "AmazonEKSClusterAdminPolicy", eks.AccessScopeType.CLUSTER)
         for index, user in enumerate(settings.ray_users, start=1):
-            self._grant_user(cluster, f"RayUser{index}", user)
+            self._grant_user(f"RayUser{index}", user, ray_user_groups.get(user.role_arn, ()))
         for name, configuration in BOOTSTRAP_ADDONS.items():
             self.addons.append(addon(self, name, cluster=cluster, configuration=configuration))
 
@@ -149,12 +159,18 @@ class EksCluster(Construct):
     def _grant(cluster: eks.Cluster, name: str, arn: str, policy: str, scope: eks.AccessScopeType) -> None:
         cluster.grant_access(name, arn, [eks.AccessPolicy.from_access_policy_name(policy, access_scope_type=scope)])
 
-    @staticmethod
-    def _grant_user(cluster: eks.Cluster, name: str, user: RayUser) -> None:
-        policy = eks.AccessPolicy.from_access_policy_name(
-            "AmazonEKSEditPolicy", access_scope_type=eks.AccessScopeType.NAMESPACE, namespaces=user.namespaces
+    def _grant_user(self, name: str, user: RayUser, groups: Sequence[str]) -> None:
+        """The L1: the L2 knows no Kubernetes groups, and EKS's Edit policy does not cover `ray.io`."""
+        policy = f"arn:{Stack.of(self).partition}:eks::aws:cluster-access-policy/AmazonEKSEditPolicy"
+        scope = eks.CfnAccessEntry.AccessScopeProperty(type="namespace", namespaces=list(user.namespaces))
+        eks.CfnAccessEntry(
+            self,
+            name,
+            cluster_name=self.cluster.cluster_name,
+            principal_arn=user.role_arn,
+            kubernetes_groups=list(groups),
+            access_policies=[eks.CfnAccessEntry.AccessPolicyProperty(policy_arn=policy, access_scope=scope)],
         )
-        cluster.grant_access(name, user.role_arn, [policy])
 
 
 def addon(
