@@ -1,4 +1,4 @@
-"""The verbs: create, get, list, update, patch, delete, with the API server's checks and bookkeeping around the store."""
+"""The verbs: create, get, list, update, patch, delete, with the API server's checks around the store."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Api:
             }
             self.create(self.kind("v1", "Service"), "default", service)
 
-    # ---- small helpers ------------------------------------------------------------------------------------------------
+    # ---- small helpers ---------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Resource:
         """The resource of a kind that must be served."""
@@ -143,7 +143,7 @@ class Api:
         found = self.store.objects(resource.store, namespace if resource.namespaced else "")
         return [self.present(resource, o) for o in found if keep is None or keep(o)]
 
-    # ---- create -------------------------------------------------------------------------------------------------------
+    # ---- create ----------------------------------------------------------------------------------------------------
 
     def create(
         self, resource: Resource, namespace: str, obj: Json, options: Options | None = None, *, trusted: bool = False
@@ -200,7 +200,7 @@ class Api:
         obj.setdefault("kind", resource.kind)
         if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
             raise bad_request(
-                f"the object provided is {obj['apiVersion']} {obj['kind']}, expected {resource.api_version} {resource.kind}"
+                f"the object provided is {obj['apiVersion']} {obj['kind']}, expected {resource.api_version} {resource.kind}"  # noqa: E501
             )
         meta = obj.get("metadata")
         if meta is None:
@@ -285,9 +285,9 @@ class Api:
                 }
                 self.create(self.kind("v1", "ServiceAccount"), name, account)
 
-    # ---- update -------------------------------------------------------------------------------------------------------
+    # ---- update ----------------------------------------------------------------------------------------------------
 
-    def update(
+    def update(  # noqa: PLR0912, PLR0915
         self,
         resource: Resource,
         namespace: str,
@@ -387,9 +387,9 @@ class Api:
         change(changed)
         return self.update(resource, namespace, name, changed, subresource="status" if status else "")
 
-    # ---- patch --------------------------------------------------------------------------------------------------------
+    # ---- patch -----------------------------------------------------------------------------------------------------
 
-    def patch(
+    def patch(  # noqa: PLR0917
         self,
         resource: Resource,
         namespace: str,
@@ -423,7 +423,7 @@ class Api:
             raise _unsupported(content_type)
         return self.update(resource, namespace, name, patched, options, subresource=subresource), False
 
-    def _apply(
+    def _apply(  # noqa: PLR0917
         self, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
     ) -> tuple[Json, bool]:
         if not options.manager:
@@ -454,12 +454,12 @@ class Api:
             merged["metadata"]["resourceVersion"] = config["metadata"]["resourceVersion"]
         return self.update(resource, namespace, name, merged, options, subresource=subresource, recorded=True), False
 
-    # ---- delete -------------------------------------------------------------------------------------------------------
+    # ---- delete ----------------------------------------------------------------------------------------------------
 
-    def delete(
+    def delete(  # noqa: PLR0912
         self, resource: Resource, namespace: str, name: str, options: Options | None = None
     ) -> tuple[Json, bool]:
-        """Delete an object; returns its last state and whether it is gone (else finalizers or a grace period hold it)."""
+        """Delete an object; returns its last state and whether it is gone: finalizers or a grace period may hold it."""
         options = options or Options()
         key = self.key(resource, namespace, name)
         old = self.store.get(key)

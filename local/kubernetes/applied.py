@@ -1,8 +1,8 @@
 """Server-side apply and `metadata.managedFields`: who set which field.
 
-A field set is a set of paths; a path is a tuple of steps as `fieldsV1` writes them: `f:name` for a field, `k:{…}` for an
-item of a list with keys, `v:…` for an item of a set. The path of a list item itself ends in ".".
-Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+A field set is a set of paths; a path is a tuple of steps as `fieldsV1` writes them: `f:name` for a field, `k:{…}` for
+an item of a list with keys, `v:…` for an item of a set. The path of a list item itself ends in ".". Source:
+https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class App:
         self.hooks = hooks
         self._documents: dict[tuple[int, str], bytes] = {}
 
-    async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:  # noqa: D102
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
@@ -127,7 +127,7 @@ class App:
             log.exception("%s %s failed", request.method, request.path)
             await _json(send, 500, ApiError(500, "InternalError", f"Internal error occurred: {error!r}").status())
 
-    # ---- routing ------------------------------------------------------------------------------------------------------
+    # ---- routing ---------------------------------------------------------------------------------------------------
 
     async def _serve(self, request: Request, options: Options, receive: Receive, send: Send) -> None:
         path = request.path.rstrip("/") or "/"
@@ -189,7 +189,8 @@ class App:
             return
         if path.startswith("/openapi/"):
             if path == "/openapi/v2" and "protobuf" in accept and "json" not in accept:
-                # kubectl falls back to this form for kinds it does not find in v3: an empty document says "nothing here"
+                # kubectl falls back to this form for kinds it does not find in v3: an empty document says
+                # "nothing here"
                 await _send(send, 200, b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
                 return
             await self._openapi(path, parts, send)
@@ -247,9 +248,9 @@ class App:
             return fault
         return self.hooks(request.method, path, request.object() if request.body else None)
 
-    # ---- verbs --------------------------------------------------------------------------------------------------------
+    # ---- verbs -----------------------------------------------------------------------------------------------------
 
-    def _act(self, request: Request, options: Options, target: Target, verb: str) -> tuple[int, Any]:
+    def _act(self, request: Request, options: Options, target: Target, verb: str) -> tuple[int, Any]:  # noqa: PLR0911, PLR0912
         api, resource, namespace, name = self.api, target.resource, target.namespace, target.name
         if target.subresource in _NO_CONTAINERS:
             raise ApiError(
@@ -368,7 +369,7 @@ class App:
             },
         }
 
-    # ---- tables -------------------------------------------------------------------------------------------------------
+    # ---- tables ----------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _view(request: Request) -> str:
@@ -403,7 +404,7 @@ class App:
             return {**answer, "items": answer["items"]}
         return answer
 
-    # ---- watch --------------------------------------------------------------------------------------------------------
+    # ---- watch -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, request: Request, target: Target, receive: Receive, send: Send) -> None:
         resource, api = target.resource, self.api
@@ -443,7 +444,7 @@ class App:
         finally:
             api.store.unsubscribe(queue)
 
-    async def _follow(
+    async def _follow(  # noqa: PLR0917
         self,
         request: Request,
         resource: Resource,
@@ -512,7 +513,7 @@ class App:
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-# ---- small functions ----------------------------------------------------------------------------------------------------
+# ---- small functions -----------------------------------------------------------------------------------------------
 
 
 def _bookmark(resource: Resource, version: int) -> Json:

@@ -12,7 +12,7 @@ _PREFIX = "k8s-aws-v1."
 _NEEDED = ("X-Amz-Credential", "X-Amz-Date", "X-Amz-Signature", "X-Amz-SignedHeaders")
 
 
-def eks_token_fault(token: str, *, now: datetime | None = None) -> str | None:
+def eks_token_fault(token: str, *, now: datetime | None = None) -> str | None:  # noqa: PLR0911
     """Why an EKS token is no presigned STS GetCallerIdentity URL of the last 15 minutes; None when it is one.
 
     The signature itself is not checked: this server does not know the secret keys. Source: the token format of

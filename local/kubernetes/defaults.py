@@ -69,7 +69,7 @@ def _job(obj: Json) -> None:
     _pod_spec(spec["template"].setdefault("spec", {}))
 
 
-def fill(obj: Json, old: Json | None) -> None:
+def fill(obj: Json, old: Json | None) -> None:  # noqa: PLR0912, PLR0915
     """Fill the defaults of a built-in kind in place; `old` is the stored object on an update."""
     kind = obj["kind"]
     if kind == "Pod":

@@ -76,7 +76,7 @@ def _edit(document: Any, pointer: str, *, add: bool, value: Any = None) -> Any:
     return document
 
 
-def json_patch(target: Json, operations: Any) -> Any:
+def json_patch(target: Json, operations: Any) -> Any:  # noqa: PLR0912
     """RFC 6902; a `test` that fails or a path that is not there refuses the whole patch."""
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
@@ -145,10 +145,12 @@ def _merge_list(
     return result
 
 
-def strategic_merge(target: Any, patch: Any, schema: Json | None) -> Any:
-    """Kubernetes' strategic merge: lists merge by the key the schema names; `$patch`, `$retainKeys` and the like obeyed.
+def strategic_merge(target: Any, patch: Any, schema: Json | None) -> Any:  # noqa: PLR0912
+    """Kubernetes' strategic merge: lists merge by the key the schema names; `$patch`, `$retainKeys` and the like
+    obeyed.
 
-    Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+    Source:
+    https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
     """
     if not isinstance(patch, dict):
         return copy(patch)

@@ -120,7 +120,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise bad_request(f"protobuf wire type {wire} is not expected here")
 
 
-def _value(raw: int | bytes, kind: Any) -> Any:
+def _value(raw: int | bytes, kind: Any) -> Any:  # noqa: PLR0911
     if isinstance(raw, int):
         if kind == "bool":
             return bool(raw)

@@ -262,7 +262,7 @@ _BY_KIND: dict[str, Callable[[Json], list[Cause]]] = {
 }
 
 
-# ---- what cannot change ------------------------------------------------------------------------------------------------
+# ---- what cannot change --------------------------------------------------------------------------------------------
 
 # kind -> fields that must stay as they are once set
 _FIXED: dict[str, tuple[str, ...]] = {

@@ -1,12 +1,13 @@
 """Validation of every object that is written.
 
-Built-in kinds: the schemas of `kubernetes-validate` for the claimed minor version (Kubernetes' own OpenAPI definitions).
-Custom kinds: the openAPIV3Schema of their CustomResourceDefinition. In both, unknown fields are dropped, or refused when
-the client asks for `fieldValidation=Strict` (kubectl's default).
+Built-in kinds: the schemas of `kubernetes-validate` for the claimed minor version (Kubernetes' own OpenAPI
+definitions). Custom kinds: the openAPIV3Schema of their CustomResourceDefinition. In both, unknown fields are
+dropped, or refused when the client asks for `fieldValidation=Strict` (kubectl's default).
 
-Not checked: CEL rules (`x-kubernetes-validations`) and most of the hand-written validation of kube-apiserver; the part
-of it that bites at deploy time is in `rules.py`. One deliberate difference: a `null` array in a built-in kind is refused
-under Strict (the real server reads it as absent), because the same mistake in a custom resource is refused by all.
+Not checked: CEL rules (`x-kubernetes-validations`) and most of the hand-written validation of kube-apiserver; the
+part of it that bites at deploy time is in `rules.py`. One deliberate difference: a `null` array in a built-in kind is
+refused under Strict (the real server reads it as absent), because the same mistake in a custom resource is refused by
+all.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class _Walk:
         self.null_arrays: list[str] = []
         self.causes: list[Cause] = []
 
-    def object(self, value: Json, schema: Json, path: str) -> Json:
+    def object(self, value: Json, schema: Json, path: str) -> Json:  # noqa: PLR0912
         properties: Json = schema.get("properties") or {}
         extra = schema.get("additionalProperties")
         keep = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or extra is True
@@ -189,7 +190,9 @@ def _has_type(schema: Json, name: str) -> bool:
 
 
 def _for_jsonschema(schema: Any) -> Any:
-    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string and the old exclusive bounds."""
+    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string and the old exclusive
+    bounds.
+    """
     if isinstance(schema, list):
         return [_for_jsonschema(s) for s in schema]
     if not isinstance(schema, dict):
@@ -282,7 +285,9 @@ def _cause(error: Any) -> Cause:
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
-    """Only the first half of `check`: the object without unknown fields, refused with 400 if it has any under `strict`."""
+    """Only the first half of `check`: the object without unknown fields, refused with 400 if it has any under
+    `strict`.
+    """
     walk = _Walk(custom=resource.schema is not None, fill=False)
     clean = walk.object(obj, SHAPES.of(resource), "")
     warnings = [f'unknown field "{path}"' for path in walk.unknown]
@@ -294,7 +299,8 @@ def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json,
 def check(resource: Resource, obj: Json, *, strict: bool, name: str) -> tuple[Json, list[str]]:
     """Validate an object; returns it without unknown fields and nulls, and what to warn about.
 
-    Raises ApiError 400 (cannot be decoded, or unknown field under `strict`) or 422 (decoded, but its values are wrong).
+    Raises ApiError 400 (cannot be decoded, or unknown field under `strict`) or 422 (decoded, but its values are
+    wrong).
     """
     schema = SHAPES.of(resource)
     walk = _Walk(custom=resource.schema is not None)

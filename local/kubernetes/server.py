@@ -1,7 +1,8 @@
 """`python -m local.kubernetes.server --state DIR`: serve the recording Kubernetes API on loopback until SIGTERM.
 
-Writes `DIR/server.json` (mode 0600) when it answers: `url`, `ca_file`, `token`, `kubeconfig`, `pid`. Objects are kept in
-`DIR/objects.sqlite`, so a restart in the same directory finds them, with the same certificate, token and (if free) port.
+Writes `DIR/server.json` (mode 0600) when it answers: `url`, `ca_file`, `token`, `kubeconfig`, `pid`. Objects are kept
+in `DIR/objects.sqlite`, so a restart in the same directory finds them, with the same certificate, token and (if free)
+port.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import socket
 import ssl
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypercorn.asyncio
 import hypercorn.config
@@ -158,7 +159,7 @@ class Server:
     async def _serve(self) -> None:
         """Serve until stopped or paused; connections that do not close in time are dropped."""
         serving = asyncio.ensure_future(
-            hypercorn.asyncio.serve(self.app, self._config(), shutdown_trigger=self._until_down)  # type: ignore[arg-type]
+            hypercorn.asyncio.serve(cast(Any, self.app), self._config(), shutdown_trigger=self._until_down)
         )
         down = asyncio.ensure_future(self._until_down())
         await asyncio.wait({serving, down}, return_when=asyncio.FIRST_COMPLETED)

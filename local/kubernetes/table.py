@@ -165,7 +165,7 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
         (
             "Object",
             lambda o: (
-                f"{(o.get('involvedObject') or {}).get('kind', '').lower()}/{(o.get('involvedObject') or {}).get('name', '')}"
+                f"{(o.get('involvedObject') or {}).get('kind', '').lower()}/{(o.get('involvedObject') or {}).get('name', '')}"  # noqa: E501
             ),
             0,
         ),
@@ -176,7 +176,9 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
 
 
 def jsonpath(obj: Json, path: str) -> Any:
-    """The value of a printer column's JSON path: dotted fields, `[n]` and `['quoted.key']`, the first match of a filter."""
+    """The value of a printer column's JSON path: dotted fields, `[n]` and `['quoted.key']`, the first match of a
+    filter.
+    """
     value: Any = obj
     for name, quoted, index, key, wanted in re.findall(
         r"\.([\w-]+)|\['((?:[^'\\]|\\.)+)'\]|\[(\d+)\]|\[\?\(@\.(\w+)\s*==\s*[\"'](.*?)[\"']\)\]", path

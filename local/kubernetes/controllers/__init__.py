@@ -1,7 +1,7 @@
 """Small models of the controllers of a cluster: for rehearsal, each a documented rule, none of it Kubernetes' code.
 
-Every controller looks at the whole state and moves it one step towards what it should be; they run after each change and
-twice a second. Those that need AWS are off without `--aws-endpoint`.
+Every controller looks at the whole state and moves it one step towards what it should be; they run after each change
+and twice a second. Those that need AWS are off without `--aws-endpoint`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls to the embedded AWS, off the event loop; an answer that does not come is None, never an exception of botocore."""
+"""Calls to the embedded AWS, off the event loop; what goes wrong is an AwsError, never an exception of botocore."""
 
 from __future__ import annotations
 

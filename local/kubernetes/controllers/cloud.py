@@ -18,7 +18,8 @@ class Cloud:
     """Asks the embedded AWS every `poll_seconds`.
 
     This API stands for one EKS cluster: the one named in the settings, or the only one there is. When that cluster is
-    deleted (or another of its name takes its place), every object goes with it, as a control plane takes its etcd along.
+    deleted (or another of its name takes its place), every object goes with it, as a control plane takes its etcd
+    along.
     """
 
     def __init__(self, api: Api, settings: Settings, nodes: Nodes) -> None:

@@ -90,7 +90,7 @@ def set_status(api: Api, obj: Json, fill: Callable[[Json], None]) -> None:
     api.modify(obj, change, status=True)
 
 
-def event(api: Api, about: Json, kind: str, reason: str, message: str, source: str) -> None:
+def event(api: Api, about: Json, kind: str, reason: str, message: str, source: str) -> None:  # noqa: PLR0917
     """Record an Event (Normal or Warning) about an object; the same one again counts up."""
     namespace = about["metadata"].get("namespace") or "default"
     name = (

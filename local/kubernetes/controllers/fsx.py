@@ -1,10 +1,11 @@
 """File systems for claims: a model of the FSx for Lustre CSI driver's controller with its provisioner.
 
-Works only while the add-on `aws-fsx-csi-driver` exists in the embedded EKS, its role exists, and a node is ready to run
-it: whatever goes first, the file systems left over are orphans, as in real life. A claim of a class with provisioner
-`fsx.csi.aws.com` gets CreateFileSystem with the class's parameters, then a PersistentVolume, and is bound by `volumes.py`.
-A released volume with reclaim policy Delete gets DeleteFileSystem; its object goes when the file system has gone.
-Source: https://github.com/kubernetes-sigs/aws-fsx-csi-driver (pkg/driver/controller.go, pkg/cloud/cloud.go).
+Works only while the add-on `aws-fsx-csi-driver` exists in the embedded EKS, its role exists, and a node is ready to
+run it: whatever goes first, the file systems left over are orphans, as in real life. A claim of a class with
+provisioner `fsx.csi.aws.com` gets CreateFileSystem with the class's parameters, then a PersistentVolume, and is bound
+by `volumes.py`. A released volume with reclaim policy Delete gets DeleteFileSystem; its object goes when the file
+system has gone. Source: https://github.com/kubernetes-sigs/aws-fsx-csi-driver (pkg/driver/controller.go,
+pkg/cloud/cloud.go).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 _GIB = 2**30
 _STEP_GIB = 2400
 
-# parameter of the class -> (member of LustreConfiguration, how to read it); unknown parameters are ignored, as the driver does
+# parameter of the class -> (member of LustreConfiguration, how to read it); unknown parameters are ignored, as
+# the driver does
 _LUSTRE = {
     "deploymentType": ("DeploymentType", str),
     "autoImportPolicy": ("AutoImportPolicy", str),

@@ -6,8 +6,9 @@ HyperPod sets, the group's own labels and taints, and while it is checked or fau
 `environments/instance_types.yaml`. Setting the health label by hand to `UnschedulablePendingReplacement` or
 `UnschedulablePendingReboot` asks the service for just that, as in real life.
 
-When an instance goes, its node is NotReady at once and its object goes after 46 s (times `time_scale`), its pods with it.
-Fault hooks: `unreachable` keeps the object for ever, NotReady after 41 s; `gone` deletes the object now; `restore` ends both.
+When an instance goes, its node is NotReady at once and its object goes after 46 s (times `time_scale`), its pods with
+it. Fault hooks: `unreachable` keeps the object for ever, NotReady after 41 s; `gone` deletes the object now;
+`restore` ends both.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Nodes:
         self._lost: dict[str, float] = {}
         self._asked: set[str] = set()
 
-    # ---- from AWS -----------------------------------------------------------------------------------------------------
+    # ---- from AWS --------------------------------------------------------------------------------------------------
 
     async def poll(self, aws: Aws, eks_arn: str) -> None:
         """Read the service once and bring the Node objects in line; `eks_arn` names the EKS cluster this API is."""
@@ -124,7 +125,7 @@ class Nodes:
                     if found:
                         event(self.api, found, "Warning", "HyperPodRequestFailed", str(error), "hyperpod")
 
-    # ---- objects ------------------------------------------------------------------------------------------------------
+    # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _labels(self, cluster: Json, node: Json, detail: Json) -> dict[str, str]:
         place = detail.get("Placement") or {}
@@ -324,7 +325,7 @@ class Nodes:
         except ApiError:
             return
 
-    # ---- hooks and nodes that are given ---------------------------------------------------------------------------------
+    # ---- hooks and nodes that are given ----------------------------------------------------------------------------
 
     def hook(self, name: str, mode: str) -> Json:
         """Put a node into a mode: `unreachable`, `gone` or `restore`."""
@@ -349,7 +350,9 @@ class Nodes:
         return {"name": name, "mode": mode}
 
     def follow_given(self) -> None:
-        """Nodes that no HyperPod cluster made (created by hand or given at start) are ready unless a hook says otherwise."""
+        """Nodes that no HyperPod cluster made (created by hand or given at start) are ready unless a hook says
+        otherwise.
+        """
         for node in self.api.all("v1", "Node"):
             meta = node["metadata"]
             if (meta.get("annotations") or {}).get(STATE):

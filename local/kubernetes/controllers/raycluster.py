@@ -1,10 +1,10 @@
 """RayCluster to pods and a head service, named and labelled as KubeRay 1.7.0 does: a model of its operator.
 
 Works only while a KubeRay operator Deployment is available in the cluster (its chart labels it
-`app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels, replicas kept
-within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and `status.state` that
-stays `ready` once it was. Not modelled: RayJob, RayService, RayCronJob, the autoscaler, upgrades of pods in place.
-Source: ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
+`app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels,
+replicas kept within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and
+`status.state` that stays `ready` once it was. Not modelled: RayJob, RayService, RayCronJob, the autoscaler, upgrades
+of pods in place. Source: ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Puts pods on nodes: a model of kube-scheduler.
 
-A node takes a pod when it is not cordoned, the pod tolerates its taints, nodeSelector and required node affinity match,
-required pod (anti-)affinity holds, and requests fit into what is allocatable (pods counted too). Among those, the node
-with the highest preferred node affinity wins, then the emptiest. Topology spread and priorities are not looked at.
+A node takes a pod when it is not cordoned, the pod tolerates its taints, nodeSelector and required node affinity
+match, required pod (anti-)affinity holds, and requests fit into what is allocatable (pods counted too). Among those,
+the node with the highest preferred node affinity wins, then the emptiest. Topology spread and priorities are not
+looked at.
 """
 
 from __future__ import annotations

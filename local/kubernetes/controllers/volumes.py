@@ -41,7 +41,7 @@ class Volumes:
         for volume in self.api.all("v1", "PersistentVolume"):
             self._phase(volume)
 
-    def _fits(self, claim: Json, volume: Json) -> bool:
+    def _fits(self, claim: Json, volume: Json) -> bool:  # noqa: PLR0911
         spec, wanted = volume["spec"], claim["spec"]
         reference = spec.get("claimRef") or {}
         meta = claim["metadata"]

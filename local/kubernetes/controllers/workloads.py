@@ -1,8 +1,9 @@
-"""Deployment, ReplicaSet, StatefulSet, DaemonSet and Job: pods from templates, and the statuses that helm and kubectl read.
+"""Deployment, ReplicaSet, StatefulSet, DaemonSet and Job: pods from templates, and the statuses that helm and kubectl
+read.
 
-A model of kube-controller-manager's controllers. A rolling update makes the new pods first and takes the old away once
-as many new ones are ready; surge and partition are not looked at. With no node that takes the pods nothing gets ready,
-so whatever waits (`helm --wait`, `kubectl rollout status`) waits until its timeout, as in real life.
+A model of kube-controller-manager's controllers. A rolling update makes the new pods first and takes the old away
+once as many new ones are ready; surge and partition are not looked at. With no node that takes the pods nothing gets
+ready, so whatever waits (`helm --wait`, `kubectl rollout status`) waits until its timeout, as in real life.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Workloads:
             if not _going(obj):
                 self._job(obj)
 
-    # ---- Deployment ---------------------------------------------------------------------------------------------------
+    # ---- Deployment ------------------------------------------------------------------------------------------------
 
     def _deployment(self, deployment: Json) -> None:
         spec, meta = deployment["spec"], deployment["metadata"]
@@ -200,7 +201,7 @@ class Workloads:
 
         set_status(self.api, deployment, fill)
 
-    # ---- ReplicaSet and StatefulSet -----------------------------------------------------------------------------------
+    # ---- ReplicaSet and StatefulSet --------------------------------------------------------------------------------
 
     def _replica_set(self, replica_set: Json) -> None:
         pods = [p for p in pods_of(self.api, replica_set) if alive(p) and not _going(p)]
@@ -292,7 +293,7 @@ class Workloads:
                 {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
             )
 
-    # ---- DaemonSet ----------------------------------------------------------------------------------------------------
+    # ---- DaemonSet -------------------------------------------------------------------------------------------------
 
     def _daemon_set(self, daemon: Json) -> None:
         template = daemon["spec"]["template"]
@@ -337,7 +338,7 @@ class Workloads:
 
         set_status(self.api, daemon, fill)
 
-    # ---- Job ----------------------------------------------------------------------------------------------------------
+    # ---- Job -------------------------------------------------------------------------------------------------------
 
     def _job(self, job: Json) -> None:
         if has(job, "Complete") or has(job, "Failed"):

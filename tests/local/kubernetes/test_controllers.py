@@ -31,7 +31,7 @@ def test_jobs_complete_and_fail(cluster: Any) -> None:
     def job(name: str, **annotations: str) -> Json:
         spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
-                "spec": {"backoffLimit": 1, "template": {"metadata": {"annotations": annotations}, "spec": spec}}}  # fmt: skip
+                "spec": {"backoffLimit": 1, "template": {"metadata": {"annotations": annotations}, "spec": spec}}}  # fmt: skip  # noqa: E501
 
     cluster.apply(job("good"), job("bad", **{"rehearsal.local/outcome": "failed"}))
     cluster.kubectl("wait", "--for=condition=complete", "job/good", "--timeout=90s")
@@ -68,7 +68,7 @@ def test_static_volume_binds_and_is_released(cluster: Any) -> None:
              "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": "static",
                       "resources": {"requests": {"storage": "1200Gi"}}}}  # fmt: skip
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "user", "namespace": "default"},
-           "spec": {"containers": [{"name": "c", "image": "i:1"}], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "fsx"}}]}}  # fmt: skip
+           "spec": {"containers": [{"name": "c", "image": "i:1"}], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "fsx"}}]}}  # fmt: skip  # noqa: E501
     cluster.apply(claim, pod)
     cluster.until(
         lambda: "unbound immediate" in json.dumps(cluster.get("pod", "user")["status"]), "the pod waits for its claim"
@@ -118,7 +118,7 @@ def ray_cluster(**group: Any) -> Json:
     }
     return {
         "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray", "namespace": "default"},
-        "spec": {"rayVersion": "2.60.0", "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": template("head")},
+        "spec": {"rayVersion": "2.60.0", "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": template("head")},  # noqa: E501
                  "workerGroupSpecs": [workers]},
     }  # fmt: skip
 
@@ -126,7 +126,7 @@ def ray_cluster(**group: Any) -> Json:
 CPU = {"sagemaker.amazonaws.com/instance-group-name": "cpu"}
 OPERATOR = {
     "apiVersion": "apps/v1", "kind": "Deployment",
-    "metadata": {"name": "kuberay-operator", "namespace": "default", "labels": {"app.kubernetes.io/name": "kuberay-operator"}},
+    "metadata": {"name": "kuberay-operator", "namespace": "default", "labels": {"app.kubernetes.io/name": "kuberay-operator"}},  # noqa: E501
     "spec": {"selector": {"matchLabels": {"a": "operator"}}, "template": {"metadata": {"labels": {"a": "operator"}},
              "spec": {"nodeSelector": CPU, "containers": [{"name": "c", "image": "kuberay/operator:v1.7.0"}]}}},
 }  # fmt: skip

@@ -68,7 +68,9 @@ def chart(folder: Path, name: str, *, crd: bool = False) -> Path:
 
 
 def test_release_from_install_to_uninstall(cluster: Any, tmp_path: Path) -> None:
-    """With the arguments of CDK's handler: `upgrade RELEASE CHART --install --create-namespace --namespace … --wait --timeout …`."""
+    """With the arguments of CDK's handler: `upgrade RELEASE CHART --install --create-namespace --namespace … --wait
+    --timeout …`.
+    """
     root = chart(tmp_path, "small")
     common = ("--namespace", "charts", "--wait", "--timeout", "120s")
     cluster.helm("upgrade", "rel", str(root), "--install", "--create-namespace", *common)
@@ -89,7 +91,7 @@ def test_release_from_install_to_uninstall(cluster: Any, tmp_path: Path) -> None
 
 def test_wait_times_out_where_no_node_takes_the_pods(cluster: Any, tmp_path: Path) -> None:
     root = chart(tmp_path, "stuck")
-    done = cluster.helm("upgrade", "stuck", str(root), "--install", "--namespace", "default", "--wait", "--timeout", "5s",
+    done = cluster.helm("upgrade", "stuck", str(root), "--install", "--namespace", "default", "--wait", "--timeout", "5s",  # noqa: E501
                         "--set", "nodeSelector.no=where", ok=False)  # fmt: skip
     assert done.returncode != 0
     assert json.loads(cluster.helm("list", "-n", "default", "--failed", "-o", "json").stdout)[0]["name"] == "stuck"

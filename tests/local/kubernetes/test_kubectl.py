@@ -18,7 +18,7 @@ def deployment(name: str, namespace: str, labels: Json | None = None, **containe
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
-            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i:1", **container}]}}},
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i:1", **container}]}}},  # noqa: E501
     }  # fmt: skip
 
 
@@ -36,7 +36,9 @@ def namespace(name: str) -> Json:
 
 
 def test_what_the_kubectl_handler_runs(cluster: Any, tmp_path: Any) -> None:
-    """`create --save-config`, `apply --prune -l`, `patch`, `get -o jsonpath`, `delete`: objects as `{…}{…}`, as it writes them."""
+    """`create --save-config`, `apply --prune -l`, `patch`, `get -o jsonpath`, `delete`: objects as `{…}{…}`, as it
+    writes them.
+    """
     label = {"aws.cdk.eks/prune-c8": ""}
     manifest = tmp_path / "manifest.yaml"
 
@@ -163,7 +165,7 @@ def test_other_refusals(cluster: Any) -> None:
 
 def test_fields_that_cannot_change(cluster: Any) -> None:
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pvc", "namespace": "default"},
-             "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+             "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip  # noqa: E501
     kind = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -172,7 +174,7 @@ def test_fields_that_cannot_change(cluster: Any) -> None:
         "parameters": {"a": "1"},
     }
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job", "namespace": "default"},
-           "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}}  # fmt: skip
+           "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}}  # fmt: skip  # noqa: E501
     volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
               "spec": {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "5Gi"}, "storageClassName": "other",
                        "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"}}}  # fmt: skip
