@@ -49,7 +49,12 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	PYTHONPATH=constructs:. $(BIN)/lint-imports
+	$(BIN)/python -m environments check
+	$(BIN)/python -m environments schema --check
+	$(BIN)/python -m environments settings --check
+	$(BIN)/shellcheck lifecycle/*.sh
+	$(BIN)/hadolint image/Dockerfile
 
 types: setup  ## mypy, strict
 	$(BIN)/mypy .

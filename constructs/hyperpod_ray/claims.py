@@ -8,6 +8,7 @@ from aws_cdk import CustomResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as stepfunctions
 from aws_cdk import custom_resources
 from constructs import Construct
 
@@ -32,7 +33,7 @@ class ClaimGuard(Construct):
         def function(name: str, handler: str) -> lambda_.Function:
             group = logs.LogGroup(self, f"{name}Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
             return lambda_.Function(
-                self, name, runtime=lambda_.Runtime.PYTHON_3_13, handler=f"index.{handler}", code=code, timeout=Duration.minutes(1), log_group=group
+                self, name, runtime=lambda_.Runtime.PYTHON_3_14, handler=f"index.{handler}", code=code, timeout=Duration.minutes(1), log_group=group
             )
 
         is_complete = function("IsComplete", "is_complete")
@@ -44,6 +45,7 @@ class ClaimGuard(Construct):
             is_complete_handler=is_complete,
             query_interval=Duration.seconds(20),
             total_timeout=total_timeout or Duration.hours(1),
+            waiter_state_machine_log_options=custom_resources.LogOptions(level=stepfunctions.LogLevel.ALL),
         )
         self.resource = CustomResource(
             self,

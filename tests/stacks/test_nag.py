@@ -1,0 +1,67 @@
+"""cdk-nag's AWS Solutions pack: every finding is either mended or accepted with a reason."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from environments import Plan, load, names
+from tests.stacks.conftest import PROJECT
+
+ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """Rule and construct path of everything the pack finds in the shipped environments."""
+    import aws_cdk as cdk
+    from cdk_nag import AwsSolutionsChecks
+
+    import app
+    from stacks.environment import EnvironmentStage
+
+    out = tmp_path_factory.mktemp("nag")
+    cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out))
+    for name in names():
+        EnvironmentStage(cdk_app, plan=Plan(name=name, settings=load(name).settings), project=PROJECT)
+    cdk.Validations.of(cdk_app).add_plugins(AwsSolutionsChecks(cdk_app))
+    with pytest.raises(Exception, match="Validation failed"):
+        cdk_app.synth()
+    report: dict[str, Any] = json.loads((out / "validation-report.json").read_text())
+    packs = {_name(plugin): plugin for plugin in report["pluginReports"]}
+    # any other plugin in the report is the CDK's own validation, which must find nothing
+    assert [name for name in packs if "AwsSolutions" in name] == list(packs)
+    return [
+        (violation["ruleName"], resource["constructPath"])
+        for plugin in packs.values()
+        for violation in plugin["violations"]
+        for resource in violation.get("violatingConstructs") or violation["violatingResources"]
+    ]
+
+
+def _name(plugin: dict[str, Any]) -> str:
+    return str(plugin.get("pluginName") or plugin["summary"]["pluginName"])
+
+
+def test_every_finding_is_mended_or_accepted_with_a_reason(findings: list[tuple[str, str]]) -> None:
+    assert findings, "the pack found nothing at all: it did not run"
+    open_findings = [f"{rule} {construct}" for rule, construct in findings if not _rows(rule, construct)]
+    assert not open_findings
+
+
+def test_no_acknowledgement_is_left_over(findings: list[tuple[str, str]]) -> None:
+    used = {id(row) for rule, construct in findings for row in _rows(rule, construct)}
+    assert [row["rule"] for row in ACKNOWLEDGED if id(row) not in used] == []
+
+
+def test_every_reason_says_something() -> None:
+    assert all(len(row["reason"].split()) > 4 for row in ACKNOWLEDGED)
+
+
+def _rows(rule: str, construct: str) -> list[dict[str, str]]:
+    return [row for row in ACKNOWLEDGED if fnmatchcase(rule, row["rule"]) and fnmatchcase(construct, row["construct"])]
