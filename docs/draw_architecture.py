@@ -10,13 +10,22 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 LINE, PAD, WIDTH, GAP_X, GAP_Y, TITLE = 18, 12, 312, 56, 26, 30
-COLOURS = {"Network": "#5b6bbf", "Eks": "#b5651d", "Storage": "#2e7d4f", "Image": "#6d6d6d", "HyperPod": "#8a2f6b", "Platform": "#2a6f97", "Ray": "#a33b2a"}
+COLOURS = {
+    "Network": "#5b6bbf",
+    "Eks": "#b5651d",
+    "Storage": "#2e7d4f",
+    "Image": "#6d6d6d",
+    "HyperPod": "#8a2f6b",
+    "Platform": "#2a6f97",
+    "Ray": "#a33b2a",
+}
 
 
 @dataclass
@@ -76,8 +85,12 @@ def read(assembly: Path) -> list[Box]:
         artifacts = json.loads(manifest.read_text(encoding="utf-8"))["artifacts"]
         stacks = {key: a for key, a in artifacts.items() if a["type"] == "aws:cloudformation:stack"}
         for artifact in stacks.values():
-            template = json.loads((manifest.parent / artifact["properties"]["templateFile"]).read_text(encoding="utf-8"))
-            needs = [_short(stacks[n]["properties"]["stackName"]) for n in artifact.get("dependencies", []) if n in stacks]
+            template = json.loads(
+                (manifest.parent / artifact["properties"]["templateFile"]).read_text(encoding="utf-8")
+            )
+            needs = [
+                _short(stacks[n]["properties"]["stackName"]) for n in artifact.get("dependencies", []) if n in stacks
+            ]
             boxes.append(Box(name=_short(artifact["properties"]["stackName"]), lines=_lines(template), needs=needs))
     by_name = {box.name: box for box in boxes}
     for box in boxes:
@@ -110,29 +123,43 @@ def _lines(template: dict[str, Any]) -> list[str]:
 
 
 def _described(kind: str, properties: dict[str, Any], logical_id: str) -> list[str]:
-    if kind == "AWS::EC2::VPC":
-        return [f"VPC {properties['CidrBlock']}"]
-    if kind == "AWS::EC2::Subnet":
-        names = [tag["Value"] for tag in properties["Tags"] if tag["Key"] == "aws-cdk:subnet-name"]
-        return [f"subnet {names[0]} {properties['CidrBlock']} {properties['AvailabilityZoneId']}"]
-    if kind == "AWS::EKS::Cluster":
-        access = "public and private" if properties["ResourcesVpcConfig"]["EndpointPublicAccess"] else "private"
-        return [f"EKS {properties['Version']}, endpoint {access}"]
-    if kind == "AWS::EKS::Addon":
-        return [f"add-on {properties['AddonName']}"]
-    if kind == "AWS::SageMaker::Cluster":
-        head = f"HyperPod, node recovery {properties['NodeRecovery']}"
-        return [head, *(_group(group) for group in properties["InstanceGroups"])]
-    if kind == "AWS::FSx::FileSystem":
-        return [f"FSx for Lustre, {properties['StorageCapacity']} GiB"]
-    if kind == "Custom::AWSCDK-EKS-HelmChart":
-        return [f"Helm {properties['Release']}"]
-    if kind == "Custom::AWSCDK-EKS-KubernetesResource":
-        manifest = properties["Manifest"]
-        text = manifest if isinstance(manifest, str) else "".join(p for p in manifest["Fn::Join"][1] if isinstance(p, str))
-        kinds = dict.fromkeys(re.findall(r'"kind":"([A-Z][A-Za-z]+)","metadata"', text))
-        return [", ".join(kinds) or logical_id]
-    return []
+    """What the picture says of a resource that is not merely counted."""
+    describe = DESCRIBED.get(kind)
+    return describe(properties, logical_id) if describe else []
+
+
+def _subnet(properties: dict[str, Any], _: str) -> list[str]:
+    name = next(tag["Value"] for tag in properties["Tags"] if tag["Key"] == "aws-cdk:subnet-name")
+    return [f"subnet {name} {properties['CidrBlock']} {properties['AvailabilityZoneId']}"]
+
+
+def _eks(properties: dict[str, Any], _: str) -> list[str]:
+    access = "public and private" if properties["ResourcesVpcConfig"]["EndpointPublicAccess"] else "private"
+    return [f"EKS {properties['Version']}, endpoint {access}"]
+
+
+def _hyperpod(properties: dict[str, Any], _: str) -> list[str]:
+    head = f"HyperPod, node recovery {properties['NodeRecovery']}"
+    return [head, *(_group(group) for group in properties["InstanceGroups"])]
+
+
+def _manifest(properties: dict[str, Any], logical_id: str) -> list[str]:
+    manifest = properties["Manifest"]
+    text = manifest if isinstance(manifest, str) else "".join(p for p in manifest["Fn::Join"][1] if isinstance(p, str))
+    kinds = dict.fromkeys(re.findall(r'"kind":"([A-Z][A-Za-z]+)","metadata"', text))
+    return [", ".join(kinds) or logical_id]
+
+
+DESCRIBED: dict[str, Callable[[dict[str, Any], str], list[str]]] = {
+    "AWS::EC2::VPC": lambda p, _: [f"VPC {p['CidrBlock']}"],
+    "AWS::EC2::Subnet": _subnet,
+    "AWS::EKS::Cluster": _eks,
+    "AWS::EKS::Addon": lambda p, _: [f"add-on {p['AddonName']}"],
+    "AWS::SageMaker::Cluster": _hyperpod,
+    "AWS::FSx::FileSystem": lambda p, _: [f"FSx for Lustre, {p['StorageCapacity']} GiB"],
+    "Custom::AWSCDK-EKS-HelmChart": lambda p, _: [f"Helm {p['Release']}"],
+    "Custom::AWSCDK-EKS-KubernetesResource": _manifest,
+}
 
 
 def _group(group: dict[str, Any]) -> str:
@@ -185,7 +212,8 @@ def _box(box: Box) -> str:
         for index, line in enumerate(box.lines)
     )
     return (
-        f'<rect x="{box.x}" y="{box.y}" width="{WIDTH}" height="{box.height}" rx="6" fill="#fbfbfb" stroke="{colour}"/>\n'
+        f'<rect x="{box.x}" y="{box.y}" width="{WIDTH}" height="{box.height}" rx="6" fill="#fbfbfb" '
+        f'stroke="{colour}"/>\n'
         f'<rect x="{box.x}" y="{box.y}" width="{WIDTH}" height="{TITLE - 6}" rx="6" fill="{colour}"/>\n'
         f'<text x="{box.x + PAD}" y="{box.y + 17}" fill="#fff" font-weight="bold">{escape(box.name)}</text>\n{rows}'
     )
@@ -195,7 +223,8 @@ def _arrow(source: Box, target: Box) -> str:
     x1, y1 = source.x + WIDTH, source.y + min(source.height / 2, 60)
     x2, y2 = target.x, target.y + min(target.height / 2, 60)
     middle = x2 - GAP_X / 2
-    return f'<path d="M{x1},{y1:.0f} L{middle},{y1:.0f} L{middle},{y2:.0f} L{x2 - 1},{y2:.0f}" fill="none" stroke="#666" marker-end="url(#tip)"/>'
+    line = f"M{x1},{y1:.0f} L{middle},{y1:.0f} L{middle},{y2:.0f} L{x2 - 1},{y2:.0f}"
+    return f'<path d="{line}" fill="none" stroke="#666" marker-end="url(#tip)"/>'
 
 
 def main() -> int:

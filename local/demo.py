@@ -89,7 +89,9 @@ def _start(state: Path) -> process.Running:
         process.stop(left, state)
     shutil.rmtree(WORK, ignore_errors=True)
     # an environment file of its own to edit, so that the project's stays as it is
-    shutil.copytree(environments.__path__[0], WORK / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(
+        environments.__path__[0], WORK / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+    )
     return process.start(state=state, account=settings.account, region=settings.region)
 
 
@@ -104,7 +106,16 @@ class Cdk:
     def synth(self) -> Path:
         """Synthesize once per change; deploy, diff and destroy take the assembly."""
         out = WORK / "cdk.out"
-        self("synth", "--quiet", "--output", str(out), "-c", f"env={ENVIRONMENT}", "-c", f"environments={WORK / 'environments'}")
+        self(
+            "synth",
+            "--quiet",
+            "--output",
+            str(out),
+            "-c",
+            f"env={ENVIRONMENT}",
+            "-c",
+            f"environments={WORK / 'environments'}",
+        )
         return out
 
     def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,), folder: Path = PROJECT) -> tuple[int, str]:
@@ -113,7 +124,12 @@ class Cdk:
         :param folder: where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
         """
         process_ = subprocess.Popen(
-            [str(CDK), *arguments], cwd=folder, env=self._environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [str(CDK), *arguments],
+            cwd=folder,
+            env=self._environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         lines = []
         assert process_.stdout is not None  # noqa: S101  (narrowing only)
@@ -134,7 +150,18 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
     before = _resources(cdk.running)
     with story.chapter(f'cdk deploy "{everything}"'):
         assembly = cdk.synth()
-        cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3", "--progress", "events")
+        cdk(
+            "deploy",
+            "--app",
+            str(assembly),
+            everything,
+            "--require-approval",
+            "never",
+            "--concurrency",
+            "3",
+            "--progress",
+            "events",
+        )
         created = [r for r in aws.inventory() if _key(r) not in before]
         story.tell("created", _count(created))
         nodes = _show_cluster(story, cdk.running)
@@ -145,7 +172,7 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
     with story.chapter("scale the workers by editing the environment file"):
         count = _scale_workers()
         assembly = cdk.synth()
-        code, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
+        _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
         if "InstanceCount" not in text and "InstanceGroups" not in text:
             raise DemoError("cdk diff does not show the changed group")
         cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3")
@@ -194,7 +221,12 @@ def _show_cluster(story: Story, running: process.Running) -> int:
     for column in ("group", "type", "node", "status"):
         table.add_column(column)
     for node in nodes:
-        table.add_row(node["InstanceGroupName"], str(node["InstanceType"]), node["InstanceId"], str(node["InstanceStatus"]["Status"]))
+        table.add_row(
+            node["InstanceGroupName"],
+            str(node["InstanceType"]),
+            node["InstanceId"],
+            str(node["InstanceStatus"]["Status"]),
+        )
     story.console.print(table)
     return len(nodes)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
-from constructs import Construct
 
+from constructs import Construct
 from environments.plan import Plan
 
 
@@ -15,7 +15,10 @@ class EnvironmentStack(cdk.Stack):
         # before the base class's constructor, which may ask for them
         self._zone_ids = list(plan.settings.network.availability_zone_ids)
         super().__init__(
-            scope, construct_id, description=f"{plan.name}: {description}", termination_protection=plan.settings.protected
+            scope,
+            construct_id,
+            description=f"{plan.name}: {description}",
+            termination_protection=plan.settings.protected,
         )
 
     @property

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from environments.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
-
-from environments.plan import Plan
 from k8s import Bindings, ChartMissingError, HelmRelease
 
 
@@ -25,7 +24,11 @@ def bindings(
         node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
         file_system_security_group_id=network.file_system_security_group.security_group_id,
         file_system_id=made.file_system.ref if made else existing.file_system_id if existing else "",
-        file_system_dns_name=made.dns_name if made else f"{existing.file_system_id}.fsx.{region}.amazonaws.com" if existing else "",
+        file_system_dns_name=made.dns_name
+        if made
+        else f"{existing.file_system_id}.fsx.{region}.amazonaws.com"
+        if existing
+        else "",
         file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
     )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from constructs import Construct
+from environments.plan import Plan
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.network import ClusterNetwork
-
-from environments.plan import Plan
 from k8s.names import user_groups
 from stacks.base import EnvironmentStack
 
@@ -28,4 +27,6 @@ class EksStack(EnvironmentStack):
             protected=plan.settings.protected,
         )
         name, region = plan.eks_cluster_name, plan.settings.region
-        self.say("KubectlCommand", f"aws eks update-kubeconfig --name {name} --region {region}", "makes kubectl talk to it")
+        self.say(
+            "KubectlCommand", f"aws eks update-kubeconfig --name {name} --region {region}", "makes kubectl talk to it"
+        )

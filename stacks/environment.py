@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import aws_cdk as cdk
-from constructs import Construct
 
+from constructs import Construct
 from environments.plan import Plan
 from stacks.eks import EksStack
 from stacks.hyperpod import HyperPodStack
@@ -39,6 +39,8 @@ class EnvironmentStage(cdk.Stage):
         )
         platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
         ray = RayStack(self, "Ray", plan=plan, network=network, eks=eks, image=image, file_system=file_system)
-        ray.add_stack_dependency(platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last")
+        ray.add_stack_dependency(
+            platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
+        )
         for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)

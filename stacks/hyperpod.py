@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from aws_cdk import aws_ecr as ecr
+
+import k8s
 from constructs import Construct
+from environments.plan import Plan
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.execution_role import ExecutionRole
 from hyperpod_ray.health import HealthNotifications
@@ -13,9 +16,6 @@ from hyperpod_ray.hyperpod import HyperPodCluster
 from hyperpod_ray.kubernetes import HelmRelease
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import ClusterNetwork
-
-import k8s
-from environments.plan import Plan
 from stacks.base import EnvironmentStack
 from stacks.bindings import chart_folder
 
@@ -36,8 +36,12 @@ class HyperPodStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
         release = k8s.hyperpod_dependencies(plan)
-        chart = HelmRelease(self, "Dependencies", cluster=eks.cluster, release=release, chart=chart_folder(release), after=eks.addons)
-        scripts = LifecycleScripts(self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle")
+        chart = HelmRelease(
+            self, "Dependencies", cluster=eks.cluster, release=release, chart=chart_folder(release), after=eks.addons
+        )
+        scripts = LifecycleScripts(
+            self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle"
+        )
         role = ExecutionRole(self, "Execution", cluster=eks.cluster, lifecycle=scripts.bucket, repository=repository)
         self.hyperpod = HyperPodCluster(
             self,

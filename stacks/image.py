@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from constructs import Construct
-from hyperpod_ray.image import TrainingImage
-
 from environments.plan import Plan
+from hyperpod_ray.image import TrainingImage
 from stacks.base import EnvironmentStack
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from constructs import Construct
-from hyperpod_ray.network import ClusterNetwork
-
 from environments.plan import Plan
+from hyperpod_ray.network import ClusterNetwork
 from stacks.base import EnvironmentStack
 
 

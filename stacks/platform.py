@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import k8s
 from constructs import Construct
+from environments.plan import Plan
 from hyperpod_ray.cluster import EksCluster, addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
-
-import k8s
-from environments.plan import Plan
 from k8s.pods import node_selector
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, chart_folder

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import k8s
 from constructs import Construct
+from environments.plan import Plan
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.kubernetes import Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
-
-import k8s
-from environments.plan import Plan
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings
 
 
 class RayStack(EnvironmentStack):
-    """Everything of Ray; the guard comes first, so that on destroy it goes last and waits for the claim's file system."""
+    """Everything of Ray; the guard comes first, so on destroy it goes last and waits for the claim's file system."""
 
     def __init__(
         self,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from constructs import Construct
+from environments.plan import Plan
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
-
-from environments.plan import Plan
 from stacks.base import EnvironmentStack
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aws_cdk import CustomResource, Duration, RemovalPolicy
+from aws_cdk import CustomResource, Duration, RemovalPolicy, custom_resources
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as stepfunctions
-from aws_cdk import custom_resources
-from constructs import Construct
 
+from constructs import Construct
 from hyperpod_ray.storage import ENVIRONMENT_TAG
 
 
@@ -26,14 +25,24 @@ class ClaimGuard(Construct):
     Creates a custom resource with two functions and the waiter state machine of the CDK's provider framework.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, environment_name: str, total_timeout: Duration | None = None) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, environment_name: str, total_timeout: Duration | None = None
+    ) -> None:
         super().__init__(scope, construct_id)
         code = lambda_.Code.from_asset(str(Path(__file__).parent / "handlers" / "file_systems_gone"))
 
         def function(name: str, handler: str) -> lambda_.Function:
-            group = logs.LogGroup(self, f"{name}Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+            group = logs.LogGroup(
+                self, f"{name}Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+            )
             return lambda_.Function(
-                self, name, runtime=lambda_.Runtime.PYTHON_3_14, handler=f"index.{handler}", code=code, timeout=Duration.minutes(1), log_group=group
+                self,
+                name,
+                runtime=lambda_.Runtime.PYTHON_3_14,
+                handler=f"index.{handler}",
+                code=code,
+                timeout=Duration.minutes(1),
+                log_group=group,
             )
 
         is_complete = function("IsComplete", "is_complete")

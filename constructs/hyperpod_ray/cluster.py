@@ -12,8 +12,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v33 import KubectlV33Layer
-from constructs import Construct
 
+from constructs import Construct
 from environments.model import Eks, RayUser
 from hyperpod_ray.logs import retention
 
@@ -69,7 +69,14 @@ class EksCluster(Construct):
         if settings.existing is not None:
             self._import(settings, vpc, subnets)
         else:
-            self._create(settings, cluster_name, vpc, subnets, protected, ray_user_groups)
+            self._create(
+                settings=settings,
+                cluster_name=cluster_name,
+                vpc=vpc,
+                subnets=subnets,
+                protected=protected,
+                ray_user_groups=ray_user_groups,
+            )
         _open_between(self, self.cluster_security_group_id, node_security_group)
 
     oidc_provider: iam.IOpenIdConnectProvider
@@ -79,6 +86,7 @@ class EksCluster(Construct):
 
     def _create(
         self,
+        *,
         settings: Eks,
         cluster_name: str,
         vpc: ec2.IVpc,
@@ -138,7 +146,9 @@ class EksCluster(Construct):
         assert existing is not None  # noqa: S101  (narrowing only)
         self.oidc_issuer = existing.oidc_issuer_url.removeprefix("https://")
         self.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
-            self, "OidcProvider", f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}"
+            self,
+            "OidcProvider",
+            f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}",
         )
         self.cluster_security_group_id = existing.security_group_id
         self.cluster = eks.Cluster.from_cluster_attributes(
@@ -174,7 +184,12 @@ class EksCluster(Construct):
 
 
 def addon(
-    scope: Construct, name: str, *, cluster: eks.ICluster, configuration: dict[str, object] | None = None, role_arn: str | None = None
+    scope: Construct,
+    name: str,
+    *,
+    cluster: eks.ICluster,
+    configuration: dict[str, object] | None = None,
+    role_arn: str | None = None,
 ) -> eks.CfnAddon:
     """An EKS add-on (`AWS::EKS::Addon`) that wins conflicts with what is already in the cluster.
 
@@ -194,9 +209,24 @@ def addon(
 
 def _open_between(scope: Construct, cluster_security_group_id: str, nodes: ec2.ISecurityGroup) -> None:
     """Free passage between nodes and the control plane's network interfaces, both ways."""
-    pairs = {"Nodes": (nodes.security_group_id, cluster_security_group_id), "Cluster": (cluster_security_group_id, nodes.security_group_id)}
+    pairs = {
+        "Nodes": (nodes.security_group_id, cluster_security_group_id),
+        "Cluster": (cluster_security_group_id, nodes.security_group_id),
+    }
     for name, (to, source) in pairs.items():
-        ec2.CfnSecurityGroupIngress(scope, f"{name}Ingress", group_id=to, source_security_group_id=source, ip_protocol="-1", description="control plane and nodes")
+        ec2.CfnSecurityGroupIngress(
+            scope,
+            f"{name}Ingress",
+            group_id=to,
+            source_security_group_id=source,
+            ip_protocol="-1",
+            description="control plane and nodes",
+        )
     ec2.CfnSecurityGroupEgress(
-        scope, "NodesEgress", group_id=nodes.security_group_id, destination_security_group_id=cluster_security_group_id, ip_protocol="-1", description="nodes to the control plane"
+        scope,
+        "NodesEgress",
+        group_id=nodes.security_group_id,
+        destination_security_group_id=cluster_security_group_id,
+        ip_protocol="-1",
+        description="nodes to the control plane",
     )

@@ -7,6 +7,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+
 from constructs import Construct
 
 _INTERFACE_CHANGES = [
@@ -41,14 +42,24 @@ class ExecutionRole(Construct):
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, lifecycle: s3.IBucket, repository: ecr.IRepository | None) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: eks.ICluster,
+        lifecycle: s3.IBucket,
+        repository: ecr.IRepository | None,
+    ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
         self.role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
-            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy")],
+            managed_policies=[
+                iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy")
+            ],
         )
         ec2_arn = f"arn:{stack.partition}:ec2:{stack.region}:{stack.account}"
         policy = iam.ManagedPolicy(
@@ -60,7 +71,9 @@ class ExecutionRole(Construct):
                 iam.PolicyStatement(
                     sid="PodNetworking",
                     actions=_INTERFACE_CHANGES,
-                    resources=[f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group", "instance")],
+                    resources=[
+                        f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group", "instance")
+                    ],
                 ),
                 iam.PolicyStatement(
                     sid="TagNetworkInterfaces", actions=["ec2:CreateTags"], resources=[f"{ec2_arn}:network-interface/*"]
@@ -90,10 +103,12 @@ class ExecutionRole(Construct):
 
 
 def _repositories(stack: Stack, repository: ecr.IRepository | None) -> list[str]:
-    """What nodes may pull: this stack's repository, and the registries of AWS that hold the add-ons' and HyperPod's images."""
+    """What nodes may pull: this stack's repository, and AWS's registries of the add-ons' and HyperPod's images."""
     add_ons = f"arn:{stack.partition}:ecr:{stack.region}:*:repository/"
     images = [f"{add_ons}eks/*", f"{add_ons}hyperpod-*", f"{add_ons}amazon-k8s-cni*", f"{add_ons}hyperpod/*"]
-    own = repository.repository_arn if repository else f"arn:{stack.partition}:ecr:{stack.region}:{stack.account}:repository/*"
+    own = (
+        repository.repository_arn
+        if repository
+        else f"arn:{stack.partition}:ecr:{stack.region}:{stack.account}:repository/*"
+    )
     return [own, *images]
-
-

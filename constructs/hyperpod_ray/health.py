@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
+
 from constructs import Construct
 
 NODE_HEALTH = "SageMaker HyperPod Cluster Node Health Event"
@@ -36,7 +37,13 @@ class HealthNotifications(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_arn: str, emails: Sequence[str]) -> None:
         super().__init__(scope, construct_id)
-        key = kms.Key(self, "Key", description="HyperPod notifications", enable_key_rotation=True, removal_policy=RemovalPolicy.DESTROY)
+        key = kms.Key(
+            self,
+            "Key",
+            description="HyperPod notifications",
+            enable_key_rotation=True,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
         for service in ("events.amazonaws.com", "cloudwatch.amazonaws.com"):
             key.grant(iam.ServicePrincipal(service), "kms:Decrypt", "kms:GenerateDataKey*")
         self.topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True, display_name="HyperPod health")
@@ -48,7 +55,9 @@ class HealthNotifications(Construct):
         for rule in (health, others):
             rule.add_target(targets.SnsTopic(self.topic))
         self._alarm("Undelivered", health, "FailedInvocations", 1, "node health events that could not be delivered")
-        self._alarm("ManyUnhealthy", health, "TriggeredRules", MANY_EVENTS_PER_HOUR, "many node health events within an hour")
+        self._alarm(
+            "ManyUnhealthy", health, "TriggeredRules", MANY_EVENTS_PER_HOUR, "many node health events within an hour"
+        )
 
     def _rule(self, name: str, detail_types: list[str], cluster_arn: str) -> events.Rule:
         pattern = events.EventPattern(source=["aws.sagemaker"], detail_type=detail_types, resources=[cluster_arn])

@@ -8,8 +8,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
-from constructs import Construct, IDependable
 
+from constructs import Construct, IDependable
 from environments.model import InstanceGroup, UpdateSchedule
 from environments.plan import Plan
 
@@ -66,7 +66,9 @@ class HyperPodCluster(Construct):
             if settings.managed_autoscaling
             else None,
             cluster_role=self._autoscaling_role().role_arn if settings.managed_autoscaling else None,
-            tiered_storage_config=Cluster.TieredStorageConfigProperty(mode="Enable", instance_memory_allocation_percentage=tiered)
+            tiered_storage_config=Cluster.TieredStorageConfigProperty(
+                mode="Enable", instance_memory_allocation_percentage=tiered
+            )
             if tiered is not None
             else None,
         )
@@ -89,7 +91,9 @@ class HyperPodCluster(Construct):
             instance_count=group.count,
             min_instance_count=group.min_count if continuous else None,
             execution_role=self._role.role_arn,
-            life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(source_s3_uri=self._lifecycle_uri, on_create="on_create.sh"),
+            life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
+                source_s3_uri=self._lifecycle_uri, on_create="on_create.sh"
+            ),
             threads_per_core=group.threads_per_core,
             on_start_deep_health_checks=self._plan.deep_health_checks(group) or None,
             kubernetes_config=_kubernetes_config(group),
@@ -131,7 +135,9 @@ def _volumes(group: InstanceGroup) -> list[sagemaker.CfnCluster.ClusterInstanceS
         # The root volume takes a key but no size: the service refuses both together.
         volumes.append(Cluster.ClusterEbsVolumeConfigProperty(root_volume=True, volume_kms_key_id=key))
     if group.data_volume_gib is not None:
-        volumes.append(Cluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=group.data_volume_gib, volume_kms_key_id=key))
+        volumes.append(
+            Cluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=group.data_volume_gib, volume_kms_key_id=key)
+        )
     return [Cluster.ClusterInstanceStorageConfigProperty(ebs_volume_config=volume) for volume in volumes]
 
 
@@ -141,8 +147,13 @@ def _schedule(schedule: UpdateSchedule) -> sagemaker.CfnCluster.ScheduledUpdateC
     return Cluster.ScheduledUpdateConfigProperty(
         schedule_expression=schedule.cron,
         deployment_config=Cluster.DeploymentConfigProperty(
-            rolling_update_policy=Cluster.RollingUpdatePolicyProperty(maximum_batch_size=batch, rollback_maximum_batch_size=batch),
+            rolling_update_policy=Cluster.RollingUpdatePolicyProperty(
+                maximum_batch_size=batch, rollback_maximum_batch_size=batch
+            ),
             wait_interval_in_seconds=rolling.wait_seconds,
-            auto_rollback_configuration=[Cluster.AlarmDetailsProperty(alarm_name=name) for name in rolling.rollback_alarm_names] or None,
+            auto_rollback_configuration=[
+                Cluster.AlarmDetailsProperty(alarm_name=name) for name in rolling.rollback_alarm_names
+            ]
+            or None,
         ),
     )

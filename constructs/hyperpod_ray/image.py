@@ -9,8 +9,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as assets
 from cdklabs.deploy_time_build import ContainerImageBuild
-from constructs import Construct
 
+from constructs import Construct
 from environments.model import Image
 
 
@@ -28,7 +28,14 @@ class TrainingImage(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: Image, context: Path, dockerfile: str = "Dockerfile", build_args: Mapping[str, str] | None = None
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Image,
+        context: Path,
+        dockerfile: str = "Dockerfile",
+        build_args: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         delete = settings.on_destroy == "delete"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from aws_cdk import Annotations, CfnRule, CfnRuleAssertion, Duration, Fn
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3_assets as s3_assets
+
 from constructs import Construct, IDependable
 
 
@@ -52,20 +53,30 @@ class Manifests(Construct):
     :param after: what must exist before the first of them.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.ICluster, manifests: Sequence[Manifest], after: Sequence[IDependable] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: eks.ICluster,
+        manifests: Sequence[Manifest],
+        after: Sequence[IDependable] = (),
+    ) -> None:
         super().__init__(scope, construct_id)
         self.resources: dict[str, eks.KubernetesManifest] = {}
         previous: list[IDependable] = list(after)
         for manifest in manifests:
             # overwrite: a create that was cut off after its side effect must be repeatable
-            resource = eks.KubernetesManifest(self, manifest.name, cluster=cluster, manifest=manifest.objects, overwrite=True)
+            resource = eks.KubernetesManifest(
+                self, manifest.name, cluster=cluster, manifest=manifest.objects, overwrite=True
+            )
             resource.node.add_dependency(*previous)
             self.resources[manifest.name] = resource
             previous = [resource]
 
 
 class HelmRelease(Construct):
-    """A Helm release of a locked chart (`Custom::AWSCDK-EKS-HelmChart`); the chart travels as an asset, nothing is fetched.
+    """A Helm release of a locked chart (`Custom::AWSCDK-EKS-HelmChart`); the chart travels as an asset.
 
     A chart that was not fetched yet does not stop `cdk synth` or `cdk diff`: the stack then carries a CloudFormation
     rule that refuses any deployment of it, before anything is created, saying what to run.

@@ -8,6 +8,7 @@ from pathlib import Path
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_deployment as deployment
+
 from constructs import Construct
 
 
@@ -15,8 +16,8 @@ class LifecycleScripts(Construct):
     """A private bucket with the scripts that run on a node when it is made.
 
     Creates `AWS::S3::Bucket` (its name begins with `sagemaker-`, which is all that the managed policy of the execution
-    role may read; versioned, encrypted, TLS only) and uploads `folder` under a prefix that is the folder's content hash:
-    a changed script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes made meanwhile see a whole version.
+    role may read; versioned, encrypted, TLS only) and uploads `folder` under its content hash as prefix: a changed
+    script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes made meanwhile see a whole version.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
 
     :param bucket_name: physical name, beginning with `sagemaker-`.

@@ -8,8 +8,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
-from constructs import Construct
 
+from constructs import Construct
 from environments.model import Network
 from hyperpod_ray.logs import retention
 
@@ -69,7 +69,11 @@ class ClusterNetwork(Construct):
             ec2.SubnetConfiguration(name="ControlPlane", subnet_type=private, cidr_mask=27),
         ]
         if not closed:
-            subnets.append(ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=27, map_public_ip_on_launch=False))
+            subnets.append(
+                ec2.SubnetConfiguration(
+                    name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=27, map_public_ip_on_launch=False
+                )
+            )
         vpc = ec2.Vpc(
             self,
             "Vpc",
@@ -82,7 +86,9 @@ class ClusterNetwork(Construct):
         )
         _place_by_zone_id([*vpc.public_subnets, *vpc.private_subnets, *vpc.isolated_subnets])
         self.vpc = vpc
-        self.node_subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets}
+        self.node_subnets = {
+            subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets
+        }
         self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
         self._flow_logs(vpc, settings)
         if closed:
@@ -93,10 +99,16 @@ class ClusterNetwork(Construct):
         assert existing is not None  # noqa: S101  (narrowing only)
         zones = sorted(existing.node_subnet_ids)
         self.vpc = ec2.Vpc.from_vpc_attributes(
-            self, "Vpc", vpc_id=existing.vpc_id, vpc_cidr_block=existing.vpc_cidr, availability_zones=settings.availability_zone_ids
+            self,
+            "Vpc",
+            vpc_id=existing.vpc_id,
+            vpc_cidr_block=existing.vpc_cidr,
+            availability_zones=settings.availability_zone_ids,
         )
         self.node_subnets = {
-            zone: ec2.Subnet.from_subnet_attributes(self, f"Nodes-{zone}", subnet_id=existing.node_subnet_ids[zone], availability_zone=zone)
+            zone: ec2.Subnet.from_subnet_attributes(
+                self, f"Nodes-{zone}", subnet_id=existing.node_subnet_ids[zone], availability_zone=zone
+            )
             for zone in zones
         }
         self.control_plane_subnets = [
@@ -108,13 +120,22 @@ class ClusterNetwork(Construct):
 
     def _flow_logs(self, vpc: ec2.Vpc, settings: Network) -> None:
         group = logs.LogGroup(
-            self, "FlowLogs", retention=retention(settings.flow_log_retention_days), removal_policy=RemovalPolicy.DESTROY
+            self,
+            "FlowLogs",
+            retention=retention(settings.flow_log_retention_days),
+            removal_policy=RemovalPolicy.DESTROY,
         )
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 
     def _endpoints(self, vpc: ec2.Vpc, settings: Network) -> None:
-        allowed = ec2.SecurityGroup(self, "Endpoints", vpc=vpc, description="interface endpoints of the closed network", allow_all_outbound=False)
+        allowed = ec2.SecurityGroup(
+            self,
+            "Endpoints",
+            vpc=vpc,
+            description="interface endpoints of the closed network",
+            allow_all_outbound=False,
+        )
         allowed.add_ingress_rule(ec2.Peer.ipv4(settings.cidr), ec2.Port.tcp(443), "HTTPS from inside the VPC")
         for name, service in CLOSED_ENDPOINTS.items():
             vpc.add_interface_endpoint(
@@ -137,7 +158,9 @@ class NodeSecurityGroup(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
         super().__init__(scope, construct_id)
-        group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="HyperPod nodes", allow_all_outbound=False)
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="HyperPod nodes", allow_all_outbound=False
+        )
         group.connections.allow_internally(ec2.Port.all_traffic(), "EFA and node to node")
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and registries")
         self.security_group = group
@@ -154,7 +177,7 @@ def _file_system_security_group(scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISec
 
 
 def _place_by_zone_id(subnets: Sequence[ec2.ISubnet]) -> None:
-    """Place subnets by zone ID: zone names mean different zones in different accounts, and GPU capacity is sold by zone."""
+    """Place subnets by zone ID: names mean different zones in different accounts, and capacity is sold by zone."""
     for subnet in subnets:
         resource = subnet.node.default_child
         assert isinstance(resource, ec2.CfnSubnet)  # noqa: S101  (narrowing only)

@@ -13,13 +13,13 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from constructs import Construct
 
+from constructs import Construct
 from environments.model import Storage
 from hyperpod_ray.cluster import addon
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
-"""Tag of everything that belongs to an environment, also of what the CSI driver makes: policies and teardown go by it."""
+"""Tag of everything of an environment, also of what the CSI driver makes: policies and teardown go by it."""
 
 CONTROLLER_SERVICE_ACCOUNT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
 FREE_SPACE_ALARM_SHARE = 0.1
@@ -36,7 +36,15 @@ class LustreFileSystem(Construct):
     :param security_group: lets the nodes in.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Storage, subnet: ec2.ISubnet, security_group: ec2.ISecurityGroup) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Storage,
+        subnet: ec2.ISubnet,
+        security_group: ec2.ISecurityGroup,
+    ) -> None:
         super().__init__(scope, construct_id)
         policy = RemovalPolicy.RETAIN if settings.on_destroy == "retain" else RemovalPolicy.DESTROY
         key = kms.Key(self, "Key", description="FSx for Lustre", enable_key_rotation=True, removal_policy=policy)
@@ -74,7 +82,10 @@ class LustreFileSystem(Construct):
         return self.file_system.attr_lustre_mount_name
 
     def alarm_when_full(self, topic: sns.ITopic, *, scope: Construct, capacity_gib: int) -> cloudwatch.Alarm:
-        """Tell `topic` (the alarm becomes part of `scope`) when less than a tenth is free: a full file system ends training at the next checkpoint."""
+        """Tell `topic` (the alarm becomes part of `scope`) when less than a tenth is free.
+
+        A full file system ends training at the next checkpoint.
+        """
         metric = cloudwatch.Metric(
             namespace="AWS/FSx",
             metric_name="FreeDataStorageCapacity",
@@ -153,8 +164,18 @@ class FsxCsiDriver(Construct):
         owned = {"StringEquals": {f"aws:ResourceTag/{ENVIRONMENT_TAG}": environment_name}}
         return [
             *statements,
-            iam.PolicyStatement(sid="Create", actions=["fsx:CreateFileSystem", "fsx:TagResource"], resources=[file_systems], conditions=asked),
-            iam.PolicyStatement(sid="ChangeOwn", actions=["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"], resources=[file_systems], conditions=owned),
+            iam.PolicyStatement(
+                sid="Create",
+                actions=["fsx:CreateFileSystem", "fsx:TagResource"],
+                resources=[file_systems],
+                conditions=asked,
+            ),
+            iam.PolicyStatement(
+                sid="ChangeOwn",
+                actions=["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
+                resources=[file_systems],
+                conditions=owned,
+            ),
             iam.PolicyStatement(
                 sid="ServiceLinkedRole",
                 actions=["iam:CreateServiceLinkedRole"],
@@ -162,5 +183,3 @@ class FsxCsiDriver(Construct):
                 conditions={"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
             ),
         ]
-
-

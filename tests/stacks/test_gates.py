@@ -63,7 +63,8 @@ def test_efa_needs_self_ingress_and_self_egress(assembly: Assembly) -> None:
         rules = [
             rule["Properties"]
             for rule in assembly.of_type(f"AWS::EC2::SecurityGroup{kind}").values()
-            if rule["Properties"]["GroupId"] == rule["Properties"].get(peer) and rule["Properties"]["IpProtocol"] == "-1"
+            if rule["Properties"]["GroupId"] == rule["Properties"].get(peer)
+            and rule["Properties"]["IpProtocol"] == "-1"
         ]
         assert any(exported.startswith(rule["GroupId"]["Fn::GetAtt"][0]) for rule in rules), kind
 
@@ -180,14 +181,16 @@ def test_library_and_cli_are_pinned_together() -> None:
     package = json.loads((PROJECT / "package.json").read_text())["devDependencies"]["aws-cdk"]
     installed = json.loads((PROJECT / "node_modules" / "aws-cdk" / "package.json").read_text())["version"]
     assert package == installed
-    library = [line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line.startswith("aws-cdk-lib==")]
+    library = [
+        line for line in (PROJECT / "requirements.txt").read_text().splitlines() if line.startswith("aws-cdk-lib==")
+    ]
     assert library == ["aws-cdk-lib==2.275.0 \\"], "move the CLI with it: see the pin in package.json"
 
 
 def _create_only(kind: str) -> list[str]:
     try:
         schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", kind).schema
-    except Exception:  # noqa: BLE001  (custom resources have no schema)
+    except Exception:
         return []
     return [path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])]
 
@@ -209,7 +212,9 @@ def _names(value: Any) -> set[str]:
 
 def _parameters(value: Any, template: dict[str, Any]) -> bool:
     if isinstance(value, dict):
-        return value.get("Ref") in template.get("Parameters", {}) or any(_parameters(v, template) for v in value.values())
+        return value.get("Ref") in template.get("Parameters", {}) or any(
+            _parameters(v, template) for v in value.values()
+        )
     return isinstance(value, list) and any(_parameters(v, template) for v in value)
 
 
@@ -223,5 +228,3 @@ def _statements(assembly: Assembly) -> list[dict[str, Any]]:
         for policy in assembly.of_type(kind).values():
             found += policy["Properties"]["PolicyDocument"]["Statement"]
     return found
-
-
