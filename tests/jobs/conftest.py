@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,47 @@ def job_environment(**extra: str) -> dict[str, str]:
     } | extra  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[subprocess.Popen[str]]:
+    """The process that has imported torch and ray and forks jobs on request."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("launcher.py"))],
+        env=job_environment(),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.terminate()
+    process.wait()
+
+
 @pytest.fixture
-def run_job(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Start a job in local mode, as one process or under torchrun with `ranks` processes over gloo."""
+def run_job(tmp_path: Path, launcher: subprocess.Popen[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a job in local mode to its end: one process, or `ranks` over gloo with torchrun's environment."""
 
     def start(
         job: str, *arguments: str, ranks: int = 0, check: bool = True, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        script = job if job.endswith(".py") else str(ROOT / "jobs" / job / "train.py")
-        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
-        done = subprocess.run(
-            [sys.executable, *torchrun, script, "--storage", str(tmp_path), "--workers", "0", *arguments],
-            env=job_environment(**extra), cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        if check and done.returncode:
-            pytest.fail(f"{job} {' '.join(arguments)} exited {done.returncode}:\n{done.stderr[-4000:]}")
-        return done
+        request = {
+            "script": str(ROOT / "jobs" / job / "train.py"),
+            "arguments": ["--storage", str(tmp_path), "--workers", "0", *arguments],
+            "ranks": ranks,
+            "environment": job_environment(**extra),
+            "output": str(tmp_path / "output"),
+        }
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        launcher.stdin.write(json.dumps(request) + "\n")
+        launcher.stdin.flush()
+        codes = json.loads(launcher.stdout.readline())
+        told = "".join(path.read_text() for path in sorted(tmp_path.glob("output.*")))
+        code = next((code for code in codes if code), 0)
+        if check and code:
+            pytest.fail(f"{job} {' '.join(arguments)} exited {codes}:\n{told[-4000:]}")
+        return subprocess.CompletedProcess(args=arguments, returncode=code, stdout="", stderr=told)
 
     return start
