@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,15 @@ class Client:
     def fail_node(self, node_id: str, message: str = "NVRM: Xid 74: NVLink error") -> dict[str, Any]:
         """Make a HyperPod node faulty, as the health-monitoring agent would."""
         return self._call("POST", "fail-node", {**self._scope(), "node_id": node_id, "message": message})
+
+    @contextmanager
+    def time_held(self) -> Iterator[None]:
+        """Hold the emulator's time meanwhile: nothing changes its state by itself, so that a test can look at it."""
+        self._call("POST", "clock", {"held": True})
+        try:
+            yield
+        finally:
+            self._call("POST", "clock", {"held": False})
 
     def set_quota(self, name: str, value: float) -> None:
         """Set a service quota by its name or by an instance type."""

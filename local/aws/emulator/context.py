@@ -24,10 +24,19 @@ class Context:
     kubernetes_ca: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     tickers: list[Callable[[float], None]] = field(default_factory=list)
+    _held_at: float | None = None
+
+    def now(self) -> float:
+        """Return the time state machines go by: the real one, unless time is held."""
+        return time.time() if self._held_at is None else self._held_at
+
+    def hold(self, held: bool) -> None:
+        """Hold time, so that a test can look at a state that passes; or let it go on."""
+        self._held_at = time.time() if held else None
 
     def later(self, states: float = 1.0) -> float:
         """Return the time at which something that starts now and takes that many states is over."""
-        return time.time() + states * self.seconds_per_state
+        return self.now() + states * self.seconds_per_state
 
     def start_clock(self) -> None:
         """Advance every service's state machines in the background, for as long as the process lives."""
@@ -36,7 +45,7 @@ class Context:
             while True:
                 time.sleep(min(0.2, max(0.02, self.seconds_per_state / 5)))
                 with self.lock:
-                    now = time.time()
+                    now = self.now()
                     for tick in self.tickers:
                         tick(now)
 

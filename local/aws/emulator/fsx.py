@@ -119,7 +119,7 @@ class Fsx:
         """Return the record of a file system, advanced to now; `FileSystemNotFound` without one."""
         record = self._file_systems.get(identifier)
         if record is not None:
-            self._advance(record, time.time())
+            self._advance(record, self._context.now())
             record = self._file_systems.get(identifier)
         if record is None:
             raise ServiceError("FileSystemNotFound", f"File system '{identifier}' does not exist.")

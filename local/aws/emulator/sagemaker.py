@@ -341,7 +341,7 @@ class SageMaker:
         """Return the record of a cluster, advanced to now; `ResourceNotFound` without one."""
         for cluster in self._clusters.values():
             if name_or_arn in (cluster["ClusterName"], cluster["ClusterArn"]):
-                self._advance(cluster, time.time())
+                self._advance(cluster, self._context.now())
                 if cluster["ClusterName"] in self._clusters:
                     found: Json = cluster
                     return found

@@ -120,6 +120,9 @@ class Emulator:
                 message = str(data.get("message", "NVRM: Xid 74: NVLink error"))
                 with self._scope(data):
                     return 200, self._sagemaker.fail_node(str(data["node_id"]), message)
+            case "POST", "clock":
+                self._context.hold(bool(data["held"]))
+                return 200, {}
             case "POST", "quotas":
                 self._quotas.set_value(str(data["name"]), float(data["value"]))
                 return 200, {}

@@ -31,7 +31,7 @@ def test_without_ministack_one_line_says_what_to_run() -> None:
 @pytest.mark.parametrize(
     ("sabotage", "said"),
     [
-        ("import ministack.services.eks as e; del e._cluster_endpoint", "ministack.services.eks._cluster_endpoint is missing"),
+        ("import ministack.services.eks as e; del e._cluster_endpoint", "eks._cluster_endpoint is missing"),
         ("import ministack.services.ecr as e; e._put_image = lambda: None", "_put_image does not take 1 arguments"),
         ("from local.aws.emulator import hooks; hooks.PINNED = '1.5.34'", "needs exactly 1.5.34"),
     ],

@@ -23,6 +23,7 @@ class Clusters:
     """Makes clusters that are deleted when the test is over."""
 
     def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
         self.api = emulator.boto("sagemaker")
         self.made: list[str] = []
 
@@ -64,7 +65,7 @@ def clusters(emulator: Emulator) -> Iterator[Clusters]:
     emulator.control.clear_faults()
     for name in made.made:
         if not made.gone(name):
-            until(lambda name=name: made.status(name) != "Updating")
+            until(lambda name=name: made.status(name) != "Updating")  # type: ignore[misc]
             made.api.delete_cluster(ClusterName=name)
     until(lambda: all(made.gone(name) for name in made.made))
 
@@ -74,9 +75,10 @@ def code(error: pytest.ExceptionInfo[botocore.exceptions.ClientError]) -> str:
 
 
 def test_a_cluster_is_created_with_its_nodes(clusters: Clusters) -> None:
-    name = clusters.create(group(), wait=False)
-    assert clusters.status(name) == "Creating"
-    assert set(clusters.nodes(name).values()) == {"Pending"}
+    with clusters.emulator.control.time_held():
+        name = clusters.create(group(), wait=False)
+        assert clusters.status(name) == "Creating"
+        assert set(clusters.nodes(name).values()) == {"Pending"}
     until(lambda: clusters.status(name) == "InService")
     described = clusters.api.describe_cluster(ClusterName=name)["InstanceGroups"][0]
     assert (described["CurrentCount"], described["TargetCount"], described["Status"]) == (2, 2, "InService")
@@ -85,9 +87,13 @@ def test_a_cluster_is_created_with_its_nodes(clusters: Clusters) -> None:
 
 def test_nodes_run_deep_health_checks_before_they_are_running(clusters: Clusters) -> None:
     name = clusters.create(group(OnStartDeepHealthChecks=["InstanceStress", "InstanceConnectivity"]), wait=False)
-    until(lambda: set(clusters.nodes(name).values()) == {"DeepHealthCheckInProgress"})
-    assert clusters.status(name) == "Creating"
-    clusters.all_running(name, 2)
+    until(lambda: clusters.status(name) == "InService")
+    events = clusters.api.list_cluster_events(ClusterName=name, SortOrder="Ascending")["Events"]
+    said = [e["Description"] for e in events]
+    in_service = said.index(f"Cluster {name} is InService")
+    for node in clusters.all_running(name, 2):
+        checked = said.index(f"Instance {node} is DeepHealthCheckInProgress")
+        assert checked < said.index(f"Instance {node} is Running") < in_service
 
 
 def test_a_group_is_scaled_up_and_down(clusters: Clusters) -> None:
@@ -103,10 +109,11 @@ def test_a_group_is_scaled_up_and_down(clusters: Clusters) -> None:
 def test_reboot_keeps_the_id_and_replace_gives_a_new_one(clusters: Clusters) -> None:
     name = clusters.create(group())
     first, second = sorted(clusters.all_running(name, 2))
-    answer = clusters.api.batch_reboot_cluster_nodes(ClusterName=name, NodeIds=[first, "i-00000000000000000"])
-    assert answer["Successful"] == [first]
-    assert answer["Failed"][0]["ErrorCode"] == "InstanceIdNotFound"
-    assert clusters.nodes(name)[first] == "Pending"
+    with clusters.emulator.control.time_held():
+        answer = clusters.api.batch_reboot_cluster_nodes(ClusterName=name, NodeIds=[first, "i-00000000000000000"])
+        assert answer["Successful"] == [first]
+        assert answer["Failed"][0]["ErrorCode"] == "InstanceIdNotFound"
+        assert clusters.nodes(name)[first] == "Pending"
     assert clusters.all_running(name, 2) == {first, second}
     assert clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[second])["Successful"] == [second]
     after = until(lambda: second not in clusters.nodes(name) and clusters.all_running(name, 2))
@@ -118,12 +125,12 @@ def test_a_failed_node_is_replaced_only_with_automatic_recovery(emulator: Emulat
     manual = clusters.create(group(), NodeRecovery="None")
     for name in (automatic, manual):
         node = sorted(clusters.all_running(name, 2))[0]
-        emulator.control.fail_node(node, "Xid 74")
-        assert clusters.nodes(name)[node] == "Failure"
-        detail = clusters.api.describe_cluster_node(ClusterName=name, NodeId=node)["NodeDetails"]
+        with emulator.control.time_held():
+            emulator.control.fail_node(node, "Xid 74")
+            detail = clusters.api.describe_cluster_node(ClusterName=name, NodeId=node)["NodeDetails"]
         assert detail["InstanceStatus"] == {"Status": "Failure", "Message": "Xid 74"}
-        events = clusters.api.list_cluster_events(ClusterName=name, NodeId=node)["Events"]
-        assert events[0]["EventLevel"] == "Error"
+        listed = clusters.api.list_cluster_events(ClusterName=name, NodeId=node)["Events"]
+        events = [e for e in listed if e["EventLevel"] == "Error"]
         event = clusters.api.describe_cluster_event(ClusterName=name, EventId=events[0]["EventId"])["EventDetails"]
         assert event["EventDetails"]["EventMetadata"]["Instance"]["FailureMessage"] == "Xid 74"
     until(lambda: len(clusters.running(automatic)) == 2 and "Failure" not in clusters.nodes(automatic).values())
@@ -145,15 +152,17 @@ def test_health_checks_can_be_started_later(clusters: Clusters) -> None:
     name = clusters.create(group())
     node = sorted(clusters.all_running(name, 2))[0]
     configuration = {"InstanceGroupName": "gpu", "InstanceIds": [node], "DeepHealthChecks": ["InstanceStress"]}
-    clusters.api.start_cluster_health_check(ClusterName=name, DeepHealthCheckConfigurations=[configuration])
-    assert clusters.nodes(name)[node] == "DeepHealthCheckInProgress"
+    with clusters.emulator.control.time_held():
+        clusters.api.start_cluster_health_check(ClusterName=name, DeepHealthCheckConfigurations=[configuration])
+        assert clusters.nodes(name)[node] == "DeepHealthCheckInProgress"
     clusters.all_running(name, 2)
 
 
 def test_software_is_updated(clusters: Clusters) -> None:
     name = clusters.create(group())
-    clusters.api.update_cluster_software(ClusterName=name)
-    assert clusters.status(name) == "SystemUpdating"
+    with clusters.emulator.control.time_held():
+        clusters.api.update_cluster_software(ClusterName=name)
+        assert clusters.status(name) == "SystemUpdating"
     until(lambda: clusters.status(name) == "InService")
     nodes = clusters.api.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
     assert {n["CurrentImageReleaseVersion"] for n in nodes} == {"1.1.0"}
@@ -218,13 +227,15 @@ def test_a_group_keeps_for_life_what_is_immutable(clusters: Clusters) -> None:
 
 
 def test_a_name_is_taken_once_and_an_update_waits_its_turn(clusters: Clusters) -> None:
-    name = clusters.create(group(), wait=False)
-    with pytest.raises(botocore.exceptions.ClientError) as error:
-        clusters.api.create_cluster(ClusterName=name, InstanceGroups=[group()])
-    assert code(error) == "ResourceInUse"
-    with pytest.raises(botocore.exceptions.ClientError) as error:
-        clusters.api.update_cluster(ClusterName=name, InstanceGroups=[group(count=3)])
-    assert code(error) == "ConflictException"
+    with clusters.emulator.control.time_held():
+        name = clusters.create(group(), wait=False)
+        with pytest.raises(botocore.exceptions.ClientError) as error:
+            clusters.api.create_cluster(ClusterName=name, InstanceGroups=[group()])
+        assert code(error) == "ResourceInUse"
+        with pytest.raises(botocore.exceptions.ClientError) as error:
+            clusters.api.update_cluster(ClusterName=name, InstanceGroups=[group(count=3)])
+        assert code(error) == "ConflictException"
+    until(lambda: clusters.status(name) == "InService")
 
 
 def test_tags_and_training_plans(clusters: Clusters) -> None:

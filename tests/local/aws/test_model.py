@@ -8,6 +8,7 @@ from local.aws.emulator.errors import ServiceError
 from local.aws.emulator.model import Model
 
 SAGEMAKER = Model("sagemaker")
+WRONG_TAINT = {"Taints": [{"Key": "k", "Effect": "No"}]}
 
 
 def group(**more: Any) -> dict[str, Any]:
@@ -23,13 +24,13 @@ def group(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"ClusterName": "a"} | {"InstanceGroups": [group(InstanceType="ml.none")]}, "InstanceGroups.1.member.InstanceType"),
+        ({"ClusterName": "a", "InstanceGroups": [group(InstanceType="ml.no")]}, "InstanceGroups.1.member.InstanceType"),
         ({"ClusterName": "a_b", "InstanceGroups": [group()]}, "regular expression"),
         ({"ClusterName": "a", "InstanceGroups": [group(InstanceCount=-1)]}, "InstanceCount"),
         ({"ClusterName": "a", "InstanceGroups": [group(ThreadsPerCore=3)]}, "less than or equal to 2"),
         ({"ClusterName": "a", "InstanceGroups": [group(Colour="red")]}, "Unknown parameter"),
         ({"InstanceGroups": [group()]}, "Missing required parameter"),
-        ({"ClusterName": "a", "InstanceGroups": [group(KubernetesConfig={"Taints": [{"Key": "k", "Effect": "No"}]})]}, "NoExecute"),
+        ({"ClusterName": "a", "InstanceGroups": [group(KubernetesConfig=WRONG_TAINT)]}, "NoExecute"),
     ],
 )  # fmt: skip
 def test_an_invalid_request_is_named(data: dict[str, Any], said: str) -> None:

@@ -44,7 +44,7 @@ class Cluster(cdk.Stack):
         namespace = eks.KubernetesManifest(
             self,
             "Namespace",
-            cluster=control_plane,
+            cluster=control_plane,  # type: ignore[arg-type]  # jsii: a Cluster is an ICluster
             manifest=[{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ray"}}],
         )
         storage = fsx.CfnFileSystem(
