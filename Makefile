@@ -28,8 +28,21 @@ node_modules/.stamp: package.json package-lock.json | .venv/.stamp
 .PHONY: setup emulator-env rehearsal-env
 setup: .venv/.stamp node_modules/.stamp  ## install what deploys need: Python packages, Node.js, the cdk CLI
 
-emulator-env: setup
+emulator-env: setup  ## install the embedded AWS
 	$(BIN)/python -m local aws setup
+
+# torch apart from the rest: the CPU build has other hashes on each index, so it is pinned by version. PyTorch's own index
+# has the small CPU build; where that is out of reach, the default index's build does as well (on PyPI with CUDA, 2 GB more).
+TORCH := torch==2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
+.venv-rehearsal/.stamp: requirements-rehearsal.txt
+	$(PYTHON) -m venv .venv-rehearsal
+	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
+	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
+	touch $@
+
+rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
@@ -45,6 +58,10 @@ charts: setup  ## fetch, verify and package the locked Helm charts
 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(BIN)/python -m k8s manifests $(ENV)
+
+test: setup emulator-env rehearsal-env local-charts  ## the whole suite
+	$(BIN)/python -m pytest tests
+	.venv-rehearsal/bin/python -m pytest tests/jobs tests/local/ray tests/local/rehearse
 
 lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
