@@ -28,6 +28,7 @@ from local.rehearse.report import FaultReport, Injected, Observation, Report, co
 PROJECT = Path(__file__).resolve().parents[2]
 FAULTS = ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")
 OUT = Path(".rehearsal")
+ELASTIC_SECONDS = 30
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -87,7 +88,7 @@ class Options:
     job: str = "finetune"
     job_folder: Path | None = None
     interval: int = 10
-    step_delay_s: float = 0.1
+    step_delay_s: float = 0.15
     replace_after_s: float = 2.0
     elastic_gap_s: float = 20.0
     drain_s: int = 12
@@ -102,6 +103,8 @@ class Options:
         unknown = [fault for fault in self.faults if fault not in FAULTS]
         if unknown or not self.faults:
             raise LocalError(f"--faults: got {', '.join(unknown) or 'none'}, allowed: {', '.join(FAULTS)}")
+        if self.step_delay_s <= 0:
+            raise LocalError(f"--step-delay: got {self.step_delay_s:g}, allowed: more than 0")
         if self.interval < 4:
             raise LocalError(
                 f"--interval: got {self.interval}, allowed: 4 or more (a fault must fit between two checkpoints)"
@@ -422,15 +425,19 @@ class Rehearsal:
         if "elastic" in options.faults and size < 2:
             raise LocalError(f"--faults elastic: two training pods are needed, the scaled manifest has {size}")
         steps = options.interval * (len(options.faults) + 3)
+        # one worker has to have work while the lost machine is away and until the size is looked at again
+        longest = steps + int(ELASTIC_SECONDS / options.step_delay_s) if "elastic" in options.faults else steps
         main = self.job(steps=steps, workers=str(size))
         undisturbed = None
         if options.undisturbed:
-            undisturbed = Undisturbed(main, bin_folder=self.cluster.bin, storage=self.cluster.fsx)
+            undisturbed = Undisturbed(
+                self.job(steps=longest, workers=str(size)), bin_folder=self.cluster.bin, storage=self.cluster.fsx
+            )
         try:
             if options.fixed:
                 self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=options.fixed, size=size)
             if "elastic" in options.faults:
-                elastic = self.job(steps=steps, workers=f"1:{size}")
+                elastic = self.job(steps=longest, workers=f"1:{size}")
                 self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=["elastic"], size=size)
             truth = undisturbed.events() if undisturbed else []
         finally:
