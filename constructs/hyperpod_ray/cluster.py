@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -127,7 +128,8 @@ class EksCluster(Construct):
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
         cluster.node.add_dependency(log_group)
-        self.cluster = cluster
+        # its interface declares a member that the class lacks in Python (aws-cdk-lib 2.275.0)
+        self.cluster = cast("eks.ICluster", cluster)
         # the cluster's own `open_id_connect_provider` is a deprecated custom resource
         self.oidc_provider = eks.OidcProviderNative(
             self, "OidcProvider", url=cluster.cluster_open_id_connect_issuer_url
@@ -139,7 +141,7 @@ class EksCluster(Construct):
         for index, user in enumerate(settings.ray_users, start=1):
             self._grant_user(f"RayUser{index}", user, ray_user_groups.get(user.role_arn, ()))
         for name, configuration in BOOTSTRAP_ADDONS.items():
-            self.addons.append(addon(self, name, cluster=cluster, configuration=configuration))
+            self.addons.append(addon(self, name, cluster=self.cluster, configuration=configuration))
 
     def _import(self, settings: Eks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
         existing = settings.existing

@@ -23,7 +23,7 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
         f"{file_system['FileSystemId']} ({file_system['Lifecycle']})"
         for page in boto3.client("fsx").get_paginator("describe_file_systems").paginate()
         for file_system in page["FileSystems"]
-        if _made_by_claim(file_system, properties["TagKey"], properties["TagValue"])
+        if _made_by_claim(dict(file_system), properties["TagKey"], properties["TagValue"])
     ]
     if left:
         print("still there:", ", ".join(sorted(left)))  # the only trace a person has while the destroy waits
