@@ -159,7 +159,9 @@ def test_other_refusals(cluster: Any) -> None:
     assert 'no matches for kind "Widget"' in apply(
         {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
     )
-    assert "must be an array" in apply(deployment("bad", "default", env=None))
+    # `kubectl apply` drops nulls before it sends them, `create` does not
+    null = yaml.safe_dump(deployment("bad", "default", env=None))
+    assert "must be an array" in cluster.kubectl("create", "-f", "-", stdin=null, ok=False).stderr
     assert "label must be an empty string" in apply(config_map("c", "default", {"a": "not valid!"}))
 
 
