@@ -133,7 +133,9 @@ class Cluster:
 
     def client(self) -> Any:
         """An ApiClient of the Python `kubernetes` package."""
-        import kubernetes
+        import importlib
+
+        kubernetes: Any = importlib.import_module("kubernetes")
 
         return kubernetes.config.new_client_from_config(self.server["kubeconfig"])
 

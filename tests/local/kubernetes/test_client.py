@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 pytestmark = pytest.mark.emulator
 
+# half of the package has no types
+kubernetes: Any = importlib.import_module("kubernetes")
+
 
 def test_list_patch_delete(cluster: Any) -> None:
-    import kubernetes
-
     core = kubernetes.client.CoreV1Api(cluster.client())
     body = {"metadata": {"name": "client", "labels": {"who": "client"}}, "data": {"a": "1"}}
     core.create_namespaced_config_map("default", body)
@@ -36,8 +38,6 @@ def test_list_patch_delete(cluster: Any) -> None:
 
 
 def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
-    import kubernetes
-
     core = kubernetes.client.CoreV1Api(cluster.client())
     start = core.list_namespaced_config_map("default").metadata.resource_version
     seen: list[tuple[str, str]] = []
@@ -71,8 +71,6 @@ def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
 
 def test_watch_from_a_forgotten_version_is_gone(empty: Any) -> None:
     """A restart keeps the objects, not the history: a watch from before is told so, and lists again."""
-    import kubernetes
-
     core = kubernetes.client.CoreV1Api(empty.client())
     old = core.list_namespaced_config_map("default").metadata.resource_version
     core.create_namespaced_config_map("default", {"metadata": {"name": "after"}})
@@ -89,8 +87,6 @@ def test_watch_from_a_forgotten_version_is_gone(empty: Any) -> None:
 
 
 def test_reviews(cluster: Any) -> None:
-    import kubernetes
-
     api = kubernetes.client.AuthorizationV1Api(cluster.client())
     review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
     assert api.create_self_subject_access_review(review).status.allowed is True

@@ -151,7 +151,9 @@ def test_bad_objects_are_refused_as_the_api_server_does(cluster: Any, change: Js
 
 
 def test_other_refusals(cluster: Any) -> None:
-    apply = lambda obj: cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(obj), ok=False).stderr  # noqa: E731
+    def apply(obj: Json) -> str:
+        return str(cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(obj), ok=False).stderr)
+
     bad = deployment("bad", "default")
     bad["spec"]["selector"]["matchLabels"] = {"app": "other"}
     assert "`selector` does not match template `labels`" in apply(bad)
