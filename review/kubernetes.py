@@ -131,7 +131,9 @@ class Cluster:
 
 def yaml_text(data: Any) -> str:
     """As people write it."""
-    return yaml.safe_dump(data, sort_keys=False, width=110, allow_unicode=True, default_flow_style=False)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(data, Dumper=dumper, sort_keys=False, width=110, allow_unicode=True, default_flow_style=False)
+    return text
 
 
 def yaml_diff(before: Any, after: Any, *, context: int = 3) -> list[str]:

@@ -70,7 +70,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
                 "cannot apply it."
                 if change.before("NodeProvisioningMode")
-                else "The API takes it; what becomes of the nodes there are is not documented: count on an interruption.",
+                else "The API takes it; what becomes of the nodes is not documented: count on an interruption.",
                 source=source("update-cluster"),
                 where=change.title,
             )
@@ -114,9 +114,9 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
 
 _CLUSTER_SETTINGS = {
     "Tags": "In place; nodes are not touched.",
-    "AutoScaling": "In place; from then on managed Karpenter adds nodes for waiting pods and takes away empty ones.",
+    "AutoScaling": "In place; from then on managed Karpenter adds nodes for waiting pods and removes empty ones.",
     "ClusterRole": "In place: the role that managed Karpenter acts with.",
-    "TieredStorageConfig": "In place; the share of node memory that holds checkpoints is taken from what pods can have.",
+    "TieredStorageConfig": "In place; the memory that holds checkpoints is taken from what pods can have.",
     "DeletionPolicy": "Says what happens on deletion; nodes are not touched.",
     "UpdateReplacePolicy": "Says what happens on replacement; nodes are not touched.",
 }

@@ -192,8 +192,7 @@ def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, fin
                 code="object-immutable",
                 what=str(now.id),
                 change="; ".join(
-                    f"{path.replace('/', '.')} {_words(_at(before, path))} → {_words(_at(now, path))}"
-                    for path in frozen
+                    _difference(_at(before, path), _at(now, path), path.replace("/", ".")) for path in frozen
                 ),
                 consequence="The field is immutable: 'kubectl apply' fails and the stack rolls back. What was "
                 "deployed before it in the same "
@@ -360,6 +359,14 @@ def _at(item: KubernetesObject, path: str) -> Any:
     for name in path.split("/"):
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def _difference(before: Any, now: Any, path: str) -> str:
+    """What differs, with its values; of a mapping the entries that differ."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        return "; ".join(_difference(before.get(key), now.get(key), f"{path}.{key}") for key in keys)
+    return f"{path} {_words(before)} → {_words(now)}"
 
 
 def _words(value: Any) -> str:

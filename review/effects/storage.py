@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from review.changes import Changes, Kind, ResourceChange
-from review.facts import source
+from review.facts import effect_when_gone, facts, source
 from review.findings import Effect, Findings, Remark, Row
 
 _PAUSE = "clients retry and go on by themselves, so that training pauses and does not fail"
@@ -16,10 +16,16 @@ def find(changes: Changes, findings: Findings) -> None:
     for change in changes.of_type("AWS::FSx::FileSystem"):
         if change.kind is Kind.CHANGED:
             _file_system(change, findings)
+        elif change.kind is Kind.REPLACED:
+            _backups(change, findings, {"what": f"file system {change.title}", "where": change.title})
 
 
 def _file_system(change: ResourceChange, findings: Findings) -> None:
     common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
+    # the sources disagree on whether these replace the file system: the worse counts
+    kept = (change.head or {}).get("UpdateReplacePolicy") in {"Retain", "RetainExceptOnCreate", "Snapshot"}
+    disputed = max(Effect.INTERRUPTS, effect_when_gone(change.type, kept=kept))
+    doubt = f" But {facts()['disputed'][change.type]['why']}."
     handled = {("StorageCapacity",), ("FileSystemTypeVersion",), *_LUSTRE}
     if change.differs("StorageCapacity"):
         findings.add(
@@ -29,12 +35,11 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
         before, now = (get("LustreConfiguration", "PerUnitStorageThroughput") for get in (change.before, change.now))
         findings.add(
             Row(
-                effect=Effect.INTERRUPTS,
+                effect=disputed,
                 code="file-system-throughput",
                 change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
                 consequence="In place: the file servers are switched out and the file system is unavailable for "
-                f"a few minutes; {_PAUSE}. "
-                "Requests must be six hours apart.",
+                f"a few minutes; {_PAUSE}. Requests must be six hours apart.{doubt}",
                 unavailable="/fsx, for a few minutes",
                 source=source("fsx-throughput"),
                 **common,
@@ -45,13 +50,11 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
         newer = _version(now) > _version(before)
         findings.add(
             Row(
-                effect=Effect.INTERRUPTS if newer else Effect.REJECTED,
+                effect=disputed if newer else Effect.REJECTED,
                 code="lustre-version" if newer else "lustre-downgrade",
                 change=f"FileSystemTypeVersion {before} → {now}",
                 consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and "
-                "all Ray pods first. Older "
-                "documentation says replacement, the registry schema does not: make sure of it with a change set "
-                "before deploying."
+                f"all Ray pods first.{doubt}"
                 if newer
                 else "A file system's Lustre version only goes up: the service refuses.",
                 unavailable="/fsx, from unmounting until the update is done" if newer else "",

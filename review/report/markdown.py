@@ -20,6 +20,9 @@ _LINES = (10_000, 120, 40, 12)
 """Lines of one difference: the most that fits is taken."""
 
 
+Differences = dict[str, list[tuple[str, list[str]]]]
+
+
 @dataclass(kw_only=True)
 class Section:
     """A part of the report that may be left out when the comment gets too long."""
@@ -36,8 +39,9 @@ def render(review: Review, *, limit: int = LIMIT) -> str:
     Long differences are shortened first, then whole folded parts go, the plain CloudFormation ones before the others.
     """
     sections: list[Section] = []
+    changed = [(one, _differences(one)) for one in review.environments if not one.empty]
     for lines in _LINES:
-        sections = list(_sections(review, most=lines))
+        sections = list(_sections(review, changed, most=lines))
         text = _text(sections, [])
         if _size(text) <= limit:
             return text
@@ -74,30 +78,37 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _sections(review: Review, *, most: int) -> Iterator[Section]:
+def _sections(review: Review, changed: list[tuple[EnvironmentReview, Differences]], *, most: int) -> Iterator[Section]:
     head = [MARKER, f"## {mark(review.effect)} Review: {verdict(review)}", ""]
     head.append(
         f"`{review.base_name}` → `{review.head_name}`, compared in {review.seconds:.1f} s, without an AWS account."
     )
-    changed = [one for one in review.environments if not one.empty]
     if len(review.environments) > 1:
         head += ["", "| environment | verdict |", "|---|---|"]
         head += [f"| {one.name} | {mark(one.effect)} {verdict(one)} |" for one in review.environments]
     yield Section(title="verdict", text="\n".join(head), weight=0)
-    for one in changed:
-        yield from _environment(one, most)
+    for one, found in changed:
+        yield from _environment(one, found, most)
 
 
-def _environment(one: EnvironmentReview, most: int) -> Iterator[Section]:
+def _environment(one: EnvironmentReview, found: Differences, most: int) -> Iterator[Section]:
     name = one.name or "(app)"
     yield Section(title=f"impact on {name}", text=f"### {name}\n\n{_impact(one)}", weight=0)
     yield Section(title=f"security of {name}", text=_security(one), weight=0)
     yield Section(title=f"money of {name}", text=_money(one), weight=0)
     yield Section(title=f"time of {name}", text=_time(one), weight=1)
     yield Section(title=f"notes on {name}", text=_notes(one), weight=0)
-    yield from _folded(f"{name}: Kubernetes objects", differences.kubernetes(one), weight=2, most=most)
-    yield from _folded(f"{name}: Helm values", differences.helm(one), weight=3, most=most)
-    yield from _folded(f"{name}: CloudFormation", differences.cloudformation(one), weight=4, most=most)
+    for weight, (title, blocks) in enumerate(found.items(), start=2):
+        yield from _folded(f"{name}: {title}", blocks, weight=weight, most=most)
+
+
+def _differences(one: EnvironmentReview) -> Differences:
+    """Everything below the tables, in the order in which it is kept when something must go."""
+    return {
+        "Kubernetes objects": list(differences.kubernetes(one)),
+        "Helm values": list(differences.helm(one)),
+        "CloudFormation": list(differences.cloudformation(one)),
+    }
 
 
 def _impact(one: EnvironmentReview) -> str:

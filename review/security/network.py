@@ -43,6 +43,10 @@ class Rule(NamedTuple):
         return f"{protocol}{ports} {'from' if self.direction == 'ingress' else 'to'} {self.peer}"
 
 
+_NOTHING = Rule("egress", "icmp", 252, 86, "255.255.255.255/32")
+"""What the CDK writes where nothing may leave: EC2 would else add a rule that lets everything out."""
+
+
 def remarks(changes: Changes) -> Iterator[Remark]:
     """Remarks on every group whose rules differ."""
     before, now = _rules(changes.base), _rules(changes.head)
@@ -66,9 +70,8 @@ def _rules(assembly: EnvironmentAssembly) -> dict[str, set[Rule]]:
             own = found.setdefault(stack.title(key.logical_id), set())
             for name, direction in (("SecurityGroupIngress", "ingress"), ("SecurityGroupEgress", "egress")):
                 listed = properties.get(name) or []
-                own |= {
-                    _rule(item, direction, stack, reader) for item in (listed if isinstance(listed, list) else [listed])
-                }
+                items = listed if isinstance(listed, list) else [listed]
+                own |= {_rule(item, direction, stack, reader) for item in items} - {_NOTHING}
         elif resource["Type"] in {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}:
             direction = "ingress" if resource["Type"].endswith("Ingress") else "egress"
             group = _group(properties.get("GroupId"), stack, assembly, reader)

@@ -24,6 +24,8 @@ class Side:
 
     set: dict[str, Any] = field(default_factory=dict)
     """Settings path → value, in the environment file; `__remove__` takes it out."""
+    comment: str = ""
+    """Line added at the end of the environment file as it is."""
     files: dict[str, str] = field(default_factory=dict)
     """File of the project (`lifecycle/…`, `image/…`) → text appended to it."""
     resources: list[dict[str, Any]] = field(default_factory=list)
@@ -80,11 +82,11 @@ def settings_text(environment: str, side: Side) -> str:
     """The shipped environment file with a side's changes, as YAML."""
     text = (PROJECT / "environments" / f"{environment}.yaml").read_text(encoding="utf-8")
     if not side.set:
-        return text
+        return text + side.comment
     data = yaml.safe_load(text)
     for path, value in side.set.items():
         put(data, path, value)
-    return yaml.safe_dump(data, sort_keys=False)
+    return yaml.safe_dump(data, sort_keys=False) + side.comment
 
 
 def put(data: Any, path: str, value: Any) -> None:

@@ -1,0 +1,212 @@
+"""The command: arguments, exit codes, forms of output, real worktrees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from review.__main__ import main
+from review.errors import ReviewError
+from review.report.markdown import LIMIT, MARKER, render
+from review.review import review
+from review.worktrees import assemblies
+from tests.review.small import resources, write
+
+
+def cluster(count: int, recovery: str = "Automatic") -> dict[str, Any]:
+    group = {"InstanceGroupName": "workers", "InstanceType": "ml.p5.48xlarge", "InstanceCount": count}
+    properties = {"ClusterName": "c", "NodeRecovery": recovery, "InstanceGroups": [group]}
+    return resources(Cluster={"Type": "AWS::SageMaker::Cluster", "Properties": properties})
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    base, head = write(tmp_path / "base", {"A": cluster(4)}), write(tmp_path / "head", {"A": cluster(3)})
+    return ["--base-assembly", str(base), "--head-assembly", str(head)]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [
+        ([], 0),
+        (["never"], 0),
+        (["loses-data"], 0),
+        (["loses-nodes"], 1),
+        (["rejected"], 1),
+        (["interrupts"], 1),
+        (["any-rejected"], 0),
+        (["weakened"], 0),
+        (["any-change"], 1),
+        (["loses-data", "any-change"], 1),
+    ],
+)
+def test_exit_codes(folders: list[str], fail_on: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*folders, *(part for on in fail_on for part in ("--fail-on", on))]) == code
+    assert "compared in" in capsys.readouterr().err
+
+
+def test_weakened_recovery_fails_when_asked(tmp_path: Path) -> None:
+    base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(4, "None")})
+    arguments = ["--base-assembly", str(base), "--head-assembly", str(head)]
+    assert main([*arguments, "--fail-on", "interrupts"]) == 0
+    assert main([*arguments, "--fail-on", "weakened"]) == 1
+
+
+def test_json(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main([*folders, "--format", "json"])
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdict"] == "loses-nodes"
+    (environment,) = data["environments"]
+    assert [row["code"] for row in environment["rows"]] == ["count-down"]
+    assert environment["money"]["lines"][0]["before"] == "4 × ml.p5.48xlarge"
+    assert environment["time"]["minutes"][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to compare with"),
+        (["--base-assembly", "x"], "go together"),
+        (["--base-assembly", "nowhere", "--head-assembly", "nowhere"], "no such file"),
+    ],
+)
+def test_bad_input_is_one_message(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_an_unknown_environment_is_named_with_those_there_are(
+    folders: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*folders, "--env", "other"]) == 2
+    assert "no environment is called 'other'; there are env" in capsys.readouterr().err
+
+
+def test_equal_assemblies_give_an_empty_report(tmp_path: Path) -> None:
+    base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(4)})
+    made = review(base, head)
+    assert made.empty
+    text = render(made)
+    assert text.startswith(MARKER)
+    assert "no change" in text
+    assert "|" not in text
+
+
+def test_a_new_environment_and_one_that_left(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "manifest.json").write_text('{"artifacts": {}}')
+    full = write(tmp_path / "full", {"A": cluster(4)})
+    assert [row.code for row in review(empty, full).environments[0].rows] == ["environment-added"]
+    assert [row.code for row in review(full, empty).environments[0].rows] == ["environment-left"]
+
+
+@pytest.mark.parametrize("count", [300, 3000])
+def test_a_comment_never_exceeds_githubs_limit(tmp_path: Path, count: int) -> None:
+    def many(word: str) -> dict[str, Any]:
+        properties = {"Description": word * 200, "Tags": [{"Key": f"k{index}", "Value": word} for index in range(20)]}
+        return resources(**{f"K{index}": {"Type": "AWS::KMS::Key", "Properties": properties} for index in range(count)})
+
+    text = render(review(write(tmp_path / "b", {"A": many("ä")}), write(tmp_path / "h", {"A": many("ö")})))
+    assert len(text.encode()) <= LIMIT
+    assert "eft out" in text or "cut off" in text
+    assert "updated in place" in text.lower()
+
+
+def test_a_report_too_long_for_its_tables_says_that_it_is_cut(tmp_path: Path) -> None:
+    keys = {f"K{i}": {"Type": "AWS::KMS::Key", "Properties": {}} for i in range(900)}
+    text = render(review(write(tmp_path / "b", {"A": resources(**keys)}), write(tmp_path / "h", {"A": resources()})))
+    assert len(text.encode()) <= LIMIT
+    assert "cut off here" in text
+    assert "loses data" in text.splitlines()[1]
+
+
+def test_markdown_takes_names_for_text(tmp_path: Path) -> None:
+    def tagged(name: str) -> dict[str, Any]:
+        group = {"InstanceGroupName": name, "InstanceType": "ml.p5.48xlarge", "InstanceCount": 1}
+        properties = {"ClusterName": "c", "InstanceGroups": [group]}
+        return resources(Cluster={"Type": "AWS::SageMaker::Cluster", "Properties": properties})
+
+    base, head = write(tmp_path / "b", {"A": tagged("a")}), write(tmp_path / "h", {"A": tagged("<b>|@team #1")})
+    (row,) = [line for line in render(review(base, head)).splitlines() if "renamed" in line]
+    assert "<b>" not in row
+    assert "\\|" in row
+    assert "@team" not in row
+    assert " #1" not in row
+
+
+# --- worktrees -------------------------------------------------------------------------------------------------------
+
+APP = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
+if pathlib.Path("broken").exists():
+    raise SystemExit("environments/x.yaml:3: broken on purpose")
+(out / "manifest.json").write_text(json.dumps({"artifacts": {}, "says": pathlib.Path("word").read_text()}))
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "app.py").write_text(APP)
+    for word in ("first", "second"):
+        (folder / "word").write_text(word)
+        if word == "first":
+            git(folder, "init", "--quiet", "--initial-branch=main")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "-m", word)
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    return subprocess.run(
+        ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def says(folder: Path) -> str:
+    return str(json.loads((folder / "manifest.json").read_text())["says"])
+
+
+def test_two_revisions_are_synthesized_and_nothing_is_left(repository: Path) -> None:
+    with assemblies("HEAD~1", "HEAD", project=repository) as (base, head):
+        assert (says(base), says(head)) == ("first", "second")
+    assert not base.exists()
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_the_working_tree_is_the_head(repository: Path) -> None:
+    (repository / "word").write_text("not committed")
+    with assemblies("HEAD", None, project=repository) as (base, head):
+        assert (says(base), says(head)) == ("second", "not committed")
+
+
+def test_what_others_merged_is_no_part_of_the_review(repository: Path) -> None:
+    git(repository, "checkout", "--quiet", "-b", "feature")
+    git(repository, "checkout", "--quiet", "main")
+    (repository / "word").write_text("merged by others")
+    git(repository, "commit", "--quiet", "-am", "others")
+    git(repository, "checkout", "--quiet", "feature")
+    with assemblies("main", "feature", project=repository) as (base, head):
+        assert says(base) == says(head) == "second"
+
+
+def test_a_synth_that_fails_is_told_and_nothing_is_left(repository: Path) -> None:
+    (repository / "broken").write_text("")
+    with pytest.raises(ReviewError, match="broken on purpose"), assemblies("HEAD", None, project=repository):
+        pass
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_an_unknown_revision_is_told(repository: Path) -> None:
+    with pytest.raises(ReviewError, match="fetch the base first"), assemblies("nowhere", None, project=repository):
+        pass

@@ -1,0 +1,35 @@
+"""The data files: every figure and fact has its source, every word is one the code knows."""
+
+from __future__ import annotations
+
+from review.facts import facts
+from review.findings import Effect
+from review.schedule import load_durations
+
+
+def test_durations_have_sources_and_spans() -> None:
+    table = load_durations()
+    for name, entry in {**table["types"], "default": table["default"]}.items():
+        assert entry["source"], name
+        for action in ("create", "update", "delete"):
+            low, high = entry[action]
+            assert 0 <= low <= high, name
+    for name, entry in table["nodes"].items():
+        assert entry["source"] and entry["minutes"][0] <= entry["minutes"][1], name
+
+
+def test_effects_in_the_facts_are_known() -> None:
+    for name, entry in facts()["types"].items():
+        assert Effect.of(entry["gone"]) is not None, name
+        if "kept" in entry:
+            assert Effect.of(entry["kept"]) <= Effect.of(entry["gone"]), name
+
+
+def test_sources_are_addresses() -> None:
+    assert [address for address in facts()["sources"].values() if not address.startswith("https://")] == []
+
+
+def test_types_that_hold_data_are_never_harmless_to_lose() -> None:
+    for name, entry in facts()["types"].items():
+        if entry.get("holds"):
+            assert Effect.of(entry["gone"]) > Effect.SAFE, name
