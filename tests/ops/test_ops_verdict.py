@@ -38,7 +38,9 @@ def instance(number: int, group: str = "workers", status: str = "Running", **mor
 
 
 def node(of: Instance, **more: object) -> Node:
-    return replace(Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300)), **more)  # type: ignore[arg-type]
+    return replace(
+        Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300)), **more
+    )  # type: ignore[arg-type]
 
 
 def pod(name: str, on: Instance | None, role: str = "worker", **more: object) -> Pod:
@@ -49,7 +51,9 @@ def pod(name: str, on: Instance | None, role: str = "worker", **more: object) ->
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def event(minutes: float, of: Instance | None = None, *, level: str = "Info", group: str = "", failure: str = "") -> ClusterEvent:
+def event(
+    minutes: float, of: Instance | None = None, *, level: str = "Info", group: str = "", failure: str = ""
+) -> ClusterEvent:
     return ClusterEvent(
         id=f"event-{minutes}", time=ago(minutes), level=level, description="something", failure=failure,
         resource="Instance" if of else "InstanceGroup" if group else "Cluster",
@@ -75,7 +79,9 @@ def healthy() -> Snapshot:
         instances=everyone,
         nodes=tuple(node(item) for item in everyone),
         pods=(pod("ray-head", HEAD, role="head"), pod("w1", ONE), pod("w2", TWO)),
-        rays=(RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2, since=ago(200)),),
+        rays=(
+            RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2, since=ago(200)),
+        ),
         file_systems=(FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200),),
         claims=(Claim(name="fsx", namespace="ray", phase="Bound"),),
     )
