@@ -27,8 +27,8 @@ class TypeRules:
 def rules(resource_type: str, region: str) -> TypeRules:
     """The registry's rules of a type in a region; `known` is false where the registry has none (custom resources)."""
     # importing cfn-lint takes longer than a whole review of two equal assemblies
-    from cfnlint.schema import ResourceNotFoundError  # type: ignore[import-untyped]  # noqa: PLC0415
-    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]  # noqa: PLC0415
+    from cfnlint.schema import ResourceNotFoundError  # noqa: PLC0415
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415
 
     if resource_type.startswith("Custom::"):
         return TypeRules(known=False)

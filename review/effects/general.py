@@ -41,6 +41,11 @@ def names(changes: Iterable[ResourceChange]) -> str:
     return ", ".join(titles[:_NAMED_IN_LIST]) + more
 
 
+def number(count: int, word: str) -> str:
+    """`1 resource`, `2 resources`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def _replaced(changes: Changes, findings: Findings) -> None:
     followers: dict[Effect, list[ResourceChange]] = {}
     for change in changes.of_kind(Kind.REPLACED):
@@ -61,7 +66,7 @@ def _replaced(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=effect,
                 code="replaced-with-it",
-                what=f"{len(group)} more resources",
+                what=number(len(group), "more resource"),
                 change=f"refer to what is replaced ({', '.join(roots[:4])}{'…' if len(roots) > 4 else ''})",
                 consequence=f"replaced too: {names(group)}.",
             )
@@ -189,7 +194,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=effect,
                 code="removed",
-                what=f"{len(group)} resources",
+                what=number(len(group), "resource"),
                 change="removed from the templates",
                 consequence=f"Deleted: {names(group)}.",
             )
@@ -216,7 +221,7 @@ def _added(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=Effect.SAFE,
                 code="added",
-                what=f"{len(added)} resources",
+                what=number(len(added), "resource"),
                 change="new",
                 consequence=f"Created beside what runs: {names(added)}.",
             )
@@ -232,7 +237,7 @@ def _in_place(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=Effect.SAFE,
                 code="in-place",
-                what=f"{len(group)} resources",
+                what=number(len(group), "resource"),
                 change="properties that the registry schema lets change",
                 consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
             )
@@ -246,7 +251,7 @@ def _exports(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=Effect.REJECTED,
                 code="export-in-use",
-                what=f"{count} exported value{'s' if count > 1 else ''}",
+                what=number(count, "exported value"),
                 change=f"{_exports_in_words(changes.changed_exports)} change while {users} import them",
                 consequence="CloudFormation refuses to change an export in use: the exporting stack's update "
                 "fails and rolls back, "
@@ -260,7 +265,7 @@ def _exports(changes: Changes, findings: Findings) -> None:
             Row(
                 effect=Effect.REJECTED,
                 code="export-removed",
-                what=f"{count} exported value{'s' if count > 1 else ''}",
+                what=number(count, "exported value"),
                 change=f"{_exports_in_words(changes.removed_exports)} go while the deployed {users} still import them",
                 consequence="The exporting stack is deployed first and is refused. Deploy the importing stacks "
                 "first, each with "

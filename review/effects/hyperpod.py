@@ -206,7 +206,7 @@ def _group(name: str, before: Group, now: Group, change: ResourceChange, finding
                 code="count-down",
                 change=f"count {count(before)} → {count(now)}",
                 consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
-                f"BatchDeleteClusterNodes first, then lower the count. {_REST.capitalize()}.",
+                f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
                 unavailable=f"{nodes(fewer, before)}, for good",
                 source=source("scale-down"),
                 **common,
