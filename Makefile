@@ -46,7 +46,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts
+.PHONY: demo test lint types manifests charts local-charts picture
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(BIN)/python -m local demo
 
@@ -62,6 +62,10 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m pytest tests
 	.venv-rehearsal/bin/python -m pytest tests/jobs tests/local/ray tests/local/rehearse
+
+picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
+	$(CDK) synth --quiet --output .cache/picture -c env=prod
+	$(BIN)/python docs/draw_architecture.py .cache/picture
 
 lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .

@@ -8,6 +8,8 @@ import aws_cdk as cdk
 
 from constructs import Construct
 from environments.plan import Plan
+from hyperpod_ray.logs import own_function_logs
+from stacks.base import EnvironmentStack
 from stacks.eks import EksStack
 from stacks.hyperpod import HyperPodStack
 from stacks.image import ImageStack
@@ -42,5 +44,8 @@ class EnvironmentStage(cdk.Stage):
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
         )
+        for stack in self.node.children:
+            if isinstance(stack, EnvironmentStack):
+                own_function_logs(stack)
         for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)

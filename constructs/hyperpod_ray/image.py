@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as assets
+from aws_cdk.aws_logs import LogGroup, RetentionDays
 from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
@@ -58,5 +60,17 @@ class TrainingImage(Construct):
             platform=assets.Platform.LINUX_AMD64,
             build_args=dict(build_args or {}) or None,
         )
+        # CodeBuild's own group would have no retention and outlive the stack
+        logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+        logs.grant_write(build)
+        _log_to(build, logs)
         self.content = build.image_tag
         self.uri = self.repository.repository_uri_for_tag(build.image_tag)
+
+
+def _log_to(build: ContainerImageBuild, group: LogGroup) -> None:
+    """The build's project is a singleton of the stack that the construct does not expose."""
+    own = {"Status": "ENABLED", "GroupName": group.log_group_name}
+    for project in Stack.of(build).node.find_all():
+        if isinstance(project, codebuild.CfnProject):
+            project.add_property_override("LogsConfig.CloudWatchLogs", own)

@@ -1,7 +1,9 @@
-"""Log retention as the CDK's enumeration."""
+"""Log groups that belong to their stack: with retention, and gone when it is."""
 
 from __future__ import annotations
 
+from aws_cdk import CfnResource, RemovalPolicy, Stack
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
 _DAYS = {
@@ -15,3 +17,22 @@ _DAYS = {
 def retention(days: int) -> logs.RetentionDays:
     """The enumeration's member for a number of days that CloudWatch Logs allows. KeyError for any other number."""
     return logs.RetentionDays[_DAYS[days]]
+
+
+def own_function_logs(stack: Stack) -> None:
+    """Give every function of a stack that has none a log group of the stack (`AWS::Logs::LogGroup`, one month).
+
+    Otherwise Lambda makes `/aws/lambda/<function>` at the first call: without retention, and left behind on destroy.
+    The functions of the CDK's own providers are reached by property override, as they are no `CfnFunction`.
+    """
+    for resource in stack.node.find_all():
+        if not isinstance(resource, CfnResource) or resource.cfn_resource_type != "AWS::Lambda::Function":
+            continue
+        if isinstance(resource, lambda_.CfnFunction) and resource.logging_config is not None:
+            continue
+        scope = resource.node.scope
+        assert scope is not None  # noqa: S101  (narrowing only: a resource is never the root)
+        group = logs.LogGroup(
+            scope, "OwnLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        resource.add_property_override("LoggingConfig.LogGroup", group.log_group_name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import cfnlint
 import pytest
+from cfnlint.schema.exceptions import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.stacks.conftest import PROJECT, Assembly
@@ -46,6 +47,20 @@ def test_create_only_properties_hold_no_value_that_changes_by_itself(assembly: A
         if _names(value) & {"Fn::GetStackOutput", "Fn::FindInMap"} or _parameters(value, template)
     ]
     assert not found
+
+
+def test_the_create_only_list_is_the_services_own() -> None:
+    assert {"ClusterName", "VpcConfig", "Orchestrator/Eks"} <= set(_create_only("AWS::SageMaker::Cluster"))
+
+
+def test_log_groups_belong_to_their_stack(assembly: Assembly) -> None:
+    """A group that Lambda or CodeBuild makes by itself has no retention and is left behind on destroy."""
+    for name, function in assembly.of_type("AWS::Lambda::Function").items():
+        assert function["Properties"]["LoggingConfig"]["LogGroup"], name
+    for name, project in assembly.of_type("AWS::CodeBuild::Project").items():
+        assert project["Properties"]["LogsConfig"]["CloudWatchLogs"]["GroupName"], name
+    for name, group in assembly.of_type("AWS::Logs::LogGroup").items():
+        assert group["Properties"]["RetentionInDays"], name
 
 
 def test_templates_are_small(assembly: Assembly) -> None:

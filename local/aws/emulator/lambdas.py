@@ -52,7 +52,7 @@ def find_layer_tools(context: Context) -> None:
     if not aws:
         return
 
-    class Worker(runtime.Worker):  # type: ignore[misc]  # MiniStack is untyped
+    class Worker(runtime.Worker):  # type: ignore[name-defined]  # MiniStack is untyped
         def __init__(self, name: str, config: Json, code_zip: bytes) -> None:
             if str(config.get("Runtime", "")).startswith("python"):
                 code_zip = _replace(code_zip, b'"/opt/awscli/aws"', json.dumps(aws).encode())
