@@ -4,7 +4,8 @@
 # A failure here keeps the node out of the cluster, so only what training needs is done, and each step says its name
 # (log group /aws/sagemaker/Clusters/<name>/<id>, stream LifecycleConfig/<group>/<instance>).
 # Nothing is downloaded: a node must come up in a closed network.
-set -euo pipefail
+# E: the trap below also holds inside functions
+set -Eeuo pipefail
 trap 'echo "on_create: failed in line ${LINENO}: ${BASH_COMMAND}" >&2' ERR
 
 # A prefix for tests; empty on a node.

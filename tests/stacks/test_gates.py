@@ -205,7 +205,7 @@ def test_library_and_cli_are_pinned_together() -> None:
 def _create_only(kind: str) -> list[str]:
     try:
         schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", kind).schema
-    except Exception:
+    except ResourceNotFoundError:
         return []
     return [path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])]
 

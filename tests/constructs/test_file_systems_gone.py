@@ -1,0 +1,89 @@
+"""The guard's handler, against FSx answers that botocore's own model accepts."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+HANDLER = Path(__file__).resolve().parents[2] / "constructs/hyperpod_ray/handlers/file_systems_gone/index.py"
+PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Stubber]]:
+    spec = importlib.util.spec_from_file_location("file_systems_gone", HANDLER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    client = boto3.client("fsx", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr(boto3, "client", lambda _: client)
+    with Stubber(client) as stub:
+        yield module, stub
+        stub.assert_no_pending_responses()
+
+
+def file_system(name: str, **tags: str) -> dict[str, Any]:
+    named = {key.replace("__", ":").replace("_", "-"): value for key, value in tags.items()}
+    answer: dict[str, Any] = {"FileSystemId": name, "Lifecycle": "DELETING"}
+    # FSx leaves the key out where there is no tag
+    return answer | ({"Tags": [{"Key": key, "Value": value} for key, value in named.items()]} if named else {})
+
+
+def ask(module: ModuleType, request: str) -> bool:
+    answer = module.is_complete({"RequestType": request, "ResourceProperties": PROPERTIES}, None)
+    return bool(answer["IsComplete"])
+
+
+def test_create_and_update_wait_for_nothing(handler: tuple[ModuleType, Stubber]) -> None:
+    module, _ = handler
+    assert ask(module, "Create")
+    assert ask(module, "Update")
+
+
+def test_delete_waits_while_a_claims_file_system_is_there(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    left = file_system("fs-0123456789abcdef0", hyperpod_ray__environment="dev", CSIVolumeName="pvc-1")
+    stub.add_response("describe_file_systems", {"FileSystems": [left]})
+    stub.add_response("describe_file_systems", {"FileSystems": []})
+    assert not ask(module, "Delete")
+    assert ask(module, "Delete")
+
+
+def test_delete_looks_at_every_page(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    left = file_system("fs-0123456789abcdef0", hyperpod_ray__environment="dev", CSIVolumeName="pvc-1")
+    stub.add_response("describe_file_systems", {"FileSystems": [], "NextToken": "more"})
+    stub.add_response("describe_file_systems", {"FileSystems": [left]})
+    assert not ask(module, "Delete")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        file_system("fs-0123456789abcdef1", hyperpod_ray__environment="prod", CSIVolumeName="pvc-1"),
+        file_system("fs-0123456789abcdef2", hyperpod_ray__environment="dev"),
+        file_system("fs-0123456789abcdef3"),
+    ],
+    ids=["another environment's", "made by a stack", "somebody else's"],
+)
+def test_delete_does_not_wait_for_others(handler: tuple[ModuleType, Stubber], other: dict[str, Any]) -> None:
+    module, stub = handler
+    stub.add_response("describe_file_systems", {"FileSystems": [other]})
+    assert ask(module, "Delete")
+
+
+def test_the_physical_id_stays(handler: tuple[ModuleType, Stubber]) -> None:
+    module, _ = handler
+    first = module.on_event({"RequestType": "Create"}, None)["PhysicalResourceId"]
+    event = {"RequestType": "Update", "PhysicalResourceId": first}
+    assert module.on_event(event, None)["PhysicalResourceId"] == first
