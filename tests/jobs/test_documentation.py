@@ -56,6 +56,9 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     class Client:
         def __init__(self, *_: object, **__: object) -> None: ...
 
+        def get_version(self) -> str:
+            return "1"
+
         def submit_job(self, **fields: object) -> str:
             seen.update(fields)
             return "id"
