@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     quota.add_argument("value", type=float)
     inventory = commands.add_parser("inventory", help="print everything that exists now, as JSON")
     inventory.add_argument("--ignore-stack", action="append", default=[], help="leave out what this stack owns")
+    inventory.add_argument("--ignore-service-made", action="store_true", help="leave out log groups that AWS made")
     inventory.add_argument("--fail-if-any", action="store_true", help="exit with 1 where anything is listed")
     return parser
 
@@ -154,7 +155,11 @@ def _quota(options: argparse.Namespace) -> int:
 
 
 def _inventory(options: argparse.Namespace) -> int:
-    found = [r for r in _running(options).client.inventory() if r["stack"] not in options.ignore_stack]
+    found = [
+        r
+        for r in _running(options).client.inventory()
+        if r["stack"] not in options.ignore_stack and not (options.ignore_service_made and r["made_by_service"])
+    ]
     _print(json.dumps(found, indent=2))
     return 1 if found and options.fail_if_any else 0
 

@@ -107,7 +107,7 @@ def start(
         used = str(kubeconfig)
         _write_aws_shim(state, kubeconfig)
     try:
-        pid = _start_emulator(
+        started = _start_emulator(
             log=log,
             arguments=[
                 *("--port", str(port), "--seconds-per-state", str(seconds_per_state)),
@@ -116,7 +116,7 @@ def start(
             environment=_environment(state, port, account, region),
         )
         running = Running(
-            pid=pid,
+            pid=started.pid,
             port=port,
             account=account,
             region=region,
@@ -126,7 +126,7 @@ def start(
             kubernetes=endpoint,
             kubeconfig=used,
         )
-        _wait_until_ready(running)
+        _wait_until_ready(running, started)
     except StartError:
         if kubernetes_pid:
             _stop_group(kubernetes_pid)
@@ -168,9 +168,9 @@ def _environment(state: Path, port: int, account: str, region: str) -> dict[str,
     }
 
 
-def _start_emulator(*, log: Path, arguments: list[str], environment: dict[str, str]) -> int:
+def _start_emulator(*, log: Path, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     with log.open("w") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [str(paths.PYTHON), "-m", "local.aws.emulator", *arguments],
             cwd=paths.ROOT,
             env=environment,
@@ -179,7 +179,6 @@ def _start_emulator(*, log: Path, arguments: list[str], environment: dict[str, s
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return process.pid
 
 
 def _start_kubernetes(state: Path, port: int, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -216,12 +215,12 @@ def _start_kubernetes(state: Path, port: int, environment: dict[str, str]) -> tu
     raise StartError(f"the local Kubernetes API was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
 
 
-def _wait_until_ready(running: Running) -> None:
+def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + START_SECONDS
     log = Path(running.log)
     while time.monotonic() < end:
-        if not _alive(running.pid, "local.aws.emulator"):
-            raise StartError(f"the embedded AWS did not start; see {log}\n{_tail(log)}")
+        if started.poll() is not None:
+            raise StartError(f"the embedded AWS exited with {started.returncode}; see {log}\n{_tail(log)}")
         if running.client.health():
             return
         time.sleep(0.05)

@@ -29,8 +29,12 @@ def take(context: Context, *, account: str, region: str, extra: Iterable[Lister]
         owners = _owners(context)
     for item in found:
         item.setdefault("stack", owners.get(item["id"], ""))
+        # a function that ran has a log group of the service's making, which outlives its stack in AWS too
+        item["made_by_service"] = not item["stack"] and item["id"].startswith(SERVICE_LOG_GROUPS)
     return sorted(found, key=lambda i: (i["type"], i["id"]))
 
+
+SERVICE_LOG_GROUPS = ("/aws/lambda/", "/aws/codebuild/", "/aws/sagemaker/")
 
 # what exists exactly while its key is in MiniStack's store
 _STORES = (
