@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-from review.changes import Changes, Kind, ResourceChange
+from review.changes import Changes, Kind, ResourceChange, differing
 from review.facts import source
 from review.findings import Effect, Findings, Row
+from review.schemas import at
 
 _MINOR = re.compile(r"^1\.(\d+)$")
 _ADD_ONS = {
@@ -89,17 +91,14 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
 
 def _addon(change: ResourceChange, findings: Findings) -> None:
     name = str(change.now("AddonName"))
-    pointers = ", ".join(sorted({pointer[0] for pointer in change.changed}))
+    pointers = ", ".join(sorted({pointer[0] for pointer in change.changed} - {"ConfigurationValues"}))
     known = name in _ADD_ONS
     findings.add(
         Row(
             effect=Effect.SAFE if known else Effect.INTERRUPTS,
             code="add-on",
             what=f"EKS add-on {name}",
-            change=f"{pointers}: {_short(change.before('ConfigurationValues'))} → "
-            f"{_short(change.now('ConfigurationValues'))}"
-            if change.differs("ConfigurationValues")
-            else pointers,
+            change="; ".join(part for part in (pointers, *_configuration(change)) if part),
             consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
             where=change.title,
         )
@@ -111,6 +110,22 @@ def _minor(version: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def _configuration(change: ResourceChange) -> list[str]:
+    """Entries of an add-on's configuration that differ; it is JSON inside a string."""
+    before, now = (_parsed(get("ConfigurationValues")) for get in (change.before, change.now))
+    return [
+        f"{'.'.join(pointer) or 'configuration'} {_short(at(before, pointer))} → {_short(at(now, pointer))}"
+        for pointer in differing(before, now)
+    ]
+
+
+def _parsed(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _short(value: Any) -> str:
-    text = str(value)
+    text = "none" if value is None else str(value)
     return text if len(text) <= 80 else text[:77] + "…"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from review.findings import Effect, Row
 from review.report import differences, figures
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
@@ -20,6 +21,7 @@ _LINES = (10_000, 120, 40, 12)
 """Lines of one difference: the most that fits is taken."""
 
 
+_LONG_NAME = re.compile(r"[\w./-]{28,}")
 Differences = dict[str, list[tuple[str, list[str]]]]
 
 
@@ -114,8 +116,20 @@ def _differences(one: EnvironmentReview) -> Differences:
 def _impact(one: EnvironmentReview) -> str:
     if not one.rows:
         return "Nothing that CloudFormation or Kubernetes acts on."
+    # what is safe is folded away beneath what is not
+    worse = [row for row in one.rows if row.effect is not Effect.SAFE]
+    safe = [row for row in one.rows if row.effect is Effect.SAFE]
+    if not worse:
+        return _table(safe)
+    if not safe:
+        return _table(worse)
+    folded = f"<details><summary>{mark(Effect.SAFE)} safe ({len(safe)})</summary>\n\n{_table(safe)}\n\n</details>"
+    return f"{_table(worse)}\n\n{folded}"
+
+
+def _table(rows: Iterable[Row]) -> str:
     lines = ["| effect | what | change | consequence |", "|---|---|---|---|"]
-    for row in one.rows:
+    for row in rows:
         link = f" [[source]({row.source})]" if row.source else ""
         lines.append(
             f"| {mark(row.effect)} {row.effect.words} | {_cell(row.what)} | {_cell(row.change)} | "
@@ -188,6 +202,8 @@ def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, 
 
 
 def _cell(text: str) -> str:
+    """A cell of a table; long names may break, so that one does not take the room of the others."""
+    text = _LONG_NAME.sub(lambda name: re.sub(r"(?<=[/._])(?=\w)", "\u200b", name.group()), text)
     return _plain(text).replace("|", "\\|").replace("\n", " ")
 
 

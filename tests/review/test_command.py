@@ -107,7 +107,17 @@ def test_a_new_environment_and_one_that_left(tmp_path: Path) -> None:
     assert [row.code for row in review(full, empty).environments[0].rows] == ["environment-left"]
 
 
-@pytest.mark.parametrize("count", [300, 3000])
+def test_safe_rows_are_folded_beneath_the_others(tmp_path: Path) -> None:
+    base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(3, "None")})
+    text = render(review(base, head))
+    assert (
+        text.index("loses nodes | group workers")
+        < text.index("<details><summary>🟢 safe (1)")
+        < text.index("NodeRecovery")
+    )
+
+
+@pytest.mark.parametrize("count", [300, 1500])
 def test_a_comment_never_exceeds_githubs_limit(tmp_path: Path, count: int) -> None:
     def many(word: str) -> dict[str, Any]:
         properties = {"Description": word * 200, "Tags": [{"Key": f"k{index}", "Value": word} for index in range(20)]}
