@@ -71,8 +71,8 @@ def scenarios() -> list[Scenario]:
 def _read() -> Iterator[Scenario]:
     for file in sorted(FOLDER.glob("*.yaml")):
         for item in yaml.safe_load(file.read_text(encoding="utf-8")):
-            sides = {side: Side(**(item.pop(side, None) or {})) for side in ("base", "head")}
-            yield Scenario(theme=file.stem, **sides, **{"environment": "prod", **item})
+            base, head = (Side(**(item.pop(side, None) or {})) for side in ("base", "head"))
+            yield Scenario(theme=file.stem, base=base, head=head, **{"environment": "prod", **item})
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
