@@ -18,7 +18,7 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         pytest.fail("the embedded AWS is not installed: python -m local aws setup")
     worlds: list[World] = []
 
-    def start(*, seconds_per_state: float = 0.5) -> World:
+    def start(*, seconds_per_state: float = 1.5) -> World:
         state: Path = tmp_path_factory.mktemp("aws")
         running = process.start(state=state, port=_port(), seconds_per_state=seconds_per_state, account=ACCOUNT)
         world = World(running=running, state=state, folder=tmp_path_factory.mktemp("environments"))

@@ -1,0 +1,74 @@
+"""Every command of docs/runbook.md does what the page says: it is run, in the page's order, on a world of its own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests.ops.world import ROOT, World, environment_text
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+
+PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```console\n(.*?)^```", re.M | re.S)
+COMMANDS = [line[2:] for block in FENCE.findall(PAGE) for line in block.splitlines() if line.startswith("$ ")]
+ALLOWED = {
+    "wait demo --for healthy --timeout 1": {0, 4},
+    "preflight demo": {3},  # the embedded AWS is not bootstrapped
+    "logs demo": {0, 1},  # no node of the embedded AWS writes a log
+}
+
+
+@pytest.fixture(scope="module")
+def own(start_world: object) -> World:
+    made: World = start_world()  # type: ignore[operator]
+    made.write(environment_text())
+    made.create()
+    made.install()
+    made.settle()
+    return made
+
+
+def test_the_page_has_commands() -> None:
+    assert len(COMMANDS) > 15
+    assert all(command.startswith("python -m ops ") for command in COMMANDS)
+
+
+def test_every_symptom_of_the_issue_has_its_chapter() -> None:
+    for symptom in (
+        "The job hangs",
+        "A pod is Pending",
+        "A node is Unschedulable",
+        "The destroy is stuck",
+        "InService but no nodes",
+    ):
+        assert f"## {symptom}\n" in PAGE
+
+
+def test_every_command_runs(own: World) -> None:
+    for command in COMMANDS:
+        line = _with_nodes(own, command.removeprefix("python -m ops "))
+        result = own.ops(*shlex.split(line))
+        allowed = next((codes for start, codes in ALLOWED.items() if line.startswith(start)), {0})
+        assert result.code in allowed, f"{command}\n{result.out}\n{result.err}"
+        if "--yes" in line:
+            for node in own.get("/api/v1/nodes")["items"]:
+                if any(t["key"].endswith("out-of-service") for t in node["spec"].get("taints", [])):
+                    own.node_mode(node["metadata"]["name"], "gone")
+            own.settle()
+
+
+def _with_nodes(own: World, line: str) -> str:
+    rows = own.ops("nodes", "demo", "--group", "workers", "-o", "json").json["nodes"]
+    if "i-spare" in line:
+        line = line.replace(
+            "i-spare", next(row["id"] for row in rows if row["status"] == "Running" and not row["pods"])
+        )
+    if "i-unreachable" in line:
+        node = next(row["id"] for row in rows if row["pods"])
+        own.node_mode(f"hyperpod-{node}", "unreachable")
+        own.until(lambda: own.ops("nodes", "demo", "-o", "json").out.count('"unreachable"') == 1, "silence")
+        line = line.replace("i-unreachable", node)
+    return line
