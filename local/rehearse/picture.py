@@ -237,6 +237,9 @@ def _subtitle(report: dict[str, Any]) -> str:
             )
     settings = report["settings"]
     parts.append(f"checkpoint every {settings['interval_steps']} steps")
+    machine = report.get("machine") or {}
+    if machine:
+        parts.append(f"{machine['cores']} cores at load {machine['load']:g}")  # times mean little on a busy machine
     return "; ".join(parts)
 
 

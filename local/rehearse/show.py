@@ -102,7 +102,7 @@ class Show:
         """See `Listener`."""
         written = f"{t:7.1f} s  {text}"
         if not self.live:
-            self.console.print(written, markup=False, highlight=False, soft_wrap=True)
+            self._print(written)
             return
         self.lines.append(written)
         self._draw()
@@ -117,16 +117,15 @@ class Show:
             self._draw()
         elif step >= self.told_step + 25 or step < self.told_step:
             self.told_step = step
-            self.console.print(f"           {run}: step {step} of {steps}, loss {loss}", markup=False, highlight=False)
+            self._print(f"           {run}: step {step} of {steps}, loss {loss}")
 
     def fault(self, report: FaultReport) -> None:
         """See `Listener`."""
         text = row(report)
-        self.console.print(
-            f"  {text[0]}: detected after {text[2]}, back: {text[3]}, {text[4]} steps lost",
-            markup=False,
-            highlight=False,
-        )
+        self._print(f"  {text[0]}: detected after {text[2]}, back: {text[3]}, {text[4]} steps lost")
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _draw(self) -> None:
         assert self.live is not None  # noqa: S101
