@@ -29,6 +29,7 @@ def find(changes: Changes, findings: Findings) -> None:
     _removed(changes, findings)
     _added(changes, findings)
     _in_place(changes, findings)
+    _images(changes, findings)
     _exports(changes, findings)
     _stacks(changes, findings)
     _policies(changes, findings)
@@ -242,6 +243,22 @@ def _in_place(changes: Changes, findings: Findings) -> None:
                 consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
             )
         )
+
+
+def _images(changes: Changes, findings: Findings) -> None:
+    """Images whose folder changed: in the template only the hash of an upload differs."""
+    for change in changes.of_kind(Kind.ASSET_ONLY):
+        if change.type == "Custom::CDKContainerImageBuild":
+            findings.add(
+                Row(
+                    effect=Effect.SAFE,
+                    code="image-built",
+                    what=f"image {change.title}",
+                    change="content of its folder",
+                    consequence="Built anew during the deploy and pushed beside the old one; running pods keep theirs.",
+                    where=change.title,
+                )
+            )
 
 
 def _exports(changes: Changes, findings: Findings) -> None:

@@ -17,6 +17,8 @@ SOURCES = (
     "lifecycle", "stacks",
 )  # fmt: skip
 """Everything that an assembly is made of."""
+KEEP = 3
+"""Versions of the sources whose assemblies are kept."""
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +49,7 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assemble:
             )
             EnvironmentStage(app, plan=file.plan, project=_project(side, scratch / f"{key}-project"))
             app.synth()
+            _without_uploads(made[key])
         whole = _digest([key, side.resources, side.objects])
         if whole not in made:
             made[whole] = patched(made[key], environment, side, scratch / f"{key}-{whole}")
@@ -70,10 +73,20 @@ def _kept() -> Path:
     parent = PROJECT / ".cache" / "review-assemblies"
     folder = parent / digest.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    for old in parent.iterdir():
+    # a few, as another run may be at work with other sources
+    for old in sorted(parent.iterdir(), key=lambda place: place.stat().st_mtime)[:-KEEP]:
         if old != folder:
             shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def _without_uploads(assembly: Path) -> None:
+    """Files to upload are most of an assembly, and a review reads none but charts."""
+    for asset in assembly.glob("**/asset.*"):
+        if asset.is_file():
+            asset.unlink()
+        elif asset.is_dir() and not (asset / "Chart.yaml").is_file():
+            shutil.rmtree(asset)
 
 
 def _project(side: Side, folder: Path) -> Path:

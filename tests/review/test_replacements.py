@@ -101,6 +101,20 @@ def test_an_export_cannot_go_before_its_users(tmp_path: Path) -> None:
     assert made.removed_exports == {"subnet": ["env-Storage"]}
 
 
+def test_an_exported_tag_of_an_image_that_is_built_anew_changes(tmp_path: Path) -> None:
+    def image(digit: str) -> dict[str, Any]:
+        build = {
+            "Type": "Custom::CDKContainerImageBuild",
+            "Properties": {"sourceS3Url": f"s3://assets/{digit * 64}.zip"},
+        }
+        output = {"Value": {"Fn::GetAtt": ["Build", "ImageTag"]}, "Export": {"Name": "tag"}}
+        return {"Resources": {"Build": build}, "Outputs": {"Tag": output}}
+
+    user = resources(Topic={"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Fn::ImportValue": "tag"}}})
+    made = changes(tmp_path, {"Image": image("a"), "Ray": user}, {"Image": image("b"), "Ray": user})
+    assert made.changed_exports == {"tag": ["env-Ray"]}
+
+
 def test_what_the_schema_calls_conditional_is_a_perhaps(tmp_path: Path) -> None:
     def template(block: str) -> dict[str, Any]:
         return resources(Subnet={"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": "vpc-1", "Ipv6CidrBlock": block}})
