@@ -310,8 +310,14 @@ class Cluster:
         return [pid for pid in self.members(pod) if needle in isolation.command_line(pid)]
 
     def gcs_up(self) -> bool:
-        """Whether the head's GCS takes connections."""
-        return self.head().alive and not self.head().frozen and _connects(self.head_ip, self.state.gcs_port)
+        """Whether the head's GCS takes connections and knows the head itself: only then may a worker come."""
+        head = self.head()
+        return (
+            head.alive
+            and not head.frozen
+            and _connects(self.head_ip, self.state.gcs_port)
+            and "Ray runtime started" in self._log(head)
+        )
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -406,8 +412,7 @@ class Cluster:
 
         def up() -> bool:
             self._restart_ended({self.head_ip}, restarts)
-            # a worker that comes between the GCS and the head's own registration ends with "no node info"
-            return _connects(self.head_ip, self.state.gcs_port) and "Ray runtime started" in self._log(self.head())
+            return self.gcs_up()
 
         wait(up, seconds=START_SECONDS, what="ray head")
 
