@@ -112,7 +112,8 @@ class ExistingEks(Settings):
     oidc_issuer_url: Annotated[str, Field(pattern=r"^https://oidc\.eks\..+$")]
     """Its OIDC issuer; an IAM OIDC provider for it must exist."""
     kubectl_role_arn: RoleArn
-    """Role with cluster-admin access that the deployment assumes to apply manifests."""
+    """Role of the function that applies manifests: trusted by lambda.amazonaws.com, with an access entry that has
+    `AmazonEKSClusterAdminPolicy`."""
 
 
 class Eks(Settings):

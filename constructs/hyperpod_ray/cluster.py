@@ -153,19 +153,22 @@ class EksCluster(Construct):
             f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}",
         )
         self.cluster_security_group_id = existing.security_group_id
-        self.cluster = eks.Cluster.from_cluster_attributes(
+        attributes = {
+            "cluster_name": existing.cluster_name,
+            "vpc": vpc,
+            "cluster_security_group_id": existing.security_group_id,
+            "open_id_connect_provider": self.oidc_provider,
+        }
+        # Twice: the function that applies manifests wants a cluster, and the cluster wants that function.
+        provider = eks.KubectlProvider(
             self,
-            "Cluster",
-            cluster_name=existing.cluster_name,
-            vpc=vpc,
-            cluster_security_group_id=existing.security_group_id,
-            open_id_connect_provider=self.oidc_provider,
-            kubectl_provider_options=eks.KubectlProviderOptions(
-                kubectl_layer=KubectlV33Layer(self, "Kubectl"),
-                private_subnets=list(subnets),
-                role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
-            ),
+            "KubectlProvider",
+            cluster=eks.Cluster.from_cluster_attributes(self, "ForKubectl", **attributes),
+            kubectl_layer=KubectlV33Layer(self, "Kubectl"),
+            private_subnets=list(subnets),
+            role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
         )
+        self.cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", **attributes, kubectl_provider=provider)
 
     @staticmethod
     def _grant(cluster: eks.Cluster, name: str, arn: str, policy: str, scope: eks.AccessScopeType) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from aws_cdk import Acknowledgment, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -73,6 +74,13 @@ class HyperPodCluster(Construct):
             else None,
         )
         self.cluster.node.add_dependency(*after)
+        if any(group.image_release_version for group in settings.instance_groups):
+            Validations.of(self.cluster).acknowledge(
+                Acknowledgment(
+                    id="CloudFormation-Validate::F3002",
+                    reason="the schema inside aws-cdk-lib 2.275.0 lacks ImageReleaseVersion; cfn-lint's newer one has it",
+                )
+            )
 
     def _vpc_config(self, zone: str) -> sagemaker.CfnCluster.VpcConfigProperty:
         return Cluster.VpcConfigProperty(

@@ -1,0 +1,114 @@
+"""Environments that use what the shipped ones leave out, and what exists already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cfnlint
+import pytest
+
+from tests.stacks.conftest import Assembly, synthesize
+
+VARIANTS = Path(__file__).parent / "variants"
+
+
+@pytest.fixture(scope="module", params=["everything", "existing"])
+def variant(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesize("everything", tmp_path_factory.mktemp("everything"), folder=VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def existing(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesize("existing", tmp_path_factory.mktemp("existing"), folder=VARIANTS)
+
+
+def test_cfn_lint_finds_no_error(variant: Assembly) -> None:
+    found = []
+    for path in variant.template_files():
+        matches = cfnlint.lint_file(path, config=cfnlint.ManualArgs(regions=["us-west-2"]))
+        found += [f"{path.name}: {match}" for match in matches if match.rule.id.startswith("E")]
+    assert not found
+
+
+def test_nothing_is_looked_up(variant: Assembly) -> None:
+    assert not any(json.loads(p.read_text()).get("missing") for p in variant.folder.rglob("manifest.json"))
+
+
+def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
+    cluster = everything.one("AWS::SageMaker::Cluster")
+    assert cluster["AutoScaling"] == {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+    assert cluster["ClusterRole"]
+    assert cluster["TieredStorageConfig"] == {"Mode": "Enable", "InstanceMemoryAllocationPercentage": 20}
+    groups = {group["InstanceGroupName"]: group for group in cluster["InstanceGroups"]}
+    workers, elsewhere = groups["workers"], groups["elsewhere"]
+    assert workers["MinInstanceCount"] == 1
+    assert workers["ImageReleaseVersion"] == "1.2.3"
+    assert workers["KubernetesConfig"] == {"Labels": {"team": "research"}}
+    assert workers["ScheduledUpdateConfig"]["ScheduleExpression"] == "cron(0 6 ? * SUN *)"
+    rolling = workers["ScheduledUpdateConfig"]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]
+    assert rolling == {"Type": "CAPACITY_PERCENTAGE", "Value": 25}
+    root, data = (volume["EbsVolumeConfig"] for volume in workers["InstanceStorageConfigs"])
+    assert root["RootVolume"] is True
+    assert "VolumeSizeInGB" not in root, "the service refuses a size for the root volume"
+    assert data["VolumeSizeInGB"] == 1000
+    assert root["VolumeKmsKeyId"] == data["VolumeKmsKeyId"]
+    assert elsewhere["CapacityRequirements"] == {"Spot": {}}
+    assert elsewhere["OverrideVpcConfig"]["Subnets"] != cluster["VpcConfig"]["Subnets"]
+    assert "OverrideVpcConfig" not in workers
+    assert "OnStartDeepHealthChecks" not in elsewhere
+    taint = {"Key": "spot", "Value": "true", "Effect": "NoSchedule"}
+    assert elsewhere["KubernetesConfig"]["Taints"] == [taint]
+
+
+def test_a_public_endpoint_is_limited(everything: Assembly) -> None:
+    access = everything.one("AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    assert access["EndpointPublicAccess"] is True
+    assert access["PublicAccessCidrs"] == ["8.8.8.0/24"]
+
+
+def test_an_image_by_digest_is_not_built(variant: Assembly) -> None:
+    assert not variant.of_type("AWS::ECR::Repository")
+    assert not variant.of_type("AWS::CodeBuild::Project")
+
+
+def test_what_exists_is_not_made_again(existing: Assembly) -> None:
+    for kind in (
+        "AWS::EC2::VPC",
+        "AWS::EC2::Subnet",
+        "AWS::EKS::Cluster",
+        "AWS::FSx::FileSystem",
+        "AWS::EKS::Nodegroup",
+    ):
+        assert not existing.of_type(kind), kind
+    cluster = existing.one("AWS::SageMaker::Cluster")
+    assert cluster["VpcConfig"]["Subnets"] == ["subnet-0123456789abcdef0"]
+    assert "cluster/shared" in json.dumps(cluster["Orchestrator"])
+    assert "fs-0123456789abcdef0" in json.dumps(existing.of_type("Custom::AWSCDK-EKS-KubernetesResource"))
+
+
+def test_the_driver_trusts_the_existing_clusters_issuer(existing: Assembly) -> None:
+    trust = json.dumps(
+        [role["Properties"]["AssumeRolePolicyDocument"] for role in existing.of_type("AWS::IAM::Role").values()]
+    )
+    assert "oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF" in trust
+
+
+def test_forty_instance_groups_stay_small(tmp_path: Path) -> None:
+    """CloudFormation's own limits are 1 MB and 500 resources."""
+    import yaml
+
+    settings = yaml.safe_load((VARIANTS / "everything.yaml").read_text())
+    groups = settings["hyperpod"]["instance_groups"]
+    groups += [{"name": f"more{i:02d}", "type": "ml.g5.8xlarge", "count": 2} for i in range(40 - len(groups))]
+    (tmp_path / "forty.yaml").write_text(yaml.safe_dump(settings))
+    forty = synthesize("forty", tmp_path / "out", folder=tmp_path)
+    assert len(forty.one("AWS::SageMaker::Cluster")["InstanceGroups"]) == 40
+    for path in forty.template_files():
+        assert path.stat().st_size < 400_000, path.name
+        assert len(json.loads(path.read_text())["Resources"]) < 300, path.name
