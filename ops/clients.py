@@ -205,7 +205,7 @@ class Kubernetes:
         from kubernetes import client, config  # noqa: PLC0415
 
         configuration = self._configuration()
-        config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        config.load_kube_config(client_configuration=configuration)
         if configuration.host.rstrip("/") != self.endpoint.rstrip("/"):
             raise OpsError(
                 f"KUBECONFIG's current context is {configuration.host}, the environment's cluster is {self.endpoint}",
@@ -237,7 +237,7 @@ class Kubernetes:
             auth_settings=["BearerToken"],
         )
         answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
-        raw: bytes = answer.read()  # type: ignore[no-untyped-call]
+        raw: bytes = answer.read()
         if not 200 <= answer.status < 300:
             raise ApiException(status=answer.status, reason=answer.reason, body=raw.decode(errors="replace"))
         data: Json = json.loads(raw or b"{}")

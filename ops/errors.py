@@ -61,6 +61,8 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
             else f"mend the file; python -m environments check {environment}"
         )
         return OpsError(str(error), code=BAD_USE, next=mend)
+    if isinstance(error, OSError):
+        return OpsError(f"{type(error).__name__}: {error}")
     return None
 
 

@@ -12,6 +12,7 @@ import http.client
 import io
 import json
 import os
+import secrets
 import shlex
 import subprocess
 import time
@@ -29,6 +30,7 @@ PACKAGE_LIMIT_MIB = 500
 SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 POLL_SECONDS = 2.0
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+AGENT_SECONDS = 90
 AWAY_SECONDS = 300
 """How long the head may be away while a log is followed."""
 
@@ -198,8 +200,7 @@ def submit(
             if status >= 400:
                 raise OpsError(f"the upload was refused: {status} {raw[:200].decode(errors='replace')}")
         request = {**request, "runtime_env": {**request["runtime_env"], "working_dir": f"gcs://{name}"}}
-    answer = jobs.json("POST", "/api/jobs/", body=request)
-    job = str(answer["submission_id"])
+    job = _post(jobs, request)
     output.say(f"submitted {job}: {request['entrypoint']}")
     if not wait:
         output.write_line(job)
@@ -211,6 +212,30 @@ def submit(
             f"stopped following; {job} goes on. Its log again: python -m ops submit {environment} --follow {job}"
         )
         return INTERRUPTED
+
+
+def _post(jobs: Jobs, request: dict[str, Any]) -> str:
+    """Submit under an id of our own, so that a reply that is lost can be asked for again without submitting twice.
+
+    A head that has only just come up has no agent for a few seconds and says so.
+    """
+    job = request.get("submission_id") or f"job-{output.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    end = time.monotonic() + AGENT_SECONDS
+    sent = False
+    while True:
+        try:
+            jobs.json("POST", "/api/jobs/", body={**request, "submission_id": job})
+            return str(job)
+        except OSError as error:
+            sent = True
+            if time.monotonic() > end:
+                raise OpsError(f"Ray's dashboard does not answer: {error}") from None
+        except OpsError as error:
+            if sent and "already exists" in error.message:
+                return str(job)  # it was the reply that got lost
+            if "try again later" not in error.message or time.monotonic() > end:
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:

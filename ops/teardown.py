@@ -254,17 +254,22 @@ def _destroy(target: Target, *, app: str) -> None:
         command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
     output.say(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    done = subprocess.run(
-        command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
-    )
-    if done.returncode:
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None  # noqa: S101  (narrowing only)
+    for line in process.stdout:
+        output.say(f"  {line.rstrip()}")
+    ended = process.wait()
+    if ended:
         left = [
             f"{stack.name} {stack.status}"
             for stack in (gather.stack(target, name) for name in names.stack_names(target.plan))
             if stack.status
         ]
         raise OpsError(
-            f"cdk destroy ended with exit code {done.returncode}; left: {', '.join(left) or 'no stack'}",
+            f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
             next=f"see the reason above, then python -m ops teardown {target.name}",
             code=ERROR,
         )

@@ -1,0 +1,178 @@
+"""`submit` against a real Ray head with token authentication, and what it packs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.__main__ import main
+from ops.submit import Jobs, files_of, pack
+from tests.ops.world import ROOT, environment_text
+
+RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Ray head of its own on loopback."""
+    if not RAY.exists():
+        pytest.fail("Ray is not installed: make rehearsal-env")
+    port, gcs = free_port(), free_port()
+    home = tmp_path_factory.mktemp("r")
+    command = [str(RAY), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={gcs}", "--dashboard-host=127.0.0.1",
+               f"--dashboard-port={port}", f"--dashboard-agent-listen-port={free_port()}", f"--temp-dir=/tmp/{home.name}-{os.getpid()}",
+               "--num-cpus=1", "--disable-usage-stats"]  # fmt: skip
+    environ = {
+        **os.environ,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": TOKEN,
+        "PATH": f"{RAY.parent}:{os.environ['PATH']}",
+    }
+    log = (home / "log").open("w")
+    process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
+    jobs = Jobs(f"http://127.0.0.1:{port}", token=TOKEN)
+    end = time.monotonic() + 180
+    while True:
+        try:
+            jobs.json("GET", "/api/jobs/")
+            break
+        except Exception:
+            assert process.poll() is None, (home / "log").read_text()
+            assert time.monotonic() < end, (home / "log").read_text()
+            time.sleep(0.5)
+    yield f"http://127.0.0.1:{port}"
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=40)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "demo.yaml").write_text(environment_text())
+    monkeypatch.setenv("OPS_ENVIRONMENTS", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    work = tmp_path / "work"
+    work.mkdir()
+    return work
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_a_job_with_its_folder_environment_and_log(
+    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (environment / "train.py").write_text(
+        "import os, sys, helper\nprint('step', helper.ONE, os.environ['WHO'])\nsys.exit(int(sys.argv[1]))\n"
+    )
+    (environment / "helper.py").write_text("ONE = 1\n")
+    submit = [
+        "submit",
+        "demo",
+        "--address",
+        dashboard,
+        "--working-dir",
+        str(environment),
+        "--env",
+        "WHO=me",
+        "--",
+        "python",
+        "train.py",
+    ]
+    assert main([*submit, "0"]) == 0
+    out, err = capfd.readouterr()
+    assert "step 1 me" in out
+    assert "SUCCEEDED" in err
+    assert "uploading the working directory" in err
+    # the same folder is not uploaded again; the job's own exit code comes through
+    assert main([*submit, "7"]) == 7
+    _, err = capfd.readouterr()
+    assert "uploading" not in err
+    assert "FAILED" in err
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_submit_without_waiting_then_follow(
+    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "submit",
+                "demo",
+                "--address",
+                dashboard,
+                "--no-wait",
+                "--submission-id",
+                "later",
+                "--",
+                "echo",
+                "hello there",
+            ]
+        )
+        == 0
+    )
+    assert capfd.readouterr().out.strip() == "later"
+    assert main(["submit", "demo", "--address", dashboard, "--follow", "later"]) == 0
+    assert "hello there" in capfd.readouterr().out
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_a_wrong_token_is_said(
+    dashboard: str, environment: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
+    assert main(["submit", "demo", "--address", dashboard, "--", "true"]) == 1
+    assert "Ray does not accept the token" in capfd.readouterr().err
+
+
+def test_no_dashboard_there(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "demo", "--address", f"http://127.0.0.1:{free_port()}", "--", "true"]) == 1
+    assert "dashboard does not answer" in capfd.readouterr().err
+
+
+def test_what_git_ignores_is_not_packed(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("data/\n")
+    (tmp_path / "train.py").write_text("1")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "big").write_text("2")
+    assert [path.name for path in files_of(tmp_path)] == [".gitignore", "train.py"]
+    # the same content, the same name
+    assert pack(tmp_path)[0] == pack(tmp_path)[0]
+    before = pack(tmp_path)[0]
+    (tmp_path / "train.py").write_text("3")
+    assert pack(tmp_path)[0] != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--env", "NOVALUE", "--", "true"], "--env wants NAME=VALUE"),
+        (["--working-dir", "/nowhere", "--", "true"], "is no folder"),
+        (["--runtime-env", "/nowhere.yaml", "--", "true"], "/nowhere.yaml"),
+        (["--address", "ray://x:1", "--", "true"], "http://HOST:PORT is wanted"),
+        (["--follow", "x", "--", "true"], "give a command after --"),
+    ],
+)
+def test_bad_use(environment: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert main(["submit", "demo", *arguments]) == 2
+    assert words in capfd.readouterr().err
