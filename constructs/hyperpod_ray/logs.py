@@ -28,7 +28,7 @@ def own_function_logs(stack: Stack) -> None:
     for resource in stack.node.find_all():
         if not isinstance(resource, CfnResource) or resource.cfn_resource_type != "AWS::Lambda::Function":
             continue
-        if isinstance(resource, lambda_.CfnFunction) and resource.logging_config is not None:
+        if isinstance(resource, lambda_.CfnFunction) and _has_group(resource):
             continue
         scope = resource.node.scope
         assert scope is not None  # noqa: S101  (narrowing only: a resource is never the root)
@@ -36,3 +36,9 @@ def own_function_logs(stack: Stack) -> None:
             scope, "OwnLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
         resource.add_property_override("LoggingConfig.LogGroup", group.log_group_name)
+
+
+def _has_group(function: lambda_.CfnFunction) -> bool:
+    # the provider framework sets a log level and no group
+    config = function.logging_config
+    return isinstance(config, lambda_.CfnFunction.LoggingConfigProperty) and config.log_group is not None
