@@ -55,23 +55,40 @@ def facts(report: dict[str, Any]) -> list[dict[str, Any]]:
         else:
             lost = fault["steps_lost"]
             text = f"{label}\nback in {recovery:.1f} s\n{lost} step{'' if lost == 1 else 's'} lost"
-        gap = None if resumed is None or not fault["interrupted"] else (t + resumed - recovery, t + resumed)
+        gap = None
+        if resumed is None:
+            gap = (t, report["seconds"])
+        elif fault["interrupted"]:
+            gap = (t + resumed - recovery, t + resumed)
         out.append({"kind": fault["fault"], "run": fault["run"], "t": t, "gap": gap, "text": text})
     return out
 
 
-def pieces(steps: list[list[Any]]) -> tuple[list[list[list[Any]]], list[list[Any]]]:
-    """A run's steps cut where they went back, and the steps done a second time. Pure, for tests."""
+def pieces(steps: list[list[Any]], restores: list[list[Any]]) -> tuple[list[list[list[Any]]], list[list[Any]]]:
+    """A run's steps cut at each restart, and the steps done a second time. Pure, for tests."""
     runs: list[list[list[Any]]] = []
     again, highest = [], 0
     for row in steps:
-        if not runs or row[1] <= runs[-1][-1][1]:
+        last = runs[-1][-1] if runs else None
+        if last is None or row[1] <= last[1] or any(last[0] < restore[0] < row[0] for restore in restores):
             runs.append([])
         runs[-1].append(row)
         if row[1] <= highest:
             again.append(row)
         highest = max(highest, row[1])
     return runs, again
+
+
+def places(times: list[float], *, room: float, right: float) -> list[float]:
+    """Where labels `room` wide begin so that none overlaps or leaves the picture; moved as little as possible."""
+    out: list[float] = []
+    for t in times:
+        out.append(max(t, out[-1] + room) if out else t)
+    limit = right - room
+    for i in range(len(out) - 1, -1, -1):
+        out[i] = min(out[i], limit)
+        limit = out[i] - room
+    return out
 
 
 def draw(report: dict[str, Any], folder: Path) -> list[Path]:
@@ -115,7 +132,7 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
 
     truth = dict(line["undisturbed"])
     for run in line["runs"].values():
-        parts, again = pieces(run["steps"])
+        parts, again = pieces(run["steps"], run["restores"])
         for part in parts:
             top.plot(
                 [r[0] for r in part],
@@ -147,12 +164,13 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
             zorder=6,
         )
 
-    _labels(top, marks, span=span, width=width)
     top.set_ylabel("training loss")
     bottom.set_ylabel("step")
     bottom.set_xlabel("seconds since the rehearsal began")
-    bottom.set_xlim(first - 0.02 * span, last + 0.03 * span)
+    ends = [mark["gap"][1] for mark in marks if mark["gap"]]
+    bottom.set_xlim(first - 0.02 * span, max([last, *ends]) + 0.03 * span)
     bottom.set_ylim(bottom=0)
+    _labels(top, marks, width=width)
     figure.suptitle(_title(report), x=0.75 / width, y=0.975, ha="left", fontsize=13, fontweight="bold")
     figure.text(0.75 / width, 0.922, _subtitle(report), ha="left", va="top", fontsize=9.5, color="#44505a")
     handles = [
@@ -190,13 +208,12 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
     return out
 
 
-def _labels(axis: Any, marks: list[dict[str, Any]], *, span: float, width: float) -> None:
+def _labels(axis: Any, marks: list[dict[str, Any]], *, width: float) -> None:
     """Fault labels above the upper panel; neighbours too close are pushed apart and joined to their line."""
-    low = axis.get_xlim()
-    room = 1.75 / (width - 1.05) * (low[1] - low[0])  # a label's width in seconds
-    place = -1e9
-    for mark in marks:
-        place = max(mark["t"], place + room)
+    left, right = axis.get_xlim()
+    room = 1.75 / (width - 1.05) * (right - left)  # a label's width in seconds
+    starts = places([mark["t"] for mark in marks], room=room, right=right)
+    for mark, place in zip(marks, starts, strict=True):
         axis.annotate(
             mark["text"],
             xy=(mark["t"], 1.0),

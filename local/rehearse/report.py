@@ -88,6 +88,7 @@ def measure(
     until: float,
     observations: Sequence[Observation] = (),
     resubmitted: bool = False,
+    recovered: bool = True,
 ) -> FaultReport:
     """Times and losses of one fault.
 
@@ -97,6 +98,8 @@ def measure(
         until: unix seconds; the next fault, or the end. Later events belong to something else.
         observations: what was seen from outside.
         resubmitted: whether the job was submitted again because of it.
+        recovered: False where the rehearsal gave up waiting; a step that was under way when the fault hit is then not
+            taken for a recovery.
     """
     window = [event for event in events if injected.t < event.t <= until]
     restart = next((event for event in window if event.kind == "restore"), None)
@@ -105,7 +108,7 @@ def measure(
     done = [event for event in steps(list(events)) if again is None or event.t < again.t]
     before = [event for event in done if again is not None or event.t <= injected.t]
     last_step = before[-1] if before else None
-    new = next((event for event in steps(window) if again is None or event.t > again.t), None)
+    new = next((event for event in steps(window) if again is None or event.t > again.t), None) if recovered else None
 
     signs = [(event.t, _sign(event)) for event in window if event.kind in ("error", "drain", "resize")]
     signs += [(o.t, o.what) for o in observations if injected.t < o.t <= until]
@@ -133,7 +136,7 @@ def measure(
         steps_lost=max(0, (last_step.step or 0) - restored) if again is not None and last_step else 0,
         checkpoint_step=restored if again is not None else None,
         checkpoint=Path(str(restart.values["path"])).name if restart and restart.values.get("path") else None,
-        interrupted=again is not None,
+        interrupted=again is not None or not recovered,
         resubmitted=resubmitted,
         survived=new is not None,
         world=int(new.values["world"]) if new and new.values.get("world") is not None else None,

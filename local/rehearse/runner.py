@@ -285,7 +285,7 @@ class Rehearsal:
             injected = self.inject(fault, run=run, job=job)
             self.injected.append(injected)
             self.tell(f"FAULT {fault}: {injected.target} at step {injected.step}")
-            again, survived = False, True
+            again, survived, submitted = False, True, self.submissions[run]
             try:
                 again = self._until_recovered(run, job, injected, size=size)
             except NotRecoveredError as error:
@@ -296,7 +296,8 @@ class Rehearsal:
                 self.tails[run].events,
                 until=time.time(),
                 observations=self.watcher.seen,
-                resubmitted=again,
+                resubmitted=again or self.submissions[run] > submitted,
+                recovered=survived,
             )
             self.reports.append(report)
             self.listener.fault(report)

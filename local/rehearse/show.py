@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -14,43 +15,37 @@ from rich.text import Text
 
 from local.rehearse.report import NOT_SHOWN, FaultReport, Report
 
-HEADINGS = ("fault", "hit", "detected after", "back after", "steps lost", "from checkpoint", "note")
+HEADINGS = ("fault", "at step", "detected", "by", "back in", "lost", "resumed from", "note")
 RECENT = 8
 
 
 def row(fault: FaultReport) -> tuple[str, ...]:
     """A fault's line in the table."""
-    found = "-" if fault.detected_after_s is None else f"{fault.detected_after_s:.1f} s ({fault.detected_by})"
+    found = "-" if fault.detected_after_s is None else f"{fault.detected_after_s:.1f} s"
+    by = (fault.detected_by or "-").partition(":")[0]
     if not fault.survived:
         back = "never"
     elif not fault.interrupted:
-        back = "no interruption"
+        back = "no pause"
     else:
         back = f"{fault.recovery_s:.1f} s"
     notes = []
     if fault.resubmitted:
-        notes.append("submitted again")
+        notes.append("resubmitted")
     if fault.fault == "drain" and fault.resumed_after_s is not None:
         notes.append(f"{fault.resumed_after_s:.1f} s from the notice")
     if fault.full_size_after_s is not None:
         notes.append(f"full size after {fault.full_size_after_s:.1f} s")
     checkpoint = "-" if fault.checkpoint_step is None else f"step {fault.checkpoint_step}"
-    return (
-        fault.fault,
-        f"step {fault.step}, {fault.target}",
-        found,
-        back,
-        str(fault.steps_lost),
-        checkpoint,
-        ", ".join(notes),
-    )
+    return (fault.fault, str(fault.step), found, by, back, str(fault.steps_lost), checkpoint, ", ".join(notes))
 
 
 def table(faults: list[FaultReport]) -> Table:
     """All faults."""
-    out = Table(title="what became of each fault", title_justify="left")
+    out = Table(title="what became of each fault (steps lost were done again)", title_justify="left", box=box.SIMPLE)
     for heading in HEADINGS:
-        out.add_column(heading, justify="right" if heading == "steps lost" else "left")
+        number = heading in {"at step", "detected", "back in", "lost"}
+        out.add_column(heading, justify="right" if number else "left", no_wrap=heading != "note")
     for fault in faults:
         out.add_row(*row(fault), style=None if fault.survived else "bold red")
     return out
@@ -122,7 +117,7 @@ class Show:
     def fault(self, report: FaultReport) -> None:
         """See `Listener`."""
         text = row(report)
-        self._print(f"  {text[0]}: detected after {text[2]}, back: {text[3]}, {text[4]} steps lost")
+        self._print(f"  {text[0]}: detected after {text[2]} by {text[3]}, back in {text[4]}, {text[5]} steps lost")
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

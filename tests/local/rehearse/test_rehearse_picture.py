@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 import subprocess
@@ -28,12 +29,21 @@ def test_each_fault_gets_its_words_and_its_gap(tmp_path: Path) -> None:
     assert facts[2]["text"].endswith("not survived")
 
 
-def test_steps_done_twice_are_told_apart() -> None:
-    parts, again = picture.pieces(
-        [[0, 1, 0.5, 2], [1, 2, 0.4, 2], [2, 3, 0.3, 2], [9, 2, 0.4, 2], [10, 3, 0.3, 2], [11, 4, 0.2, 2]]
-    )
+def test_steps_done_twice_are_told_apart_and_no_line_crosses_a_restart() -> None:
+    rows = [[0, 1, 0.5, 2], [1, 2, 0.4, 2], [2, 3, 0.3, 2], [9, 2, 0.4, 2], [10, 3, 0.3, 2], [11, 4, 0.2, 2]]
+    parts, again = picture.pieces(rows, [])
     assert [len(part) for part in parts] == [3, 3]
     assert [row[1] for row in again] == [2, 3]
+    drained = [[0, 1, 0.5, 2], [1, 2, 0.4, 2], [9, 3, 0.3, 2]]
+    assert [len(part) for part in picture.pieces(drained, [[8, 2]])[0]] == [2, 1]
+
+
+@pytest.mark.parametrize("times", [[5.0], [95.0, 96.0, 97.0], [0.0, 1.0, 50.0, 99.0], [10.0, 50.0, 90.0]])
+def test_labels_neither_overlap_nor_leave_the_picture(times: list[float]) -> None:
+    got = picture.places(times, room=12, right=100)
+    assert all(b - a >= 12 for a, b in itertools.pairwise(got))
+    assert got[-1] + 12 <= 100
+    assert picture.places([10.0, 50.0, 80.0], room=12, right=100) == [10.0, 50.0, 80.0], "moved only where it must"
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-rehearsal (make rehearsal-env)")

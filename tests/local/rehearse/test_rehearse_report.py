@@ -53,6 +53,14 @@ def test_nothing_after_the_fault_is_not_survived() -> None:
     assert got.recovery_s is None
 
 
+def test_the_last_step_of_a_dying_run_is_no_recovery() -> None:
+    events = made_up.work(t=100, first=1, last=17)
+    got = measure(fault(106.2, kind="head"), events, until=1000, recovered=False)
+    assert not got.survived
+    assert got.interrupted
+    assert got.resumed_after_s is None
+
+
 def test_a_start_from_nothing_loses_every_step() -> None:
     events = [*made_up.work(t=100, first=1, last=6), Event(t=110, kind="start", values={"role": "worker"})]
     events += made_up.work(t=112, first=1, last=10)
@@ -138,7 +146,8 @@ def test_the_json_keeps_its_keys(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert list(raw["faults"][0]) == [
         "fault", "run", "target", "t", "step", "detected_after_s", "detected_by", "resumed_after_s", "recovery_s",
-        "steps_lost", "checkpoint_step", "checkpoint", "interrupted", "resubmitted", "survived", "world", "full_size_after_s",
+        "steps_lost", "checkpoint_step", "checkpoint", "interrupted", "resubmitted", "survived", "world",
+        "full_size_after_s",
     ]  # fmt: skip
     assert any("NCCL" in text for text in raw["not_shown"])
 
