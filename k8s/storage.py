@@ -16,6 +16,8 @@ from k8s.names import CLAIM, MOUNT_PATH, RAY_GID, RAY_UID, storage_class, volume
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources
 
 DRIVER = "fsx.csi.aws.com"
+SMALLEST_GIB = 1200
+"""Smallest FSx for Lustre file system."""
 FOLDERS = ("runs", "data", "code", ".system/redis")
 """Folders made on the file system and handed to uid 1000; the file system's root stays root's."""
 
@@ -59,6 +61,8 @@ def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
         parameters=parameters,
         mount_options=["flock"],
         reclaim_policy="Delete" if storage.on_destroy == "delete" else "Retain",
+        # the driver grows the file system with the claim (ControllerExpandVolume); shrinking is impossible
+        allow_volume_expansion=True,
         # the subnet is fixed, so waiting for a consumer's zone would buy nothing but ten minutes
         volume_binding_mode="Immediate",
     )
@@ -116,7 +120,13 @@ def claim(plan: Plan) -> Manifest:
 
 
 def _capacity(plan: Plan) -> k8s.Quantity:
-    return k8s.Quantity.from_string(f"{plan.settings.storage.capacity_gib}Gi")
+    """Dynamic: what the driver makes, and grows. Otherwise a constant, the smallest file system there is.
+
+    A volume without a class cannot be resized in Kubernetes, and nothing there reads the figure: a file system that the
+    stack grows would fail at the claim.
+    """
+    gib = plan.settings.storage.capacity_gib if plan.settings.storage.mode == "dynamic" else SMALLEST_GIB
+    return k8s.Quantity.from_string(f"{gib}Gi")
 
 
 OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mount}/$folder"; done'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import FileSystem, RemovalPolicy, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as assets
@@ -14,6 +15,10 @@ from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
 from environments.model import Image
+
+
+NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
+"""Left by Python on whoever's machine; not part of the image."""
 
 
 class TrainingImage(Construct):
@@ -51,12 +56,19 @@ class TrainingImage(Construct):
             removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN,
             empty_on_delete=delete,
         )
+        # Our own hash, known at synth: the construct's tag is an attribute of the build, and an exported attribute that
+        # another stack imports could never change.
+        self.content = FileSystem.fingerprint(
+            str(context), exclude=NO_CONTENT, extra_hash=json.dumps([dockerfile, dict(build_args or {})])
+        )
         build = ContainerImageBuild(
             self,
             "Build",
             directory=str(context),
             file=dockerfile,
             repository=self.repository,
+            tag=self.content,
+            exclude=NO_CONTENT,
             platform=assets.Platform.LINUX_AMD64,
             build_args=dict(build_args or {}) or None,
         )
@@ -64,8 +76,7 @@ class TrainingImage(Construct):
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         logs.grant_write(build)
         _log_to(build, logs)
-        self.content = build.image_tag
-        self.uri = self.repository.repository_uri_for_tag(build.image_tag)
+        self.uri = self.repository.repository_uri_for_tag(self.content)
 
 
 def _log_to(build: ContainerImageBuild, group: LogGroup) -> None:

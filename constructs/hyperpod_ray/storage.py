@@ -63,8 +63,8 @@ class LustreFileSystem(Construct):
                 per_unit_storage_throughput=settings.throughput_mbs_per_tib,
                 data_compression_type=settings.compression,
                 automatic_backup_retention_days=settings.backup_retention_days,
-                # Means nothing without backups, and is then refused by some API versions.
-                copy_tags_to_backups=True if settings.backup_retention_days else None,
+                # Always, though it means nothing without backups: to change it later replaces the file system.
+                copy_tags_to_backups=True,
                 metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(mode="AUTOMATIC"),
             ),
         )
