@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from constructs import Construct
 from environments.plan import Plan
 from hyperpod_ray.image import TrainingImage
+from image.context import DOCKERFILE, stage
+from image.versions import ImageError, choose
 from stacks.base import EnvironmentStack
+
+OWN_FOLDER = "image"
+"""This project's image, whose context and build arguments `image/` knows; any other folder is built as it is."""
 
 
 class ImageStack(EnvironmentStack):
@@ -16,5 +22,23 @@ class ImageStack(EnvironmentStack):
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, project: Path) -> None:
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
-        self.image = TrainingImage(self, "Image", settings=settings, context=project / settings.folder)
+        if settings.folder != OWN_FOLDER:
+            self.image = TrainingImage(self, "Image", settings=settings, context=project / settings.folder)
+        else:
+            chosen, arguments, incomplete = choose(), None, None
+            try:
+                arguments = chosen.build_args()
+            except ImageError as error:
+                incomplete = str(error)
+            with tempfile.TemporaryDirectory() as context:
+                stage(Path(context), chosen=chosen)
+                self.image = TrainingImage(
+                    self,
+                    "Image",
+                    settings=settings,
+                    context=Path(context),
+                    dockerfile=DOCKERFILE,
+                    build_args=arguments,
+                    incomplete=incomplete,
+                )
         self.say("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")

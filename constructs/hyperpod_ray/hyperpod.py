@@ -78,7 +78,7 @@ class HyperPodCluster(Construct):
             Validations.of(self.cluster).acknowledge(
                 Acknowledgment(
                     id="CloudFormation-Validate::F3002",
-                    reason="the schema inside aws-cdk-lib 2.275.0 lacks ImageReleaseVersion; cfn-lint's newer one has it",
+                    reason="the schema in aws-cdk-lib 2.275.0 lacks ImageReleaseVersion; cfn-lint's newer has it",
                 )
             )
 

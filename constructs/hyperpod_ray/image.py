@@ -15,7 +15,7 @@ from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
 from environments.model import Image
-
+from hyperpod_ray.refuse import refuse_deployment
 
 NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
 """Left by Python on whoever's machine; not part of the image."""
@@ -32,6 +32,7 @@ class TrainingImage(Construct):
     :param settings: the `image` section, without `uri`.
     :param context: folder that holds the Dockerfile and everything it copies.
     :param build_args: Docker build arguments.
+    :param incomplete: what is missing for a build, for people; the stack can then be reviewed but not deployed.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class TrainingImage(Construct):
         context: Path,
         dockerfile: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
+        incomplete: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        if incomplete is not None:
+            refuse_deployment(self, incomplete)
         delete = settings.on_destroy == "delete"
         self.repository = ecr.Repository(
             self,

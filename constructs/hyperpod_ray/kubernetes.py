@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from aws_cdk import Annotations, CfnRule, CfnRuleAssertion, Duration, Fn
+from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3_assets as s3_assets
 
 from constructs import Construct, IDependable
+from hyperpod_ray.refuse import refuse_deployment
 
 
 class Manifest(Protocol):
@@ -96,7 +97,10 @@ class HelmRelease(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         if chart is None:
-            self._refuse_deployment(release)
+            refuse_deployment(
+                self,
+                f"chart {release.chart} {release.version} was not fetched: run 'make charts', then deploy again",
+            )
         with tempfile.TemporaryDirectory() as placeholder:
             asset = s3_assets.Asset(self, "Chart", path=str(chart or _placeholder(release, Path(placeholder))))
         self.chart = eks.HelmChart(
@@ -113,12 +117,6 @@ class HelmRelease(Construct):
             timeout=Duration.minutes(min(release.timeout_minutes, 12)),
         )
         self.chart.node.add_dependency(*after)
-
-    def _refuse_deployment(self, release: Release) -> None:
-        message = f"chart {release.chart} {release.version} was not fetched: run 'make charts', then deploy again"
-        Annotations.of(self).add_warning_v2("ray-on-hyperpod:chart-missing", message)
-        never = CfnRuleAssertion(assert_=Fn.condition_equals("fetched", "missing"), assert_description=message)
-        CfnRule(self, "Fetched", assertions=[never])
 
 
 def _placeholder(release: Release, folder: Path) -> Path:
