@@ -1,4 +1,4 @@
-"""What an environment costs: pure arithmetic over prices that are given, dated and sourced. An unknown price stays unknown.
+"""What an environment costs: pure arithmetic over prices that are given, dated and sourced; an unknown one stays so.
 
 Prices come from the AWS Price List (`ops cost` asks for them) or from `prices_usd.yaml`; this module asks nobody.
 """
@@ -110,8 +110,9 @@ class Cost:
 
 
 NOT_COUNTED = [
-    "EKS control plane", "NAT gateways or interface endpoints", "EBS volumes of nodes", "backups", "logs", "data transfer", "taxes",
-    "savings plans and discounts",
+    "EKS control plane",
+    "NAT gateways or interface endpoints", "EBS volumes of nodes", "backups", "logs", "data transfer",
+    "taxes", "savings plans and discounts",
 ]  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def cost(plan: Plan, prices: Prices) -> Cost:
     return Cost(lines=lines, not_counted=list(NOT_COUNTED))
 
 
-# --- the AWS Price List --------------------------------------------------------------------------------------------------
+# --- the AWS Price List ----------------------------------------------------------------------------------------------
 
 
 def instance_query(region: str, instance_type: str) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _is(name: str, value: str) -> dict[str, str]:
 def instance_price(products: Iterable[str], *, instance_type: str, read: date) -> Price | None:
     """The on-demand price in what `get_products` answered; None unless exactly one fits.
 
-    Studio, training and reserved usage of the same type have products of their own and are left out by their usage type.
+    Studio, training and reserved usage of the same type have products of their own: their usage types differ.
     """
     return _only(
         products,

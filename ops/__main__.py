@@ -19,7 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Day 2 of an environment: look at it, wait for it, act on its nodes, submit work, take it down.",
-    epilog="Exit codes: 0 fine, 1 error, 2 bad use or bad file, 3 condition false, 4 timed out and still going, 130 interrupted.",
+    epilog="Exit codes: 0 fine, 1 error, 2 bad use or bad file, 3 condition false, "
+    "4 timed out and still going, 130 interrupted.",
 )
 
 
@@ -214,7 +215,7 @@ def cost(
 
 
 @app.command()
-def teardown(
+def teardown(  # noqa: PLR0917
     env: Env,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the inventory and stop.")] = False,
     yes: Yes = False,
@@ -234,7 +235,7 @@ def teardown(
 
 
 @app.command()
-def logs(
+def logs(  # noqa: PLR0917
     env: Env,
     kind: Annotated[
         Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Which logs.")
@@ -264,7 +265,7 @@ def connect(
 
 
 @app.command()
-def submit(
+def submit(  # noqa: PLR0917
     env: Env,
     entrypoint: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="What the job runs.")] = None,
     working_dir: Annotated[Path | None, typer.Option(help="Folder that the job runs in; uploaded.")] = None,
@@ -283,8 +284,8 @@ def submit(
     from ops import submit as verb  # noqa: PLC0415
 
     return verb.run(
-        _target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [], runtime_env=runtime_env,
-        submission_id=submission_id, address=address, wait=wait_, job=follow,
+        _target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [],
+        runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_, job=follow,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Clients of one environment: boto3 and Kubernetes, with timeouts and retries, and never of another account or cluster."""
+"""Clients of one environment: boto3 and Kubernetes, with timeouts and retries, never of another account."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Aws:
     @functools.cached_property
     def session(self) -> boto3.session.Session:
         """A session with whatever credentials the environment variables, profile or role give."""
-        import boto3.session  # noqa: PLC0415  (start fast)
+        import boto3.session  # noqa: PLC0415
 
         return boto3.session.Session(region_name=self._plan.settings.region)
 

@@ -76,7 +76,8 @@ def submit_line(target: Target, port: int) -> str:
     ray = target.plan.settings.ray
     parts = [f"RAY_ADDRESS=http://127.0.0.1:{port}"]
     if ray.auth == "token":
-        read = f"kubectl -n {ray.namespace} get secret {ray.cluster_name} -o jsonpath={{.data.{names.TOKEN_KEY}}} | base64 -d"
+        secret = f"kubectl -n {ray.namespace} get secret {ray.cluster_name}"
+        read = f"{secret} -o jsonpath={{.data.{names.TOKEN_KEY}}} | base64 -d"
         parts += ["RAY_AUTH_MODE=token", f'RAY_AUTH_TOKEN="$({read})"']
     parts += ["ray job submit"]
     if ray.gcs_fault_tolerance:

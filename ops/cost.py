@@ -90,12 +90,14 @@ def _show(target: Target, found: Cost) -> None:
     output.console().print(table)
     settings = target.plan.settings
     output.say(
-        f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; not counted: {', '.join(found.not_counted)}"
+        f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
+        f"not counted: {', '.join(found.not_counted)}"
     )
     if found.unknown:
         unknown = ", ".join(line.name for line in found.unknown)
         output.say(
-            f"no price is known for {unknown}: the sum leaves it out. next: python -m ops cost {target.name} with credentials"
+            f"no price is known for {unknown}: the sum leaves it out. "
+            f"next: python -m ops cost {target.name} with credentials"
         )
 
 

@@ -66,7 +66,7 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     return None
 
 
-def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:
+def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:  # noqa: PLR0911
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
         return OpsError("no AWS credentials were found", next=LOGIN)
     if name in ("TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"):
@@ -123,7 +123,7 @@ def shortened(text: str, *, most: int = 240) -> str:
     return line if len(line) <= most else f"{line[:most].rstrip()} …"
 
 
-def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:
+def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  # noqa: PLR0911
     """What a failure of the Kubernetes client means."""
     status = getattr(error, "status", None)
     if type(error).__name__ == "ConfigException":
@@ -156,7 +156,7 @@ def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:
         return OpsError(f"the Kubernetes API refuses: {body_message(error)}")
     return OpsError(
         f"the Kubernetes API is unreachable ({_innermost(error)})",
-        next="a private endpoint is reachable from the VPC only: VPN, or a host in it (eks.endpoint of the environment)",
+        next="a private endpoint is reachable from the VPC only: use a VPN or a host in it (eks.endpoint)",
     )
 
 
@@ -170,7 +170,7 @@ def _innermost(error: BaseException) -> str:
 
 def body_message(error: BaseException) -> str:
     """The API server's own sentence, out of the body of its answer."""
-    import json  # noqa: PLC0415  (only when something failed)
+    import json  # noqa: PLC0415
 
     body = getattr(error, "body", None)
     with contextlib.suppress(TypeError, ValueError, AttributeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import socketserver
@@ -109,7 +108,7 @@ def holder(port: int) -> str:
         return ""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if any(os.readlink(link) in inodes for link in (folder / "fd").iterdir()):
+            if any(str(link.readlink()) in inodes for link in (folder / "fd").iterdir()):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 return f"{command[:80]} (pid {folder.name})"
         except OSError:

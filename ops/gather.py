@@ -360,7 +360,7 @@ def warnings(target: Target, namespace: str) -> list[KubernetesEvent]:
                 item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
             ),
             reason=item.get("reason", ""),
-            object=f"{(item.get('involvedObject') or {}).get('kind', '')}/{(item.get('involvedObject') or {}).get('name', '')}",
+            object="/".join((item.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
             message=item.get("message", ""),
             count=item.get("count") or 1,
         )

@@ -230,7 +230,7 @@ def vpc_of(target: Target) -> str:
 
 
 def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
-    """Interfaces, endpoints and groups in the VPC that no stack of the environment owns: they would make its deletion fail."""
+    """Interfaces, endpoints and groups in the VPC that no stack owns: its deletion would fail."""
     if target.plan.settings.network.existing is not None:
         return []
     vpc = vpc_of(target)
@@ -280,6 +280,7 @@ def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
     told = [text for text in inventory.unseen if text.startswith("Kubernetes")]
     if told:
         raise OpsError(
-            f"the EKS cluster exists but cannot be asked ({told[0].removeprefix('Kubernetes: ')}): its claims would be orphaned",
+            f"the EKS cluster exists but cannot be asked ({told[0].removeprefix('Kubernetes: ')}): "
+            "its claims would be orphaned",
             next=f"restore access, then python -m ops teardown {environment}",
         )

@@ -32,7 +32,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 RAY_CLUSTER_LABEL = "ray.io/cluster"
 RAY_GROUP_LABEL = "ray.io/group"
 RAY_ROLE_LABEL = "ray.io/node-type"
-TOKEN_KEY = "auth_token"  # noqa: S105  (a key's name)
+TOKEN_KEY = "auth_token"  # noqa: S105
 """Key of the Secret that KubeRay makes, which is called like the RayCluster."""
 DASHBOARD_PORT = 8265
 

@@ -15,6 +15,7 @@ from ops.output import Format
 from ops.snapshot import Cluster, ClusterEvent, Instance, Node, Snapshot
 
 SOURCES = ("HyperPod", "HyperPod events", "Kubernetes")
+WIDE = 100
 BATCH = 25
 """Nodes that one BatchReboot or BatchReplace call takes."""
 
@@ -45,20 +46,17 @@ def listing(target: Target, *, form: Format, group: str = "") -> int:
     if form is Format.json:
         output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": seen.unseen})
         return OK
-    table = output.table("Node", "Group", "Type", "HyperPod", "Kubernetes", "Fault", ">Age", ">Repl.")
+    console = output.console()
+    # the type is known by its group; what is worth the room on a narrow screen is the whole id
+    wide = console.width >= WIDE
+    table = output.table(
+        "=Node", "Group", *(["=Type"] if wide else []), "HyperPod", "Kubernetes", "Fault", ">Age", ">Repl."
+    )
     for row in rows:
         seen_as = " ".join(filter(None, [row.kubernetes, row.health if row.health != "Schedulable" else ""]))
-        table.add_row(
-            row.id,
-            row.group,
-            row.type,
-            row.status,
-            seen_as,
-            row.fault,
-            output.age(row.launched),
-            str(row.replacements or ""),
-        )
-    console = output.console()
+        kind = [row.type] if wide else []
+        number = str(row.replacements or "")
+        table.add_row(row.id, row.group, *kind, row.status, seen_as, row.fault, output.age(row.launched), number)
     console.print(table)
     for item in seen.unseen:
         output.say(f"{item.source} could not be asked: {item.why}")
@@ -102,8 +100,8 @@ def joined(seen: Snapshot) -> list[Row]:
     for node in by_name.values():
         pods = tuple(pod.name for pod in seen.pods if pod.node == node.name)
         rows.append(
-            Row(id=names.instance_id(node.name), group=node.group, type="", status="gone", kubernetes=_ready(node), health=node.health,
-                fault=node.fault, launched=node.created, replacements=0, pods=pods)
+            Row(id=names.instance_id(node.name), group=node.group, type="", status="gone", kubernetes=_ready(node),
+                health=node.health, fault=node.fault, launched=node.created, replacements=0, pods=pods)
         )  # fmt: skip
     return rows
 
@@ -199,10 +197,14 @@ def show(target: Target, node: str, *, form: Format) -> int:
     table = output.table("", "")
     table.show_header = False
     for label, value in (
-        ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status), ("Kubernetes", row.kubernetes),
-        ("health", row.health), ("fault", row.fault), ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
-        ("address", details.get("PrivatePrimaryIp", "")), ("zone", (details.get("Placement") or {}).get("AvailabilityZoneId", "")),
-        ("software", details.get("CurrentImageReleaseVersion", "")), ("Ray pods", ", ".join(row.pods)), ("session", session),
+        ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status),
+        ("Kubernetes", row.kubernetes),
+        ("health", row.health), ("fault", row.fault),
+        ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
+        ("address", details.get("PrivatePrimaryIp", "")),
+        ("zone", (details.get("Placement") or {}).get("AvailabilityZoneId", "")),
+        ("software", details.get("CurrentImageReleaseVersion", "")), ("Ray pods", ", ".join(row.pods)),
+        ("session", session),
     ):  # fmt: skip
         if value:
             table.add_row(label, str(value))
@@ -236,7 +238,7 @@ def events(target: Target, *, node: str = "", group: str = "", limit: int = 50, 
 
 
 def _print_events(found: list[ClusterEvent]) -> None:
-    table = output.table("When (UTC)", "Level", "Where", "What")
+    table = output.table("=When (UTC)", "Level", "=Where", "What")
     for event in found:
         text = event.description + (f": {event.failure}" if event.failure else "")
         table.add_row(
@@ -270,8 +272,8 @@ def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
         nodes,
         operation="batch_replace_cluster_nodes",
         doing="replace",
-        loses="what runs there stops; EBS and NVMe volumes are destroyed; a new instance with a new name and address runs "
-        "the lifecycle script; 20–30 min, then the deep health checks where they are on. /fsx is not touched",
+        loses="what runs there stops; EBS and NVMe volumes are destroyed; a new instance with a new name and address "
+        "runs the lifecycle script; 20–30 min, then the deep health checks where they are on. /fsx is not touched",
         yes=yes,
     )
 
@@ -380,8 +382,8 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
 def free(target: Target, node: str, *, yes: bool) -> int:
     """Free the pods of a node that is gone for good while its Kubernetes object stays, by the out-of-service taint.
 
-    Without it the pods stay Terminating and get no replacement, for ever. On a node that still runs, two copies of a pod
-    would: so it is refused unless Kubernetes has not heard of the node.
+    Without it the pods stay Terminating and get no replacement, for ever. On a node that still runs, two
+    copies of a pod would run: so it is refused unless Kubernetes has not heard of the node.
     """
     target.aws.require_account()
     name = names.node_name(names.instance_id(node))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ops.errors import BAD_USE, OpsError
 
@@ -39,7 +39,7 @@ def now() -> datetime:
 
 def console(*, stderr: bool = False) -> Console:
     """A console for a stream. Rich itself obeys NO_COLOR, and leaves colours away where the stream is no terminal."""
-    from rich.console import Console  # noqa: PLC0415  (start fast)
+    from rich.console import Console  # noqa: PLC0415
     from rich.theme import Theme  # noqa: PLC0415
 
     stream = sys.stderr if stderr else sys.stdout
@@ -55,7 +55,10 @@ def say(text: str) -> None:
 
 
 def table(*columns: str, title: str = "") -> Table:
-    """An empty table that stays readable at 80 columns: long cells fold, nothing is cut."""
+    """An empty table that stays readable at 80 columns: long cells fold, nothing is cut.
+
+    A column called `>X` holds numbers, one called `=X` ids to copy: neither is folded.
+    """
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -70,8 +73,9 @@ def table(*columns: str, title: str = "") -> Table:
         header_style="bold",
     )
     for name in columns:
-        numeric = name.startswith(">")
-        made.add_column(name.lstrip(">"), overflow="fold", justify="right" if numeric else "left", no_wrap=numeric)
+        whole = name[0] in ">=" if name else False
+        justify: Literal["right", "left"] = "right" if name.startswith(">") else "left"
+        made.add_column(name.lstrip(">="), overflow="fold", justify=justify, no_wrap=whole)
     return made
 
 

@@ -100,12 +100,16 @@ def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> 
     """The screen: verdict first, because that is what one looks for."""
     headline(console, seen, verdict)
     if seen.cluster:
+        console.print()
         _groups(console, seen)
     if seen.rays or seen.pods:
+        console.print()
         _ray(console, seen)
     if seen.file_systems or seen.claims:
+        console.print()
         _storage(console, seen)
     if seen.events and events:
+        console.print()
         _events(console, seen.events[:events])
 
 
@@ -143,7 +147,7 @@ def lines_of(finding: Finding) -> list[Any]:
 
 
 def _groups(console: Console, seen: Snapshot) -> None:
-    assert seen.cluster is not None  # noqa: S101  (narrowing only)
+    assert seen.cluster is not None  # noqa: S101
     table = output.table("Instance group", "Type", ">Asked", ">Ready", ">Checking", ">Recovering", ">Missing")
     for group in seen.cluster.groups:
         row = counts(seen, group)
@@ -159,7 +163,7 @@ def _ray(console: Console, seen: Snapshot) -> None:
             f"RayCluster {ray.namespace}/{ray.name} says {ray.state or 'nothing yet'}, "
             f"{ray.ready_workers} of {ray.desired_workers} workers"
         )
-    table = output.table("Pod", "Group", "State", "Node")
+    table = output.table("=Pod", "Group", "State", "=Node")
     awake = {node.name for node in seen.nodes if node.ready}
     for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
         state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
@@ -171,7 +175,7 @@ def _ray(console: Console, seen: Snapshot) -> None:
 
 
 def _storage(console: Console, seen: Snapshot) -> None:
-    table = output.table("Storage", "State", ">GiB", "Made by")
+    table = output.table("=Storage", "State", ">GiB", "Made by")
     for file_system in seen.file_systems:
         made = "claim" if file_system.made_by_claim else file_system.stack or "elsewhere"
         table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), made)
@@ -183,7 +187,7 @@ def _storage(console: Console, seen: Snapshot) -> None:
 
 
 def _events(console: Console, events: tuple[ClusterEvent, ...]) -> None:
-    table = output.table("When (UTC)", "Where", "What")
+    table = output.table("=When (UTC)", "=Where", "What")
     for event in events:
         text = event.description + (f": {event.failure}" if event.failure else "")
         table.add_row(

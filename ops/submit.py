@@ -175,9 +175,8 @@ class Jobs:
                 next="the Secret of the RayCluster's name holds it; was the cluster made anew?",
             )
         if status >= 400:
-            raise OpsError(
-                f"the Jobs API answers {status}: {raw.decode(errors='replace').strip().splitlines()[-1][:300] if raw.strip() else ''}"
-            )
+            told = raw.decode(errors="replace").strip().splitlines()
+            raise OpsError(f"the Jobs API answers {status}: {told[-1][:300] if told else 'nothing more'}")
         return json.loads(raw or b"null")
 
 

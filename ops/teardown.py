@@ -130,7 +130,7 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
-            next=f"python -m ops nodes {target.name}; for a node that is gone: python -m ops nodes free {target.name} NODE",
+            next=f"python -m ops nodes {target.name}; for a lost node: python -m ops nodes free {target.name} NODE",
         )
 
 
@@ -167,13 +167,14 @@ def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
     )
     if remaining:
         output.say(
-            f"still there: {', '.join(remaining)}; nothing else was destroyed. next: python -m ops teardown {target.name}"
+            f"still there: {', '.join(remaining)}; nothing else was destroyed. "
+            f"next: python -m ops teardown {target.name}"
         )
     return not remaining
 
 
 def _driver_at_work(target: Target, needed: bool) -> bool:
-    """Whether a volume of ours is still in Kubernetes with the driver installed: then the driver deletes the file system."""
+    """Whether a volume of ours is still in Kubernetes with the driver installed, which then deletes the file system."""
     if not needed:
         return True
     try:
@@ -258,7 +259,7 @@ def _destroy(target: Target, *, app: str) -> None:
         command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert process.stdout is not None  # noqa: S101  (narrowing only)
+    assert process.stdout is not None  # noqa: S101
     for line in process.stdout:
         output.say(f"  {line.rstrip()}")
     ended = process.wait()
@@ -276,7 +277,7 @@ def _destroy(target: Target, *, app: str) -> None:
 
 
 def _stacks_to_destroy(target: Target) -> list[str]:
-    """All, but not the network that a kept file system lives in: its interface would make the deletion fail half-way."""
+    """All, but not the network that a kept file system lives in: its interface would make the deletion fail."""
     if not keeps_network(target):
         return [f"{target.name}/*"]
     output.say(f"{target.name}-Network stays: a file system that is kept lives in it")

@@ -198,7 +198,7 @@ def _healthy(seen: Snapshot) -> Progress:
 
 
 def run(target: Target, *, what: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
-    """Wait. Exit code 0 when it is there, 1 when it will not come, 4 after `timeout` seconds (0: none), 130 on Ctrl-C."""
+    """Wait. Exit code 0: it is there, 1: it will not come, 4: `timeout` seconds (0: none) are over, 130: Ctrl-C."""
     wanted = goal(target, what)
     console = output.console(stderr=True)
     shown = _Display(console, wanted)
@@ -284,9 +284,8 @@ class _Display:
         if self._live:
             self._live.update(self._block(progress, elapsed))
         elif progress.phase != self._last:
-            output.say(
-                f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} (after {output.duration(elapsed)}, usually {self._goal.usual})"
-            )
+            spent = f"after {output.duration(elapsed)}, usually {self._goal.usual}"
+            output.say(f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} ({spent})")
         self._last = progress.phase
 
     def sleep(self, seconds: float, progress: Progress, started: float) -> None:

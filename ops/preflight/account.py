@@ -11,9 +11,11 @@ QUALIFIER = "hnb659fds"
 BOOTSTRAP_VERSION = 6
 """What the default stack synthesizer demands: https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
 NEEDED = (
-    "cloudformation:DescribeStacks", "sagemaker:DescribeCluster", "sagemaker:ListClusterNodes", "sagemaker:ListClusterEvents",
+    "cloudformation:DescribeStacks", "sagemaker:DescribeCluster", "sagemaker:ListClusterNodes",
+    "sagemaker:ListClusterEvents",
     "sagemaker:DescribeClusterEvent", "sagemaker:DescribeClusterNode", "eks:DescribeCluster", "fsx:DescribeFileSystems",
-    "logs:FilterLogEvents", "sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes", "ssm:StartSession",
+    "logs:FilterLogEvents", "sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes",
+    "ssm:StartSession",
     "servicequotas:ListServiceQuotas", "pricing:GetProducts",
 )  # fmt: skip
 """What the commands of `ops` call; the deployment itself uses the roles of the bootstrap stack."""
@@ -91,5 +93,6 @@ def service_linked_roles(target: Target) -> list[Outcome]:
     if not missing:
         return [ok("there")]
     commands = "; ".join(f"aws iam create-service-linked-role --aws-service-name {service}" for service, _ in missing)
-    text = f"not there yet: {', '.join(role for _, role in missing)}; made at first use by whoever may iam:CreateServiceLinkedRole"
+    roles = ", ".join(role for _, role in missing)
+    text = f"not there yet: {roles}; made at first use by whoever may iam:CreateServiceLinkedRole"
     return [warning(text, commands)] if missing else [skipped("none is needed")]

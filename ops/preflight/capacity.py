@@ -58,7 +58,7 @@ def offered(target: Target) -> list[Outcome]:
 
 
 def quotas(target: Target) -> list[Outcome]:
-    """ "ml.X for cluster usage" against what the file asks plus what other clusters have, and the other quotas in the way."""
+    """Quotas against what the file asks plus what other clusters have: "ml.X for cluster usage" and the others."""
     plan, settings = target.plan, target.plan.settings
     groups = settings.hyperpod.instance_groups
     values = _values(target, "sagemaker")

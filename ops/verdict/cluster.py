@@ -51,7 +51,7 @@ def cluster(seen: Snapshot) -> Iterator[Finding]:
 def _failed(seen: Snapshot) -> Finding:
     """`Failed` is the outcome of the last operation; nodes that run go on running, and another update mends it."""
     cluster = seen.cluster
-    assert cluster is not None  # noqa: S101  (narrowing only)
+    assert cluster is not None  # noqa: S101
     running = sum(1 for instance in seen.instances if instance.status == "Running")
     coming = [
         instance
@@ -60,10 +60,11 @@ def _failed(seen: Snapshot) -> Finding:
     ]
     why = cluster.failure or next((event.failure for event in seen.events if event.failure), "")
     if coming:
+        many = f"{len(coming)} {'nodes are' if len(coming) > 1 else 'node is'}"
         since = min((instance.launched for instance in coming if instance.launched), default=None)
         return under_way(
             seen,
-            f"the cluster says Failed, but {len(coming)} {'nodes are' if len(coming) > 1 else 'node is'} still being brought up",
+            f"the cluster says Failed, but {many} still being brought up",
             since=since,
             usual=usual_of(coming[0]),
             next_=command(seen, "nodes"),

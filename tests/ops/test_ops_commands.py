@@ -1,5 +1,6 @@
 """The commands against the embedded AWS and the local Kubernetes API, as a person runs them."""
 
+# ruff: noqa: E501  (cases and commands read better unbroken)  # noqa: RUF100
 from __future__ import annotations
 
 import json

@@ -7,11 +7,11 @@ import urllib.parse
 from base64 import urlsafe_b64decode
 
 import boto3
-import k8s.names
 import pytest
-from hyperpod_ray import storage
 
+import k8s.names
 from environments import load
+from hyperpod_ray import storage
 from local.kubernetes.auth import eks_token_fault
 from ops import names
 from ops.clients import eks_token

@@ -1,5 +1,6 @@
 """`submit` against a real Ray head with token authentication, and what it packs."""
 
+# ruff: noqa: E501  (cases and commands read better unbroken)  # noqa: RUF100
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Teardown with a file system that a claim made: in order, killed half-way, stuck, and with nobody left to delete it."""
+"""Teardown with a file system that a claim made: killed half-way, stuck, and with nobody left to delete it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 @pytest.fixture
 def dynamic(start_world: object) -> World:
-    """An environment whose file system was made by its claim. Its stacks are small: what they hold is not the matter here."""
+    """An environment whose file system was made by its claim. Its stacks are small: they are not the matter."""
     made: World = start_world(seconds_per_state=1.0)  # type: ignore[operator]
     made.write(environment_text(mode="dynamic"))
     made.create()

@@ -1,5 +1,6 @@
 """Every verdict: a table of snapshots and what is said of them."""
 
+# ruff: noqa: E501  (cases and commands read better unbroken)  # noqa: RUF100
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,7 +1,8 @@
-"""An environment that exists: made through the AWS and Kubernetes APIs of the embedded AWS, so that its answers are real.
+"""An environment that exists: made through the APIs of the embedded AWS, so that its answers are real.
 
 Not `cdk deploy`: that takes minutes and is tried by the story's test. What is made here is what a deploy leaves: seven
-stacks by name, network, EKS cluster with the driver's add-on, HyperPod cluster, KubeRay by its stand-in chart, manifests of `k8s`.
+stacks by name, network, EKS cluster with the driver's add-on, HyperPod cluster, KubeRay by its stand-in chart, and the
+manifests of `k8s`.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ class World:
         config = yaml.safe_load(Path(self.running.kubeconfig).read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310
             cluster["server"] + path,
             data=None if body is None else json.dumps(body).encode(),
             method=method,
