@@ -28,7 +28,7 @@ from local.rehearse.report import FaultReport, Injected, Observation, Report, co
 PROJECT = Path(__file__).resolve().parents[2]
 FAULTS = ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")
 OUT = Path(".rehearsal")
-ELASTIC_SECONDS = 30
+ELASTIC_SECONDS, HEAD_SECONDS = 30, 40
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -352,6 +352,8 @@ class Rehearsal:
                 e.kind == "step" and e.values.get("world") == size and e.t > small.t for e in events
             )
         if injected.fault == "head" and self.cluster.state.backend and not again:
+            if self.watcher.status == "SUCCEEDED":
+                return True  # done before the new head was complete: no interruption either
             # fault tolerance: the new head must be up and know every node, and training must still go on after that
             back = self.replacement.complete and all(
                 self.watcher.nodes.get(pod.ip) == "ALIVE" for pod in self.cluster.state.pods
@@ -425,7 +427,12 @@ class Rehearsal:
         size = self.cluster.plan.training_pods
         if "elastic" in options.faults and size < 2:
             raise LocalError(f"--faults elastic: two training pods are needed, the scaled manifest has {size}")
+        # a fault costs one new checkpoint; where work goes on meanwhile there must be work
         steps = options.interval * (len(options.faults) + 3)
+        if "drain" in options.faults:
+            steps += int(options.drain_s / options.step_delay_s)
+        if "head" in options.faults and self.cluster.state.backend:
+            steps += int(HEAD_SECONDS / options.step_delay_s)
         # one worker has to have work while the lost machine is away and until the size is looked at again
         longest = steps + int(ELASTIC_SECONDS / options.step_delay_s) if "elastic" in options.faults else steps
         main = self.job(steps=steps, workers=str(size))

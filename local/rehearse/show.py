@@ -42,7 +42,13 @@ def row(fault: FaultReport) -> tuple[str, ...]:
 
 def table(faults: list[FaultReport]) -> Table:
     """All faults."""
-    out = Table(title="what became of each fault (steps lost were done again)", title_justify="left", box=box.SIMPLE)
+    out = Table(
+        title="what became of each fault (steps lost were done again)",
+        title_justify="left",
+        box=box.SIMPLE,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for heading in HEADINGS:
         number = heading in {"at step", "detected", "back in", "lost"}
         out.add_column(heading, justify="right" if number else "left", no_wrap=heading != "note")
