@@ -31,10 +31,12 @@ class ClaimGuard(Construct):
         super().__init__(scope, construct_id)
         code = lambda_.Code.from_asset(str(Path(__file__).parent / "handlers" / "file_systems_gone"))
 
-        def function(name: str, handler: str) -> lambda_.Function:
-            group = logs.LogGroup(
+        def log_group(name: str) -> logs.LogGroup:
+            return logs.LogGroup(
                 self, f"{name}Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
             )
+
+        def function(name: str, handler: str) -> lambda_.Function:
             return lambda_.Function(
                 self,
                 name,
@@ -42,7 +44,7 @@ class ClaimGuard(Construct):
                 handler=f"index.{handler}",
                 code=code,
                 timeout=Duration.minutes(1),
-                log_group=group,
+                log_group=log_group(name),
             )
 
         is_complete = function("IsComplete", "is_complete")
@@ -54,7 +56,10 @@ class ClaimGuard(Construct):
             is_complete_handler=is_complete,
             query_interval=Duration.seconds(20),
             total_timeout=total_timeout or Duration.hours(1),
-            waiter_state_machine_log_options=custom_resources.LogOptions(level=stepfunctions.LogLevel.ALL),
+            disable_waiter_state_machine_logging=False,
+            waiter_state_machine_log_options=custom_resources.LogOptions(
+                destination=log_group("Waiter"), level=stepfunctions.LogLevel.ALL
+            ),
         )
         self.resource = CustomResource(
             self,

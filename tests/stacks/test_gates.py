@@ -8,7 +8,7 @@ from typing import Any
 
 import cfnlint
 import pytest
-from cfnlint.schema.exceptions import ResourceNotFoundError
+from cfnlint.schema import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.stacks.conftest import PROJECT, Assembly
