@@ -89,7 +89,6 @@ def writer_for(*, kind: str, folder: RunFolder, name: str, rank: int, hooks: Fau
     """A DCP storage writer for one checkpoint of kind `shared` or `fsspec`."""
     writer: SharedWriter | ObjectWriter
     if kind == "shared":
-        # async_save stages through the writer: a plain copy in CPU memory, freed when the save is done
         writer = SharedWriter(folder.at(name), overwrite=False)
     else:
         writer = ObjectWriter(f"{folder.url}/{name}", overwrite=False)

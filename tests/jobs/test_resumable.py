@@ -112,7 +112,7 @@ def test_a_finished_run_has_nothing_left_to_do(run: Run) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")}
 
     def nothing(config: dict[str, Any]) -> None:
-        model = torch.nn.Linear(10, 1)
+        model = torch.nn.Linear(10, 200)
         with Resumable(config["run"], model=model, optimizer=torch.optim.AdamW(model.parameters())) as training:
             assert list(training.steps(STEPS)) == []
 
