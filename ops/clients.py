@@ -205,7 +205,7 @@ class Kubernetes:
         from kubernetes import client, config  # noqa: PLC0415
 
         configuration = self._configuration()
-        config.load_kube_config(client_configuration=configuration)
+        config.load_kube_config(config_file=os.environ["KUBECONFIG"], client_configuration=configuration)
         if configuration.host.rstrip("/") != self.endpoint.rstrip("/"):
             raise OpsError(
                 f"KUBECONFIG's current context is {configuration.host}, the environment's cluster is {self.endpoint}",

@@ -259,7 +259,16 @@ class World:
             ),
             "all nodes",
         )
-        self.until(lambda: self.ops("status", self.name).code == 0, "Healthy", seconds=180)
+        last: list[Result] = []
+
+        def healthy() -> bool:
+            last[:] = [self.ops("status", self.name)]
+            return last[0].code == 0
+
+        try:
+            self.until(healthy, "Healthy", seconds=180)
+        except AssertionError:
+            raise AssertionError(f"never Healthy: {last[0].out}") from None
 
     # --- Kubernetes ------------------------------------------------------------------------------------------------
 
