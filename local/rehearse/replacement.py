@@ -25,11 +25,17 @@ class Replacement:
     def __init__(self, cluster: Cluster, *, delay_s: float, tell: Callable[[str], None]) -> None:
         self.cluster, self.delay_s, self.tell = cluster, delay_s, tell
         self.missing: dict[str, float] = {}
-        self.extra_delay_s: dict[str, float] = {}
+        self.held: set[str] = set()
 
-    def postpone(self, pod: Pod, *, seconds: float) -> None:
-        """Let this pod's replacement come later: no spare, the node itself has to be replaced."""
-        self.extra_delay_s[pod.name] = seconds
+    def hold(self, pod: Pod) -> None:
+        """Let no replacement come for this pod until `release`: no spare, the node itself has to be replaced."""
+        self.held.add(pod.name)
+
+    def release(self) -> None:
+        """Let the held ones come, `delay_s` from now."""
+        for name in self.held:
+            self.missing[name] = time.time()
+        self.held.clear()
 
     def tick(self, nodes: dict[str, str]) -> None:
         """Note losses, start what is due, and end pods that outstay their grace period."""
@@ -40,7 +46,7 @@ class Replacement:
             if pod.alive and not (pod.frozen and nodes.get(pod.ip) == "DEAD"):
                 continue
             since = self.missing.setdefault(pod.name, now)
-            if now < since + self.delay_s + self.extra_delay_s.get(pod.name, 0):
+            if pod.name in self.held or now < since + self.delay_s:
                 continue
             head = self.cluster.group(pod).head
             if not head and not self.cluster.gcs_up():

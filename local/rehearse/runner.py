@@ -73,7 +73,7 @@ class Options:
         interval: steps between two checkpoints.
         step_delay_s: seconds each step is slowed down by.
         replace_after_s: seconds from a lost machine to its replacement's start (minutes on HyperPod).
-        elastic_gap_s: for `elastic`: seconds the lost machine stays away.
+        elastic_gap_s: for `elastic`: seconds of work at the smaller size before the lost machine's replacement starts.
         drain_s: seconds from SIGTERM to the end of a drained pod (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`; the
             environment's is longer).
         fault_timeout_s: most seconds to wait for a new step after a fault.
@@ -90,7 +90,7 @@ class Options:
     interval: int = 10
     step_delay_s: float = 0.15
     replace_after_s: float = 2.0
-    elastic_gap_s: float = 20.0
+    elastic_gap_s: float = 3.0
     drain_s: int = 12
     fault_timeout_s: float = 240.0
     max_pods: int = 2
@@ -348,6 +348,8 @@ class Rehearsal:
         new = next((e for e in events if e.kind == "step" and again and e.t > again.t), None)
         if injected.fault == "elastic":
             small = next((e for e in events if e.kind == "step" and e.values.get("world", 0) < size), None)
+            if small and time.time() > small.t + self.options.elastic_gap_s:
+                self.replacement.release()
             return small is not None and any(
                 e.kind == "step" and e.values.get("world") == size and e.t > small.t for e in events
             )
@@ -377,7 +379,7 @@ class Rehearsal:
             case "node":
                 cluster.kill(pod)
             case "elastic":
-                self.replacement.postpone(pod, seconds=self.options.elastic_gap_s)
+                self.replacement.hold(pod)
                 cluster.kill(pod)
             case "freeze":
                 cluster.freeze(pod)

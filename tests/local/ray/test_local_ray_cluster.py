@@ -127,6 +127,18 @@ def test_replacement_waits_for_its_delay_and_for_the_head(cluster: Cluster) -> N
     assert "is replaced by" in lines[0]
 
 
+def test_a_held_replacement_comes_when_released(cluster: Cluster) -> None:
+    replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
+    pod = cluster.training_pods()[0]
+    replacement.hold(pod)
+    cluster.kill(pod)
+    replacement.tick({})
+    assert not replacement.complete
+    replacement.release()
+    replacement.tick({})
+    assert replacement.complete
+
+
 def test_a_frozen_node_is_replaced_only_once_ray_has_given_it_up(cluster: Cluster) -> None:
     replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
     pod = cluster.training_pods()[0]
