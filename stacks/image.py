@@ -31,7 +31,7 @@ class ImageStack(EnvironmentStack):
             except ImageError as error:
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
-                stage(Path(context), chosen=chosen)
+                stage(Path(context), project=project, chosen=chosen)
                 self.image = TrainingImage(
                     self,
                     "Image",

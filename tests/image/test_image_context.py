@@ -1,0 +1,25 @@
+"""The staged build context holds what the Dockerfile copies and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from image.context import DOCKERFILE, stage
+from image.versions import choose
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
+    chosen = choose()
+    stage(tmp_path, project=PROJECT, chosen=chosen)
+    text = (tmp_path / DOCKERFILE).read_text().replace("${REQUIREMENTS}", chosen.requirements.name)
+    copied = re.findall(r"^COPY (?:--\S+ )*(\S+) \S+$", text, re.MULTILINE)
+    assert copied
+    for source in copied:
+        assert (tmp_path / source).exists(), source
+    staged = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    known = {DOCKERFILE, *copied}
+    assert {path for path in staged if path not in known and not path.startswith("jobs/resilience/")} == set()
+    assert not any("__pycache__" in path for path in staged)
