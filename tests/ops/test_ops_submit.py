@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -62,6 +63,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(timeout=40)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
+    shutil.rmtree(f"/tmp/{home.name}-{os.getpid()}", ignore_errors=True)  # Ray's socket paths are too long elsewhere
 
 
 @pytest.fixture
