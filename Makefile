@@ -60,7 +60,7 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 	$(BIN)/python -m k8s manifests $(ENV)
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
 	.venv-rehearsal/bin/python -m pytest tests/jobs tests/local/ray tests/local/rehearse
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
@@ -92,12 +92,21 @@ types: setup  ## mypy, strict
 
 # --- any environment --------------------------------------------------------------------------------------------------
 
-.PHONY: deploy diff destroy
+.PHONY: deploy diff destroy preflight status teardown
 deploy: setup  ## cdk deploy of ENV
 	$(CDK) deploy -c env=$(ENV) "$(ENV)/*" --concurrency 3
 
 diff: setup  ## cdk diff of ENV
 	$(CDK) diff -c env=$(ENV) "$(ENV)/*"
 
-destroy: setup  ## cdk destroy of ENV
+destroy: setup  ## cdk destroy of ENV (teardown looks first and waits better)
 	$(CDK) destroy -c env=$(ENV) "$(ENV)/*"
+
+preflight: setup  ## what a deploy of ENV would run into, before money is spent
+	$(BIN)/python -m ops preflight $(ENV)
+
+status: setup  ## one screen: is training on ENV healthy?
+	$(BIN)/python -m ops status $(ENV)
+
+teardown: setup  ## destroy ENV with inventory before and after; waits for file systems, resumable
+	$(BIN)/python -m ops teardown $(ENV)

@@ -153,22 +153,32 @@ class EksCluster(Construct):
             f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}",
         )
         self.cluster_security_group_id = existing.security_group_id
-        attributes = {
-            "cluster_name": existing.cluster_name,
-            "vpc": vpc,
-            "cluster_security_group_id": existing.security_group_id,
-            "open_id_connect_provider": self.oidc_provider,
-        }
         # Twice: the function that applies manifests wants a cluster, and the cluster wants that function.
+        bare = self._existing("ForKubectl", settings, vpc, kubectl_provider=None)
         provider = eks.KubectlProvider(
             self,
             "KubectlProvider",
-            cluster=eks.Cluster.from_cluster_attributes(self, "ForKubectl", **attributes),
+            cluster=bare,
             kubectl_layer=KubectlV33Layer(self, "Kubectl"),
             private_subnets=list(subnets),
             role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
         )
-        self.cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", **attributes, kubectl_provider=provider)
+        self.cluster = self._existing("Cluster", settings, vpc, kubectl_provider=provider)
+
+    def _existing(
+        self, construct_id: str, settings: Eks, vpc: ec2.IVpc, *, kubectl_provider: eks.IKubectlProvider | None
+    ) -> eks.ICluster:
+        existing = settings.existing
+        assert existing is not None  # noqa: S101  (narrowing only)
+        return eks.Cluster.from_cluster_attributes(
+            self,
+            construct_id,
+            cluster_name=existing.cluster_name,
+            vpc=vpc,
+            cluster_security_group_id=existing.security_group_id,
+            open_id_connect_provider=self.oidc_provider,
+            kubectl_provider=kubectl_provider,
+        )
 
     @staticmethod
     def _grant(cluster: eks.Cluster, name: str, arn: str, policy: str, scope: eks.AccessScopeType) -> None:

@@ -6,6 +6,8 @@ from aws_cdk import CfnResource, RemovalPolicy, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
+from constructs import Construct
+
 _DAYS = {
     1: "ONE_DAY", 3: "THREE_DAYS", 5: "FIVE_DAYS", 7: "ONE_WEEK", 14: "TWO_WEEKS", 30: "ONE_MONTH", 60: "TWO_MONTHS",
     90: "THREE_MONTHS", 120: "FOUR_MONTHS", 150: "FIVE_MONTHS", 180: "SIX_MONTHS", 365: "ONE_YEAR",
@@ -31,7 +33,7 @@ def own_function_logs(stack: Stack) -> None:
         if isinstance(resource, lambda_.CfnFunction) and _has_group(resource):
             continue
         scope = resource.node.scope
-        assert scope is not None  # noqa: S101  (narrowing only: a resource is never the root)
+        assert isinstance(scope, Construct)  # noqa: S101  (narrowing only: a resource is never the root)
         group = logs.LogGroup(
             scope, "OwnLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )

@@ -198,9 +198,7 @@ def image_is_given_or_built(plan: Plan) -> Iterator[Finding]:
     image = plan.settings.image
     for name in ("repository_name", "folder", "keep_images"):
         if image.uri is not None and name in image.model_fields_set:
-            yield warning(
-                "image", name, message="has no effect with image.uri: nothing is built then"
-            )
+            yield warning("image", name, message="has no effect with image.uri: nothing is built then")
 
 
 @rule("helm")

@@ -59,7 +59,9 @@ def test_there_are_eighteen() -> None:
 
 def test_all_problems_of_a_file_come_together() -> None:
     text = PROD
-    for old, new, *_ in (EIGHTEEN[name] for name in ("negative count", "network of /99", "unknown key", "account without quotes")):
+    for old, new, *_ in (
+        EIGHTEEN[name] for name in ("negative count", "network of /99", "unknown key", "account without quotes")
+    ):
         text = text.replace(old, new, 1)
     with pytest.raises(EnvironmentFileError) as caught:
         parse(text, name="prod", path=FOLDER / "prod.yaml")
@@ -165,7 +167,10 @@ def test_a_missing_file_names_its_neighbours() -> None:
     with pytest.raises(EnvironmentFileError) as caught:
         load("prd")
     (problem,) = caught.value.problems
-    assert problem.message == "no environment is called 'prd'; there are dev, local, prod in environments; did you mean 'prod'?"
+    assert (
+        problem.message
+        == "no environment is called 'prd'; there are dev, local, prod in environments; did you mean 'prod'?"
+    )
     assert (problem.file, problem.line) == ("environments/prd.yaml", 1)
 
 
@@ -187,7 +192,9 @@ def test_a_link_in_a_circle(tmp_path: Path) -> None:
         load("x", folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "Prod", "../prod", "prod.yaml", "1prod", "a" * 22, "prod-", "instance_types", "a\0b", "pröd"])
+@pytest.mark.parametrize(
+    "name", ["", "Prod", "../prod", "prod.yaml", "1prod", "a" * 22, "prod-", "instance_types", "a\0b", "pröd"]
+)
 def test_names_that_cannot_be(name: str) -> None:
     with pytest.raises(EnvironmentFileError, match="cannot name an environment"):
         load(name)
@@ -218,4 +225,8 @@ def test_the_shipped_files_differ_for_good_reasons() -> None:
 
 @pytest.mark.parametrize("name", ["dev", "local", "prod"])
 def test_editors_find_the_schema(name: str) -> None:
-    assert (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n")
+    assert (
+        (FOLDER / f"{name}.yaml")
+        .read_text(encoding="utf-8")
+        .startswith("# yaml-language-server: $schema=schema.json\n")
+    )

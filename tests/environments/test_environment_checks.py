@@ -21,7 +21,15 @@ from tests.environments.environment_files import GONE, changed, judged, problems
 GROUPS = "hyperpod/instance_groups"
 HEAD, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1"
 WORKER = "ray/workers/0"
-NEW_TYPE = {"vcpus": 96, "memory_gib": 1024, "accelerator": "nvidia", "accelerators": 8, "efa": 8, "ips": 60, "pods": 49}
+NEW_TYPE = {
+    "vcpus": 96,
+    "memory_gib": 1024,
+    "accelerator": "nvidia",
+    "accelerators": 8,
+    "efa": 8,
+    "ips": 60,
+    "pods": 49,
+}
 SUBNETS = {
     "vpc_id": "vpc-0123456789abcdef0",
     "vpc_cidr": "10.0.0.0/16",
@@ -219,6 +227,7 @@ CASES = [
     Case("shared_memory_fits", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 100}, "ray.workers[0].shared_memory_gib", "a quarter is 25", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 99}),
 ]  # fmt: skip
 
+
 @functools.cache
 def whole(index: int) -> Environment:
     """The settings that trip a case, valid by themselves."""
@@ -248,7 +257,9 @@ def test_rule(case: Case) -> None:
     assert ours[0].line >= 1
     others = [problem.path for problem in said if problem is not ours[0]]
     assert sorted(others) == sorted(case.beside), [str(problem) for problem in said]
-    near = [problem for problem in problems(case.passes) if problem.path == case.path and problem.severity == case.severity]
+    near = [
+        problem for problem in problems(case.passes) if problem.path == case.path and problem.severity == case.severity
+    ]
     assert near == [], "the boundary trips the rule as well"
 
 
@@ -269,7 +280,11 @@ def test_rules_read_what_they_declare(rule: Any) -> None:
 
 def test_a_broken_section_hides_nothing_of_the_others() -> None:
     said = problems({"storage/capacity_gib": "many", "network/cidr": "10.0.0.0/99", f"{HEAD}/count": 1})
-    assert [problem.path for problem in said] == ["network.cidr", "hyperpod.instance_groups[0].count", "storage.capacity_gib"]
+    assert [problem.path for problem in said] == [
+        "network.cidr",
+        "hyperpod.instance_groups[0].count",
+        "storage.capacity_gib",
+    ]
 
 
 def test_a_section_with_a_flaw_is_not_cross_checked() -> None:

@@ -478,7 +478,7 @@ def test_completion_is_offered() -> None:
 
 def _worker_with_a_pod(world: World, *, carrying: bool = True) -> str:
     rows = world.ops("nodes", "demo", "--group", "workers", "-o", "json").json["nodes"]
-    return next(row["id"] for row in rows if row["status"] == "Running" and bool(row["pods"]) == carrying)
+    return str(next(row["id"] for row in rows if row["status"] == "Running" and bool(row["pods"]) == carrying))
 
 
 def _status_until(world: World, state: str) -> dict:  # type: ignore[type-arg]

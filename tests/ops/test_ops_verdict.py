@@ -39,9 +39,8 @@ def instance(number: int, group: str = "workers", status: str = "Running", **mor
 
 
 def node(of: Instance, **more: object) -> Node:
-    return replace(
-        Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300)), **more
-    )  # type: ignore[arg-type]
+    usual = Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300))
+    return replace(usual, **more)  # type: ignore[arg-type]
 
 
 def pod(name: str, on: Instance | None, role: str = "worker", **more: object) -> Pod:

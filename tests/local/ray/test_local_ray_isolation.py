@@ -90,6 +90,6 @@ def test_an_ordinary_user_gets_a_namespace_where_the_system_has_them(monkeypatch
 
 
 def test_without_unshare_a_pod_is_a_process_tree_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert isolation.choose() == "session"
     assert "no process namespaces" in isolation.MEANING["session"]
