@@ -85,7 +85,9 @@ def _node_packages(say: Say) -> None:
         shutil.copyfile(paths.NODE_PACKAGES / name, paths.NODE_RUNTIME / name)
     folder = node().parent
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
-    npm = folder / "npm" if (folder / "npm").exists() else Path("npm")
+    # the script of the virtual environment: the file beside the wheel's node lost its link to npm's library
+    own = Path(sysconfig.get_path("scripts")) / "npm"
+    npm = own if own.exists() else Path("npm")
     command = [str(npm), "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     _run(command, cwd=paths.NODE_RUNTIME, env=environment)
 
