@@ -555,6 +555,10 @@ def run(
     base = options or Options()
     wanted = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
     bin_folder = rehearsal_bin(project=project)
+    if not any(bin_folder.parent.glob("lib/python*/site-packages/matplotlib")):  # now, not after minutes of training
+        raise LocalError(
+            "the rehearsal environment has no matplotlib for the picture; make it anew with: make rehearsal-env"
+        )
     rehearsal = Rehearsal(
         environment=environment,
         manifest=manifest or manifest_of(environment, project=project),
