@@ -61,7 +61,7 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests
-	.venv-rehearsal/bin/python -m pytest tests/jobs tests/local/ray tests/local/rehearse
+	.venv-rehearsal/bin/python -m pytest tests/jobs
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
 	$(BIN)/python -m review --base $(or $(BASE),origin/main)

@@ -259,7 +259,8 @@ def apply(live: Json | None, config: Json, schema: Json, *, manager: str, force:
     others: set[Path] = set().union(*(p for k, p in result.items() if k != mine))
     merged = copy(live) if live is not None else {}
     gone = result.get(mine, set()) - wanted
-    for path in sorted(gone, key=len, reverse=True):
+    # deepest first; an item before its fields, because without its key field it would not be found any more
+    for path in sorted(gone, key=lambda p: (-len(p), p[-1] != ".", p)):
         # a field that someone else holds too, or that holds someone else's field, stays
         if path not in others and not any(o[: len(path)] == path for o in others):
             stem = path[:-1] if path[-1] == "." else path

@@ -136,7 +136,7 @@ _USED: dict[str, dict[str, int | None]] = {
     "eventbridge": {},
     "iam": {"_create_oidc_provider": 1, "_oidc_providers": None},
     "kms": {"_keys": None},
-    "lambda_svc": {"_execute_function_with_config_scope": 2},
+    "lambda_svc": {"_execute_function_with_config_scope": 2, "_emit_lambda_logs": 5, "_functions": None},
     "s3": {"_bucket_tags": None},
     "sts": {"_web_identity_principal": 3},
 }

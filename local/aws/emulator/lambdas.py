@@ -42,6 +42,19 @@ def fail_fast(context: Context) -> None:
     lambdas._execute_function_with_config_scope = execute
 
 
+def forget_late_logs(context: Context) -> None:
+    """Drop what a function logs after it was deleted: its group went with the stack and must not come back."""
+    lambdas = context.hooks.lambda_svc
+    emit = lambdas._emit_lambda_logs
+
+    def emit_while_there(function: Json, *arguments: Any, **options: Any) -> None:
+        config = function.get("config") or function
+        if config.get("FunctionName") in lambdas._functions:
+            emit(function, *arguments, **options)
+
+    lambdas._emit_lambda_logs = emit_while_there
+
+
 def find_layer_tools(context: Context) -> None:
     """Let functions find the AWS CLI that they expect from a layer under /opt.
 

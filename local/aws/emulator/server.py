@@ -64,6 +64,7 @@ class Emulator:
         codebuild.answer_builds(context)
         lambdas.fail_fast(context)
         lambdas.find_layer_tools(context)
+        lambdas.forget_late_logs(context)
         registry.enable_faults()
         inject(context)
         context.start_clock()

@@ -44,7 +44,8 @@ def ray_processes() -> set[str]:
     out = set()
     for entry in Path("/proc").iterdir():
         try:
-            if b"RAY_ON_HYPERPOD_POD=" in (entry / "environ").read_bytes() and (entry / "cmdline").read_bytes():
+            variables = (entry / "environ").read_bytes()
+            if b"RAY_ON_HYPERPOD_POD=" in variables and bytes(PROJECT) in variables and (entry / "cmdline").read_bytes():
                 out.add(entry.name)
         except OSError:
             continue
