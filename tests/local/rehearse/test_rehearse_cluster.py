@@ -45,7 +45,11 @@ def ray_processes() -> set[str]:
     for entry in Path("/proc").iterdir():
         try:
             variables = (entry / "environ").read_bytes()
-            if b"RAY_ON_HYPERPOD_POD=" in variables and bytes(PROJECT) in variables and (entry / "cmdline").read_bytes():
+            if (
+                b"RAY_ON_HYPERPOD_POD=" in variables
+                and bytes(PROJECT) in variables
+                and (entry / "cmdline").read_bytes()
+            ):
                 out.add(entry.name)
         except OSError:
             continue
