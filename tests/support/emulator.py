@@ -74,15 +74,15 @@ def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> 
         process.stop(started, folder)
 
 
-def until(condition: Callable[[], object], *, seconds: float = 60.0) -> Any:
-    """Wait for a condition and return what it gave; the limit is generous, it is no assertion on speed."""
+def until(condition: Callable[[], object], *, seconds: float = 60.0, every: float = 0.05) -> Any:
+    """Wait for a condition, asked every so many seconds, and return what it gave; the limit is no assertion on speed."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 def outside(environment: Mapping[str, str]) -> set[str]:

@@ -71,8 +71,12 @@ class Fsx:
 
     def DescribeFileSystems(self, data: Json) -> Json:
         """Answer the file systems asked for, or all."""
-        wanted = data.get("FileSystemIds") or sorted(self._file_systems.keys())
-        return {"FileSystems": [self._view(self.find(identifier)) for identifier in wanted]}
+        if wanted := data.get("FileSystemIds"):
+            return {"FileSystems": [self._view(self.find(identifier)) for identifier in wanted]}
+        # a file system that goes away while the list is made is left out of it: only one asked for by name is missed
+        present = [identifier for identifier in sorted(self._file_systems.keys()) if self.exists(identifier)]
+        records = (self._file_systems.get(identifier) for identifier in present)
+        return {"FileSystems": [self._view(record) for record in records if record is not None]}
 
     def UpdateFileSystem(self, data: Json) -> Json:
         """Change size, throughput and Lustre settings; nothing gets smaller."""
