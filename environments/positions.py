@@ -210,12 +210,14 @@ class _Composer:
         return self._mapping(path=path, line=line, depth=depth)
 
     def _skip(self) -> None:
-        """Read to the end of the collection just begun, however deep."""
+        """Read to the end of the collection just begun; a depth that nobody typed ends it all."""
         open_collections = 1
         while open_collections:
             event = self._next()
             if isinstance(event, yaml.CollectionStartEvent):
                 open_collections += 1
+                if open_collections > 4 * MAX_DEPTH:  # the scanner's time grows with the square of the depth
+                    raise yaml.YAMLError(f"nested more than {5 * MAX_DEPTH} levels deep")
             elif isinstance(event, yaml.CollectionEndEvent):
                 open_collections -= 1
 

@@ -28,8 +28,8 @@ def train(config: dict[str, Any]) -> None:
     world = ray.train.get_context().get_world_size()
     journal = Path(config["storage"]) / config["name"] / "events.jsonl"
 
-    def event(kind: str, **values: Any) -> None:
-        if rank == 0:
+    def event(kind: str, *, always: bool = False, **values: Any) -> None:
+        if rank == 0 or always:
             with journal.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({"t": time.time(), "kind": kind, "world": world, **values}) + "\n")
 
@@ -47,6 +47,11 @@ def train(config: dict[str, Any]) -> None:
             optimizer.step()
             step += 1
             time.sleep(config["step_delay_s"])
+            hang = journal.parent / "faults" / f"hang-rank-{rank}"
+            if hang.exists():  # the benchmark's request
+                hang.unlink()
+                event("fault", always=True, fault="hang", rank=rank)
+                time.sleep(1e6)
             event("step", step=step, loss=loss.item())
         with tempfile.TemporaryDirectory() as folder:
             torch.save(model.state_dict(), Path(folder) / "model.pt")

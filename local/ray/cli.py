@@ -21,9 +21,9 @@ def _say(line: str = "") -> None:
 
 
 def _only(name: str | None) -> Cluster:
-    """The named cluster, or the only one there is."""
+    """The named cluster, or the only one that runs; where none does, the only one that left its state."""
     if name is None:
-        names = Cluster.names(project=PROJECT)
+        names = Cluster.running(project=PROJECT) or Cluster.names(project=PROJECT)
         if len(names) != 1:
             raise LocalError(f"--name is needed; running: {', '.join(names) or 'none'}")
         name = names[0]

@@ -178,7 +178,9 @@ class Cluster:
         bin_folder = rehearsal_bin(project=project)
         wanted = plan(manifest, max_pods=max_pods, name=name)
         folder = project / ROOT / wanted.name
-        if wanted.name in cls.names(project=project) and cls.load(name=wanted.name, project=project).alive_pods():
+        for gone in cls.sweep(project=project):
+            tell(f"cleared up after {gone}, whose command was killed")
+        if wanted.name in cls.running(project=project):
             raise LocalError(f"ray cluster {wanted.name!r} runs already; python -m local ray stop {wanted.name}")
         _check_version(bin_folder, wanted)
         if folder.exists():
@@ -240,6 +242,28 @@ class Cluster:
     def names(*, project: Path) -> list[str]:
         """Clusters with a state file, in order."""
         return sorted(path.parent.name for path in (project / ROOT).glob("*/state.json"))
+
+    @classmethod
+    def running(cls, *, project: Path) -> list[str]:
+        """Clusters of which a process lives, in order."""
+        return [name for name, cluster in cls._all(project) if cluster._lives()]
+
+    @classmethod
+    def sweep(cls, *, project: Path) -> list[str]:
+        """Clear up after clusters whose command was killed: token, temp-dirs, state file. Their names."""
+        swept = []
+        for name, cluster in cls._all(project):
+            # a cluster that is being started by another command has no pod in its state yet
+            if (cluster.state.pods or cluster.state.store) and not cluster._lives():
+                cluster.stop()
+                swept.append(name)
+        return swept
+
+    @classmethod
+    def _all(cls, project: Path) -> Iterator[tuple[str, Cluster]]:
+        for name in cls.names(project=project):
+            with contextlib.suppress(LocalError):  # another command has just stopped it
+                yield name, cls.load(name=name, project=project)
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -458,6 +482,9 @@ class Cluster:
         fresh = target.with_suffix(f".{os.getpid()}")
         fresh.write_text(json.dumps(asdict(self.state), indent=1), encoding="utf-8")
         fresh.replace(target)
+
+    def _lives(self) -> bool:
+        return bool(self.alive_pods()) or bool(self.state.store and self.state.store.alive)
 
     def _names(self, group: str) -> Iterator[str]:
         while True:

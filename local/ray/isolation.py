@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ MEANING: dict[Mode, str] = {
     "session": "no process namespaces on this system: a pod is a process tree; a process that detaches can outlive it",
 }
 _PROC = Path("/proc")
+_TREE_LIMIT_S = 10.0
 
 
 def choose() -> Mode:
@@ -153,10 +155,18 @@ def send(pids: list[int], number: signal.Signals) -> None:
 def destroy(root: Process, *, mode: Mode, marker: str) -> None:
     """End a pod at once, as a power cut does. In a namespace one signal is enough; a tree is stopped first."""
     if mode == "session":
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped processes cannot fork away
-            send(members(root, mode=mode, marker=marker), number)
+        _destroy_tree(root, marker=marker)
     elif root.alive:
         inside = members(root, mode=mode, marker=marker)
         send(inside[:1] or [root.pid], signal.SIGKILL)
     with contextlib.suppress(ChildProcessError, ProcessLookupError):
         os.waitpid(root.pid, 0)
+
+
+def _destroy_tree(root: Process, *, marker: str) -> None:
+    """Stop, then kill, until a look finds nobody: a child that is being forked is seen by the next look only."""
+    end = time.monotonic() + _TREE_LIMIT_S
+    while (found := members(root, mode="session", marker=marker)) and time.monotonic() < end:
+        send(found, signal.SIGSTOP)  # stopped processes cannot fork away
+        send(members(root, mode="session", marker=marker), signal.SIGKILL)
+        time.sleep(0.02)

@@ -75,7 +75,7 @@ def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> 
 
 
 def until(condition: Callable[[], object], *, seconds: float = 60.0, every: float = 0.05) -> Any:
-    """Wait for a condition, asked every so many seconds, and return what it gave; the limit is no assertion on speed."""
+    """Wait for a condition, asked every so many seconds, return what it gave; the limit is no assertion on speed."""
     end = time.monotonic() + seconds
     while True:
         value = condition()

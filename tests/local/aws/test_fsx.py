@@ -77,6 +77,19 @@ def test_a_file_system_can_be_stuck_deleting(emulator: Emulator, subnet: str) ->
     until(lambda: not lifecycle(fsx, identifier))
 
 
+def test_a_file_system_that_goes_away_while_all_are_listed_is_left_out(emulator: Emulator, subnet: str) -> None:
+    fsx = emulator.boto("fsx")
+    made = [create(emulator, subnet) for _ in range(8)]
+    until(lambda: all(lifecycle(fsx, identifier) == "AVAILABLE" for identifier in made))
+    for identifier in made:
+        fsx.delete_file_system(FileSystemId=identifier)
+
+    def none_listed() -> bool:  # asked without a pause, so that deletions end in the middle of a list
+        return not any(subnet in f["SubnetIds"] for f in fsx.describe_file_systems()["FileSystems"])
+
+    until(none_listed, every=0)
+
+
 def test_a_file_system_grows_and_does_not_shrink(emulator: Emulator, subnet: str) -> None:
     fsx = emulator.boto("fsx")
     identifier = create(emulator, subnet)

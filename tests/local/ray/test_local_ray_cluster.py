@@ -183,6 +183,24 @@ def test_a_second_start_of_a_running_cluster_is_refused(cluster: Cluster) -> Non
     assert len(cluster.alive_pods()) == 3
 
 
+def test_what_a_killed_command_left_is_no_running_cluster_and_is_cleared_at_the_next_start(cluster: Cluster) -> None:
+    for pod in cluster.state.pods:
+        isolation.destroy(pod.process, mode=cluster.state.mode, marker=pod.name)
+    assert soon(lambda: Cluster.running(project=cluster.project) == [])
+    assert Cluster.names(project=cluster.project) == [cluster.state.name]
+    assert cluster.token_path.exists()
+    told: list[str] = []
+    manifest = load(HERE / "raycluster.yaml")
+    second = Cluster.start(manifest=manifest, project=cluster.project, name="second", tell=told.append)
+    try:
+        assert told[0] == f"cleared up after {cluster.state.name}, whose command was killed"
+        assert Cluster.names(project=cluster.project) == ["second"] == Cluster.running(project=cluster.project)
+        assert not cluster.token_path.exists()
+        assert not any(Path(temp).exists() for temp in cluster.state.temps)
+    finally:
+        second.stop()
+
+
 def test_a_pod_that_will_not_start_is_told_with_its_last_words(project: Path) -> None:
     (project / ".venv-rehearsal" / "bin" / "ray").write_text("#!/bin/sh\necho no room on this machine\nexit 1\n")
     with pytest.raises(LocalError, match="ended while starting: no room on this machine") as caught:

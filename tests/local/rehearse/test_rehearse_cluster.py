@@ -139,7 +139,7 @@ def test_report_and_picture_are_there_and_say_what_was_not_shown(rehearsed: dict
 
 def test_the_commands_by_hand(tmp_path: Path) -> None:
     before = ray_processes()
-    others = Cluster.names(project=PROJECT)
+    others = Cluster.running(project=PROJECT)
     if others:
         pytest.skip(f"another local Ray cluster runs ({', '.join(others)}), and the commands name none")
     seen: list[str] = []
