@@ -12,12 +12,14 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from local.kubernetes import discovery, openapi, protobuf, table
+from local.kubernetes import discovery, openapi, portforward, protobuf, table
 from local.kubernetes.api import Api, Options, now
 from local.kubernetes.auth import allowed
+from local.kubernetes.controllers.common import node_ready
 from local.kubernetes.faults import Faults, as_error
 from local.kubernetes.resources import Resource
 from local.kubernetes.selectors import field_selector, label_selector
+from local.kubernetes.spdy import SpdyError
 from local.kubernetes.status import ApiError, bad_request, no_such_path, success
 from local.kubernetes.store import Change, copy
 
@@ -27,7 +29,7 @@ Receive = Callable[[], Awaitable[Json]]
 
 log = logging.getLogger(__name__)
 
-_NO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "log", "ephemeralcontainers")
+_NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
 _WATCH_SECONDS = 1800.0
 _BOOKMARK_SECONDS = 30.0
 
@@ -92,11 +94,15 @@ class App:
         self.faults = faults
         self.go_unreachable = go_unreachable
         self.hooks = hooks
+        self.bridges = portforward.Bridges()
         self._documents: dict[tuple[int, str], bytes] = {}
 
     async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:  # noqa: D102
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
             return
         if scope["type"] != "http":
             return
@@ -108,13 +114,7 @@ class App:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        request = Request(
-            method=scope["method"],
-            path=scope["path"],
-            query={k: v[-1] for k, v in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()},
-            headers={k.decode().lower(): v.decode() for k, v in scope["headers"]},
-            body=body,
-        )
+        request = _request(scope, body)
         options = _options(request)
         try:
             await self._serve(request, options, receive, send)
@@ -141,11 +141,7 @@ class App:
             return
         target = self._target(path)
         verb = _verb(request, target)
-        fault = self.faults.take(verb, target.resource.plural if target else path, target.namespace if target else "")
-        if fault:
-            if fault["kind"] in ("error", "throttle"):
-                raise as_error(fault)
-            await asyncio.sleep(float(fault["seconds"]) if fault["kind"] == "slow" else 86_400)
+        await self._fault(verb, target, path)
         if target is None:
             await self._documents_of(request, path, send)
         elif verb == "watch":
@@ -154,6 +150,53 @@ class App:
             code, answer = self._act(request, options, target, verb)
             shown = self._shape(request, target.resource, answer) if request.method == "GET" else answer
             await _json(send, code, shown, options.warnings)
+
+    async def _fault(self, verb: str, target: Target | None, path: str) -> None:
+        fault = self.faults.take(verb, target.resource.plural if target else path, target.namespace if target else "")
+        if fault:
+            if fault["kind"] in ("error", "throttle"):
+                raise as_error(fault)
+            await asyncio.sleep(float(fault["seconds"]) if fault["kind"] == "slow" else 86_400)
+
+    async def _websocket(self, scope: Json, receive: Receive, send: Send) -> None:
+        """The one thing served over WebSocket is `pods/portforward`; a refusal is an HTTP answer to the handshake."""
+        request = _request({**scope, "method": "GET"}, b"")
+
+        async def refuse(message: Json) -> None:
+            await send({**message, "type": f"websocket.{message['type']}"})
+
+        await receive()  # websocket.connect
+        try:
+            if not allowed(request.headers.get("authorization", ""), self.token):
+                raise ApiError(401, "Unauthorized", "Unauthorized")
+            path = request.path.rstrip("/")
+            target = self._target(path)
+            await self._fault("get", target, path)
+            if target is None or target.subresource != "portforward":
+                raise bad_request("this recording API speaks WebSocket at pods/portforward only")
+            pod = self.api.get(target.resource, target.namespace, target.name)
+            # the subscription comes first: an end between the look and the forwarding must not be missed
+            with portforward.deleted(self.api, pod) as ended:
+                portforward.require_running(pod, reachable=self._reachable(pod))
+                protocol = portforward.choose_protocol(list(scope.get("subprotocols") or []))
+                inside = portforward.Inside(pod, self.bridges)
+                session: portforward.Tunnel | portforward.Channels
+                if protocol == portforward.TUNNEL:
+                    session = portforward.Tunnel(inside, send)
+                else:
+                    session = portforward.Channels(inside, portforward.ports_of(request.query), send)
+                await send({"type": "websocket.accept", "subprotocol": protocol})
+                await session.run(receive, ended())
+                await send({"type": "websocket.close", "code": 1000})
+        except ApiError as error:
+            await _json(refuse, error.code, error.status())
+        except SpdyError as error:
+            await send({"type": "websocket.close", "code": 1002, "reason": str(error)[:100]})
+
+    def _reachable(self, pod: Json) -> bool:
+        """Whether the kubelet of a pod's node answers."""
+        node = self.api.find("v1", "Node", "", (pod.get("spec") or {}).get("nodeName") or "")
+        return node is not None and node_ready(node)
 
     def _target(self, path: str) -> Target | None:
         parts = path.strip("/").split("/")
@@ -246,6 +289,12 @@ class App:
             if fault["kind"] == "unreachable":
                 self.go_unreachable(float(fault["seconds"]))
             return fault
+        if parts[1:2] == ["bridges"]:
+            if request.method == "POST":
+                return self.bridges.add(request.object())
+            if request.method == "DELETE":
+                self.bridges.clear(parts[2] if len(parts) > 2 else "")
+            return {"bridges": self.bridges.entries}
         return self.hooks(request.method, path, request.object() if request.body else None)
 
     # ---- verbs -----------------------------------------------------------------------------------------------------
@@ -255,6 +304,15 @@ class App:
         if target.subresource in _NO_CONTAINERS:
             raise ApiError(
                 501, "NotImplemented", f"this recording API has no containers: {target.subresource} cannot work here"
+            )
+        if target.subresource == "portforward":
+            if "upgrade" not in request.headers:
+                raise bad_request("Upgrade request required")
+            raise ApiError(
+                501,
+                "NotImplemented",
+                "this recording API forwards ports over WebSocket only: use kubectl 1.31 or newer, "
+                "or python -m ops connect",
             )
         if verb not in resource.verbs and not target.subresource:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -545,6 +603,16 @@ def _review(resource: Resource, body: Any) -> Json:
     else:
         answer["status"] = {"allowed": True, "reason": "the rehearsal server has no authorization"}
     return answer
+
+
+def _request(scope: Json, body: bytes) -> Request:
+    return Request(
+        method=scope["method"],
+        path=scope["path"],
+        query={k: v[-1] for k, v in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()},
+        headers={k.decode().lower(): v.decode() for k, v in scope["headers"]},
+        body=body,
+    )
 
 
 def _verb(request: Request, target: Target | None) -> str:
