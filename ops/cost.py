@@ -1,15 +1,20 @@
-"""`cost`: dollars per hour and month by group and storage, from the Pricing API or the dated price file."""
+"""`cost`: dollars per hour and month by group, storage and what is always paid, from the Pricing API or the dated file.
+
+`--update` keeps that file: it asks the Pricing API for what the environment uses, and writes the answers into it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from environments import prices
+from environments import price_file, price_list, prices
+from environments.price_file import PriceFileError
 from environments.prices import Cost, Line, Price, Prices
 from ops import output
 from ops.clients import Target
-from ops.errors import OK, explain
+from ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from ops.output import Format
 
 PRICING_REGION = "us-east-1"
@@ -17,16 +22,17 @@ PRICING_REGION = "us-east-1"
 
 
 def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
-    """Show the cost at full count. Unknown prices are named and left out of the sums."""
-    known = prices.recorded()
-    asked = Prices()
-    if not offline:
-        asked = _online(target)
-        known = asked.over(known)
-    if update:
-        _print_entries(asked)
-        return OK
-    found = prices.cost(target.plan, known)
+    """Show the cost at full count. Unknown prices are named and left out of the sums; estimates carry a `~`."""
+    if offline and update:
+        raise OpsError("--update asks the Pricing API", code=BAD_USE, next="leave --offline out")
+    try:
+        known = price_file.recorded(target.folder)
+        asked = Prices() if offline else _online(target)
+        if update:
+            return _update(target, asked, known, form=form)
+    except PriceFileError as error:
+        raise OpsError(str(error), code=BAD_USE, next="mend the file, or take it away") from error
+    found = prices.cost(target.plan, asked.over(known))
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,
@@ -37,6 +43,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
             "usd_per_hour": round(found.usd_per_hour, 4),
             "usd_per_month": round(found.usd_per_month, 2),
             "complete": not found.unknown,
+            "estimated": [line.name for line in found.estimated],
             "not_counted": found.not_counted,
         }
         output.write_json("cost", data)
@@ -51,6 +58,7 @@ def _online(target: Target) -> Prices:
     region = settings.region
     instances: dict[str, Price] = {}
     storage: dict[int, Price] = {}
+    fixed: dict[prices.Fixed, Price] = {}
     try:
         client = target.aws.client("pricing", region=PRICING_REGION)
 
@@ -61,61 +69,93 @@ def _online(target: Target) -> Prices:
 
         today = output.now().date()
         for kind in sorted({group.type for group in settings.hyperpod.instance_groups}):
-            price = prices.instance_price(products(prices.instance_query(region, kind)), instance_type=kind, read=today)
+            price = price_list.instance_price(
+                products(price_list.instance_query(region, kind)), instance_type=kind, read=today
+            )
             if price:
                 instances[kind] = price
         if settings.storage.mode != "existing":
             throughput = settings.storage.throughput_mbs_per_tib
-            found = prices.storage_price(
-                products(prices.storage_query(region)), throughput_mbs_per_tib=throughput, read=today
+            found = price_list.storage_price(
+                products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, read=today
             )
             if found:
                 storage[throughput] = found
+        for what, _ in prices.always_paid(target.plan):
+            hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, read=today)
+            if hourly:
+                fixed[what] = hourly
     except Exception as error:
         known = explain(error, environment=target.name)
         if known is None:
             raise
         output.say(f"the Pricing API could not be asked ({known.message}); prices are those of the dated file")
-    return Prices(instances={region: instances}, storage={region: storage})
+    return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
+
+
+def _update(target: Target, asked: Prices, known: Prices, *, form: Format) -> int:
+    """Write what the Pricing API answered into the price file, and say what is new."""
+    changes = list(_changes(asked, known))
+    if not changes:
+        output.say("the Pricing API gave no price; nothing is written")
+        return ERROR
+    path = price_file.write(asked, folder=target.folder)
+    if form is Format.json:
+        output.write_json("cost-update", {"environment": target.name, "file": str(path), "prices": changes})
+        return OK
+    for change in changes:
+        before = "new" if change["before"] is None else f"was {change['before']}, of {change['before_read']}"
+        output.write_line(f"{change['region']} {change['of']}: {change['usd']} ({before})")
+    output.say(f"written to {path}: look at it with git diff, and commit it")
+    return OK
+
+
+def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
+    """Each price that was asked for, with the one that was on file for exactly that."""
+    on_file = {(section, region, key): price for section, region, key, price in known.entries()}
+    for section, region, key, price in asked.entries():
+        before = on_file.get((section, region, key))
+        yield {
+            "region": region,
+            "of": f"storage of {key} MB/s per TiB" if section == "storage" else key,
+            "usd": price.usd,
+            "before": before.usd if before else None,
+            "before_read": str(before.read) if before else None,
+        }
 
 
 def _show(target: Target, found: Cost) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
     for line in found.lines:
-        table.add_row(line.name, line.what, _dollars(line.usd_per_hour), _dollars(line.usd_per_month), _origin(line))
+        mark = "~" if line.estimate else ""
+        amounts = (_dollars(value, mark=mark) for value in (line.usd_per_hour, line.usd_per_month))
+        table.add_row(line.name, line.what, *amounts, _origin(line))
     table.add_section()
     some = len(found.unknown) < len(found.lines)
     sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
-    table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value) for value in sums), "")
+    mark = "~" if found.estimated else ""
+    table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
     output.console().print(table)
     settings = target.plan.settings
     output.say(
         f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
         f"not counted: {', '.join(found.not_counted)}"
     )
-    if found.unknown:
-        unknown = ", ".join(line.name for line in found.unknown)
+    for line in found.estimated:
+        output.say(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
+    unknown = [line.name for line in found.unknown if line.usd_per_unit is None]
+    if unknown:
+        output.say(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
+    if unknown or found.estimated:
         output.say(
-            f"no price is known for {unknown}: the sum leaves it out. "
-            f"next: python -m ops cost {target.name} with credentials"
+            f"next: python -m ops cost {target.name} --update with credentials asks for today's prices and keeps them"
         )
 
 
-def _dollars(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.2f}"
+def _dollars(value: float | None, *, mark: str = "") -> str:
+    return "unknown" if value is None else f"{mark}{value:,.2f}"
 
 
 def _origin(line: Line) -> str:
-    if line.note:
-        return line.note
-    return str(line.read) if isinstance(line.read, date) else "no price known"
-
-
-def _print_entries(asked: Prices) -> None:
-    """Entries for the price file."""
-    for section, regions in (("instances", asked.instances), ("storage", asked.storage)):
-        output.write_line(f"{section}:")
-        for region, entries in regions.items():
-            output.write_line(f"  {region}:")
-            for key, price in sorted(entries.items(), key=lambda item: str(item[0])):
-                output.write_line(f'    {key}: {{usd: {price.usd}, read: {price.read}, source: "{price.source}"}}')
+    dated = str(line.read) if isinstance(line.read, date) else "no price known"
+    return "; ".join(part for part in (line.note or dated, line.estimate) if part)

@@ -1,11 +1,13 @@
-"""What an environment costs per hour before and after, by group and storage, read from the templates themselves.
+"""What an environment costs per hour before and after: groups, storage and what is always paid, out of the templates.
 
 Prices are those of `environments/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
-unknown.
+unknown, and what it estimates is said to be an estimate.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -13,15 +15,16 @@ from typing import TYPE_CHECKING
 from review.assembly import EnvironmentAssembly
 from review.changes import Changes
 from review.effects.groups import count, groups, instance_type
+from review.errors import ReviewError
 from review.kubernetes import Cluster, ObjectName
 
 if TYPE_CHECKING:
-    from environments.prices import Price, Prices
+    from environments.prices import Fixed, Price, Prices
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One group or file system, before and after; empty text stands for not there, None for a price nobody knows."""
+    """One thing that costs money, before and after; empty text stands for not there, None for a price nobody knows."""
 
     name: str
     before: str
@@ -29,6 +32,9 @@ class Line:
     before_usd: float | None
     after_usd: float | None
     read: date | None = None
+    source: str = ""
+    estimate: str = ""
+    """What a price is taken from where it is not the price of exactly this (`as in us-east-1`)."""
 
     @property
     def difference(self) -> float | None:
@@ -44,6 +50,7 @@ class Money:
 
     lines: list[Line]
     region: str
+    not_counted: list[str]
 
     @property
     def changed(self) -> bool:
@@ -66,6 +73,11 @@ class Money:
         return sum(line.after_usd or 0.0 for line in self.lines if line.name not in self.unknown)
 
     @property
+    def estimated(self) -> list[Line]:
+        """Lines whose price is an estimate; the sums that hold them are estimates too."""
+        return [line for line in self.lines if line.estimate and line.name not in self.unknown]
+
+    @property
     def dates(self) -> list[date]:
         """Days on which the prices used were read."""
         return sorted({line.read for line in self.lines if line.read})
@@ -80,9 +92,12 @@ class _Item:
 
 def money(changes: Changes) -> Money:
     """Cost before and after."""
-    from environments import prices  # noqa: PLC0415  (only when something changes)
+    from environments import price_file, prices  # noqa: PLC0415  (only when something changes)
 
-    known = prices.recorded()
+    try:
+        known = price_file.recorded()
+    except price_file.PriceFileError as error:
+        raise ReviewError(str(error)) from error
     before = _items(changes.base, changes.base_cluster, known, prices.HOURS_PER_MONTH)
     after = _items(changes.head, changes.head_cluster, known, prices.HOURS_PER_MONTH)
     lines = []
@@ -97,9 +112,11 @@ def money(changes: Changes) -> Money:
                 before_usd=old.usd if old else 0.0,
                 after_usd=new.usd if new else 0.0,
                 read=price.read if price else None,
+                source=price.source if price else "",
+                estimate=next((one.price.estimate for one in (new, old) if one and one.price), ""),
             )
         )
-    return Money(lines=lines, region=_region(changes.head))
+    return Money(lines=lines, region=_region(changes.head), not_counted=list(prices.NOT_COUNTED))
 
 
 def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, hours: int) -> dict[str, _Item]:
@@ -134,7 +151,34 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, hour
             found[f"file system of claim {item.id.namespace}/{item.id.name}"] = _file_system(
                 int(asked.removesuffix("Gi")), int(speed), price, hours
             )
+    return {**found, **_always_paid(assembly, prices)}
+
+
+def _always_paid(assembly: EnvironmentAssembly, prices: Prices) -> dict[str, _Item]:
+    """EKS, NAT gateways with their addresses, interface endpoints: paid by the hour, used or not."""
+    from environments.prices import FIXED  # noqa: PLC0415
+
+    region = _region(assembly)
+    found: dict[str, _Item] = {}
+    for what, number in Counter(_pieces(assembly)).items():
+        name, one = FIXED[what]
+        price = prices.hourly(region, what)
+        found[name] = _Item(what=f"{number} × {one}", usd=None if price is None else price.usd * number, price=price)
     return found
+
+
+def _pieces(assembly: EnvironmentAssembly) -> Iterator[Fixed]:
+    for _ in assembly.of_type("AWS::EKS::Cluster"):
+        yield "eks_cluster"
+    for _ in assembly.of_type("AWS::EC2::NatGateway"):
+        yield "nat_gateway"
+    for _ in assembly.of_type("AWS::EC2::EIP"):
+        yield "public_ipv4"
+    for _, resource in assembly.of_type("AWS::EC2::VPCEndpoint"):
+        properties = resource.get("Properties", {})
+        if properties.get("VpcEndpointType") == "Interface":
+            for _ in properties.get("SubnetIds", []):
+                yield "interface_endpoint"
 
 
 def _file_system(size: int, throughput: int, price: Price | None, hours: int) -> _Item:

@@ -57,6 +57,7 @@ def _money(one: EnvironmentReview) -> dict[str, Any] | None:
         "region": one.money.region,
         "prices_read": [str(day) for day in one.money.dates],
         "unknown": one.money.unknown,
+        "estimated": [line.name for line in one.money.estimated],
         "lines": [
             {
                 "name": line.name,
@@ -64,6 +65,8 @@ def _money(one: EnvironmentReview) -> dict[str, Any] | None:
                 "after": line.after,
                 "before_usd": line.before_usd,
                 "after_usd": line.after_usd,
+                "estimate": line.estimate,
+                "source": line.source,
             }
             for line in one.money.lines
         ],

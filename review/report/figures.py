@@ -8,11 +8,15 @@ from review.schedule import Schedule
 
 
 def change(line: Line) -> str:
-    """`12.30 → 24.60 (+12.30)`, or what is unknown."""
-    if line.difference is None:
-        known = [f"{value:,.2f}" if value is not None else "unknown" for value in (line.before_usd, line.after_usd)]
-        return " → ".join(known)
-    return f"{line.before_usd or 0:,.2f} → {line.after_usd or 0:,.2f} ({line.difference:+,.2f})"
+    """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown."""
+    mark = "~" if line.estimate else ""
+    sides = (_dollars(line.before_usd, mark), _dollars(line.after_usd, mark))
+    text = " → ".join(sides)
+    return text if line.difference is None else f"{text} ({line.difference:+,.2f})"
+
+
+def _dollars(usd: float | None, mark: str) -> str:
+    return "unknown" if usd is None else f"{mark if usd else ''}{usd:,.2f}"
 
 
 def price_note(paid: Money) -> str:
@@ -20,13 +24,25 @@ def price_note(paid: Money) -> str:
     if len(paid.unknown) == len(paid.lines):
         return (
             f"No price of {paid.region} in environments/prices_usd.yaml covers this: `python -m ops cost ENV "
-            "--update` prints them, with "
+            "--update` asks for them, with "
             "credentials."
         )
     dates = ", ".join(str(day) for day in paid.dates)
-    text = f"On-demand in {paid.region}, prices read {dates}: {paid.before:,.2f} → {paid.after:,.2f} $ per hour"
+    mark = "~" if paid.estimated else ""
+    sums = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour"
+    text = f"On-demand in {paid.region}, prices read {dates}: {sums}"
     unknown = f", without {', '.join(paid.unknown)}, whose price is unknown" if paid.unknown else ""
-    return f"{text}{unknown}. Not counted: EKS, NAT or endpoints, EBS volumes, backups, logs, transfer, discounts."
+    return f"{text}{unknown}.{_estimates(paid)} Not counted: {', '.join(paid.not_counted)}."
+
+
+def _estimates(paid: Money) -> str:
+    if not paid.estimated:
+        return ""
+    taken = {f"{line.name} {line.estimate}": None for line in paid.estimated}
+    return (
+        f" ~: estimated, as environments/prices_usd.yaml has no price of {paid.region} for it ({', '.join(taken)}; "
+        "sources are in the file)."
+    )
 
 
 def duration(made: Schedule) -> str:

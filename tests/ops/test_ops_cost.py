@@ -1,0 +1,187 @@
+"""`cost` against a Pricing API that answers over HTTP as AWS's does: filters, pages, products in JSON within JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ops.world import ROOT, Result, environment_text
+
+
+@dataclass
+class PriceList:
+    """Products by service; a service's products are chosen by the filters, and come one a page."""
+
+    products: list[tuple[str, dict[str, str], str, float]] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, service: str, usagetype: str, usd: float, unit: str = "Hrs", **attributes: str) -> None:
+        self.products.append((service, {"regionCode": "us-west-2", "usagetype": usagetype, **attributes}, unit, usd))
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(request)
+        wanted = {item["Field"]: item["Value"] for item in request["Filters"]}
+        found = [
+            _product(attributes, unit, usd)
+            for service, attributes, unit, usd in self.products
+            if service == request["ServiceCode"] and wanted.items() <= attributes.items()
+        ]
+        page = int(request.get("NextToken", "0"))
+        more = {"NextToken": str(page + 1)} if page + 1 < len(found) else {}
+        return {"FormatVersion": "aws_v1", "PriceList": found[page : page + 1], **more}
+
+
+def _product(attributes: dict[str, str], unit: str, usd: float) -> str:
+    dimension = {"unit": unit, "pricePerUnit": {"USD": f"{usd:.10f}"}}
+    terms = {"OnDemand": {"T": {"priceDimensions": {"D": dimension}}}}
+    return json.dumps({"product": {"sku": "SKU1", "attributes": attributes}, "terms": terms})
+
+
+@pytest.fixture
+def price_list() -> Iterator[tuple[PriceList, str]]:
+    listed = PriceList()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps(listed.answer(request)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-amz-json-1.1")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield listed, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.yaml").write_text(environment_text())
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, endpoint: str = "http://127.0.0.1:9") -> Result:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "OPS_"))}
+    environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ENDPOINT_URL_PRICING": endpoint,
+        "OPS_ENVIRONMENTS": str(folder),
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "160",
+    }
+    command = [sys.executable, "-m", "ops", "cost", "demo", *arguments]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def fill(listed: PriceList) -> None:
+    listed.add("AmazonSageMaker", "USW2-Cluster:ml.m5.2xlarge", 0.5, instanceType="ml.m5.2xlarge-Cluster")
+    listed.add("AmazonSageMaker", "USW2-ReservedCluster:ml.m5.2xlarge", 0.3, instanceType="ml.m5.2xlarge-Cluster")
+    listed.add("AmazonSageMaker", "USW2-Train:ml.g5.8xlarge", 9, instanceType="ml.g5.8xlarge-Training")
+    listed.add("AmazonSageMaker", "USW2-Cluster:ml.g5.8xlarge", 3, instanceType="ml.g5.8xlarge-Cluster")
+    for throughput, usd in (("125", 0.1), ("250", 0.2), ("500", 0.4)):
+        lustre = {"fileSystemType": "Lustre", "storageType": "SSD", "throughputCapacity": throughput}
+        listed.add("AmazonFSx", f"USW2-Storage.SSD.{throughput}", usd, "GB-Mo", **lustre)
+    listed.add("AmazonEKS", "USW2-AmazonEKS-Hours:extendedSupport", 0.5, "Hours")
+    listed.add("AmazonEKS", "USW2-AmazonEKS-Hours:perCluster", 0.1, "Hours")
+    listed.add("AmazonEC2", "USW2-NatGateway-Hours", 0.04, productFamily="NAT Gateway")
+    listed.add("AmazonEC2", "USW2-NatGateway-Bytes", 0.04, "GB", productFamily="NAT Gateway")
+    listed.add("AmazonVPC", "USW2-PublicIPv4:InUseAddress", 0.005)
+
+
+def test_todays_prices_are_summed_and_no_estimate_is_among_them(
+    folder: Path, price_list: tuple[PriceList, str]
+) -> None:
+    listed, endpoint = price_list
+    fill(listed)
+    result = run(folder, "-o", "json", endpoint=endpoint)
+    assert result.code == 0, result.err
+    lines = {line["name"]: line for line in result.json["lines"]}
+    throughput = str(lines["storage"]["what"]).split(", ")[1].split()[0]
+    storage = lines["storage"]["quantity"] * {"125": 0.1, "250": 0.2, "500": 0.4}[throughput] / 730
+    assert lines["head"]["usd_per_hour"] == 1
+    assert lines["workers"]["usd_per_hour"] == 9
+    assert lines["storage"]["usd_per_hour"] == pytest.approx(storage)
+    assert lines["EKS control plane"]["usd_per_hour"] == 0.1
+    assert lines["NAT gateways"]["usd_per_hour"] == 0.04
+    assert lines["addresses of NAT gateways"]["usd_per_hour"] == 0.005
+    assert (result.json["complete"], result.json["estimated"]) == (True, [])
+    assert result.json["usd_per_hour"] == pytest.approx(10 + storage + 0.145, abs=1e-4)
+    assert lines["workers"]["source"] == "AWS Price List, USW2-Cluster:ml.g5.8xlarge, SKU SKU1"
+    assert any("NextToken" in request for request in listed.asked)
+
+
+def test_update_keeps_todays_prices_beside_the_environments(folder: Path, price_list: tuple[PriceList, str]) -> None:
+    listed, endpoint = price_list
+    fill(listed)
+    first = run(folder, "--update", endpoint=endpoint)
+    assert first.code == 0, first.err
+    assert "us-west-2 ml.g5.8xlarge: 3.0 (new)" in first.out
+    assert str(folder / "prices_usd.yaml") in first.err
+    offline = run(folder, "--offline", "-o", "json")
+    assert offline.json["lines"][1]["usd_per_hour"] == 9
+    assert offline.json["estimated"] == []
+    listed.products = [
+        (*one[:3], 4.0) if one[1]["usagetype"].endswith("Cluster:ml.g5.8xlarge") else one for one in listed.products
+    ]
+    second = run(folder, "--update", "-o", "json", endpoint=endpoint)
+    changed = {item["of"]: (item["before"], item["usd"]) for item in second.json["prices"]}
+    assert changed["ml.g5.8xlarge"] == (3, 4)
+    assert changed["ml.m5.2xlarge"] == (0.5, 0.5)
+    assert run(folder, "--offline", "-o", "json").json["lines"][1]["usd_per_hour"] == 12
+
+
+def test_without_the_pricing_api_estimates_are_shown_as_such(folder: Path) -> None:
+    result = run(folder, "--offline")
+    assert result.code == 0
+    rows = {line.split("  ")[0].strip(): line for line in result.out.splitlines()}
+    assert "~9.18" in rows["workers"]  # three of us-east-1's 3.06, and us-west-2 has none on file
+    assert "as in us-east-1" in rows["workers"]
+    assert "~" not in rows["EKS control plane"]
+    assert "~" in rows["sum"]
+    assert "~ workers: an estimate, as in us-east-1 (AmazonSageMaker 20260916170501, SKU YQXD4PZ3BTQ5N2P4" in result.err
+
+
+def test_what_nobody_knows_stays_unknown(folder: Path) -> None:
+    (folder / "demo.yaml").write_text(environment_text().replace("us-west-2", "eu-north-1").replace("usw2", "eun1"))
+    result = run(folder, "--offline", "-o", "json")
+    assert [line["usd_per_hour"] for line in result.json["lines"][:3]] == [None, None, None]
+    assert result.json["complete"] is False
+    assert "no price is known for head, workers, storage" in run(folder, "--offline").err
+
+
+def test_nothing_is_written_when_nobody_answers(folder: Path) -> None:
+    result = run(folder, "--update")
+    assert result.code == 1
+    assert "nothing is written" in result.err
+    assert not (folder / "prices_usd.yaml").exists()
+    assert run(folder, "--update", "--offline").code == 2
+
+
+def test_a_broken_price_file_ends_with_what_is_wrong(folder: Path) -> None:
+    (folder / "prices_usd.yaml").write_text("instances: {us-west-2: {ml.m5.2xlarge: {usd: -1, read: 2026-01-01}}}")
+    result = run(folder, "--offline")
+    assert result.code == 2
+    assert "ml.m5.2xlarge.usd: input should be greater than 0" in result.err
+    assert "Traceback" not in result.err

@@ -1,0 +1,94 @@
+"""Money: what the templates cost, and that the review and the cost command agree on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from environments import load, price_file, prices
+from review.money import Money
+from review.report import figures
+from review.review import review
+from tests.review.scenario import Assemble, Side
+from tests.review.small import resources, write
+
+REGION = "us-west-2"
+
+
+def paid(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> Money:
+    made = review(write(tmp_path / "base", {"A": before}), write(tmp_path / "head", {"A": after}))
+    found = made.environments[0].money
+    assert found is not None
+    return found
+
+
+def cluster(instance_type: str, count: int) -> dict[str, Any]:
+    group = {"InstanceGroupName": "workers", "InstanceType": instance_type, "InstanceCount": count}
+    return {"Type": "AWS::SageMaker::Cluster", "Properties": {"InstanceGroups": [group]}}
+
+
+def test_what_is_always_paid_is_counted_from_the_resources(tmp_path: Path) -> None:
+    endpoint = {"VpcEndpointType": "Interface", "SubnetIds": ["subnet-1", "subnet-2"]}
+    gateway = {"Type": "AWS::EC2::VPCEndpoint", "Properties": {"VpcEndpointType": "Gateway"}}
+    eks = {"Type": "AWS::EKS::Cluster", "Properties": {}}
+    found = paid(
+        tmp_path,
+        resources(E=eks, S3=gateway, N={"Type": "AWS::EC2::NatGateway"}, A={"Type": "AWS::EC2::EIP"}),
+        resources(
+            E=eks,
+            S3=gateway,
+            L={"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint},
+            M={"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint},
+        ),
+    )
+    known = price_file.recorded()
+    nat, address, one = (known.hourly(REGION, what) for what in ("nat_gateway", "public_ipv4", "interface_endpoint"))
+    assert nat and address and one
+    lines = {line.name: (line.before, line.after, line.before_usd, line.after_usd) for line in found.lines}
+    assert lines.pop("EKS control plane")[:2] == ("1 × cluster in standard support",) * 2
+    assert lines == {
+        "NAT gateways": ("1 × NAT gateway", "", nat.usd, 0),
+        "addresses of NAT gateways": ("1 × public IPv4 address", "", address.usd, 0),
+        "interface endpoints": ("", "4 × endpoint in one zone", 0, pytest.approx(4 * one.usd)),
+    }
+    assert found.estimated == []
+
+
+def test_estimates_carry_a_mark_wherever_they_go(tmp_path: Path) -> None:
+    found = paid(tmp_path, resources(C=cluster("ml.p5.48xlarge", 2)), resources(C=cluster("ml.p5.48xlarge", 3)))
+    (line,) = found.lines
+    assert line.estimate == "as in us-east-1"
+    assert "SKU" in line.source
+    assert figures.change(line) == "~132.10 → ~198.14 (+66.05)"
+    note = figures.price_note(found)
+    assert "~132.10 → ~198.14 $ per hour" in note
+    assert "estimated" in note
+    assert "group workers as in us-east-1" in note
+
+
+def test_a_price_of_the_thing_itself_carries_none(tmp_path: Path) -> None:
+    found = paid(tmp_path, resources(C=cluster("ml.p4d.24xlarge", 1)), resources(C=cluster("ml.p4d.24xlarge", 2)))
+    assert "~" not in figures.change(found.lines[0]) + figures.price_note(found)
+
+
+def test_what_nobody_knows_stays_unknown(tmp_path: Path) -> None:
+    found = paid(tmp_path, resources(C=cluster("ml.trn2.48xlarge", 1)), resources(C=cluster("ml.trn2.48xlarge", 2)))
+    assert found.unknown == ["group workers"]
+    assert figures.change(found.lines[0]) == "unknown → unknown"
+    assert "No price of us-west-2" in figures.price_note(found)
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod"])
+def test_review_and_cost_agree(environment: str, assemble: Assemble) -> None:
+    other = Side(set={"hyperpod.instance_groups[head].count": 5})
+    made = review(assemble(environment, Side()), assemble(environment, other))
+    found = made.environments[0].money
+    assert found is not None
+    wanted = prices.cost(load(environment).plan, price_file.recorded())
+    assert found.before == pytest.approx(wanted.usd_per_hour)
+    assert len(found.lines) == len(wanted.lines)
+    assert found.not_counted == wanted.not_counted
+    names = {line.name.removeprefix("group ") for line in found.estimated}
+    assert {line.name for line in wanted.estimated} - {"storage"} <= names
