@@ -38,11 +38,11 @@ def price_note(paid: Money) -> str:
 def _estimates(paid: Money) -> str:
     if not paid.estimated:
         return ""
-    taken = {f"{line.name} {line.estimate}": None for line in paid.estimated}
-    return (
-        f" ~: estimated, as environments/prices_usd.yaml has no price of {paid.region} for it ({', '.join(taken)}; "
-        "sources are in the file)."
-    )
+    taken: dict[str, list[str]] = {}
+    for line in paid.estimated:
+        taken.setdefault(line.estimate, []).append(line.name)
+    words = "; ".join(f"{estimate}: {', '.join(names)}" for estimate, names in taken.items())
+    return f" ~ is an estimate, {words} (why, and sources: environments/prices_usd.yaml)."
 
 
 def duration(made: Schedule) -> str:
