@@ -203,12 +203,10 @@ def preflight(
 def cost(
     env: Env,
     offline: Annotated[bool, typer.Option("--offline", help="Use the dated price file only.")] = False,
-    update: Annotated[
-        bool, typer.Option("--update", help="Print today's prices as entries of the price file.")
-    ] = False,
+    update: Annotated[bool, typer.Option("--update", help="Write today's prices into the price file.")] = False,
     form: Output = Format.table,
 ) -> int:
-    """Dollars per hour and month, by group and storage."""
+    """Dollars per hour and month: groups, storage, EKS and the way out of the network."""
     from ops import cost as verb  # noqa: PLC0415
 
     return verb.run(_target(env), form=form, offline=offline, update=update)
