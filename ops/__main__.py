@@ -254,12 +254,14 @@ def logs(  # noqa: PLR0917
 def connect(
     env: Env,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 takes any.")] = 8265,
-    grafana: Annotated[bool, typer.Option("--grafana", help="Grafana too, on port 3000.")] = False,
+    grafana: Annotated[bool, typer.Option("--grafana", help="Grafana too.")] = False,
+    grafana_port: Annotated[int, typer.Option(min=0, max=65535, help="Local port of Grafana; 0 takes any.")] = 3000,
+    check: Annotated[bool, typer.Option("--check", help="Only see whether they answer, and end.")] = False,
 ) -> int:
     """Dashboard and Jobs API on 127.0.0.1, until Ctrl-C."""
     from ops import connect as verb  # noqa: PLC0415
 
-    return verb.run(_target(env), port=port, grafana=grafana)
+    return verb.run(_target(env), port=port, grafana=grafana, grafana_port=grafana_port, check=check)
 
 
 @app.command()

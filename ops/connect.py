@@ -4,42 +4,111 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import shlex
 import time
+from typing import Never
 from urllib.parse import urlsplit
 
 from ops import gather, names, output
 from ops.clients import Json, Target, absent
-from ops.errors import OK, OpsError
-from ops.forward import Forward
+from ops.errors import INTERRUPTED, OK, OpsError, explain
+from ops.forward import LOOPBACK, Forward
 
 GRAFANA_PORT = 3000
+ANSWER_SECONDS = 20
+LOOK_SECONDS = 1.0
 
 
-def run(target: Target, *, port: int, grafana: bool) -> int:
-    """Forward until Ctrl-C; prints the URLs and the line that submits a job."""
+def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA_PORT, check: bool = False) -> int:
+    """Forward until Ctrl-C; prints the URLs and the line that submits a job.
+
+    :param check: only see whether what is forwarded answers, and end.
+    """
     target.aws.require_account()
     with contextlib.ExitStack() as stack:
         forward = stack.enter_context(dashboard(target, port=port))
-        output.write_line(f"dashboard and Jobs API  http://127.0.0.1:{forward.port}")
+        require_answer(forward, what="Ray's dashboard", environment=target.name)
+        forwards = {"dashboard": forward}
+        outside = _grafana_outside(target) if grafana else ""
+        if grafana and not outside:
+            forwards["Grafana"] = stack.enter_context(_grafana(target, port=grafana_port))
+            require_answer(forwards["Grafana"], what="Grafana", environment=target.name)
+        output.write_line(f"dashboard and Jobs API  http://{LOOPBACK}:{forward.port}")
         if grafana:
-            extra = stack.enter_context(_grafana(target))
-            output.write_line(f"Grafana                 http://127.0.0.1:{extra.port}")
+            where = outside or f"http://{LOOPBACK}:{forwards['Grafana'].port}"
+            output.write_line(f"Grafana                 {where}")
         output.write_line(f"submit                  {submit_line(target, forward.port)}")
+        if check:
+            return OK
         output.say("only this machine can reach them; Ctrl-C ends it")
         try:
-            while True:
-                time.sleep(1)
-                if forward.failure:
-                    output.say(f"a connection failed: {forward.failure}")
-                    forward.failure = ""
+            watch(forwards)
         except KeyboardInterrupt:
             output.say("closed")
-    return OK
+            return INTERRUPTED
+
+
+def watch(forwards: dict[str, Forward]) -> Never:
+    """Say what happens to the connections, each thing once until something else happens."""
+    said: dict[str, str] = {}
+    while True:
+        time.sleep(LOOK_SECONDS)
+        for name, forward in forwards.items():
+            failure, forward.failure = forward.failure, ""
+            if failure and failure != said.get(name):
+                output.say(f"{name}: a connection failed: {failure}")
+                said[name] = failure
+            if forward.ended or failure:
+                forward.ended = False
+                if news := _news(forward):
+                    output.say(f"{name}: {news}")
+                    said.pop(name, None)
+
+
+def _news(forward: Forward) -> str:
+    try:
+        return forward.news()
+    except Exception as error:
+        known = explain(error)
+        return f"the pod cannot be looked at: {known.message if known else error}"
+
+
+def require_answer(forward: Forward, *, what: str, environment: str) -> None:
+    """Raise an `OpsError` where nothing speaks HTTP at the other end; any answer will do."""
+    connection = http.client.HTTPConnection(LOOPBACK, forward.port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/api/version")
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException) as error:
+        why = forward.failure or str(error) or type(error).__name__
+        if "answers 403" in why:
+            next_ = (
+                "ask for get and create on pods/portforward: eks.ray_users or eks.admin_role_arns of the environment"
+            )
+        elif "connection refused" in why:
+            next_ = f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50"
+        else:
+            next_ = f"python -m ops status {environment}"
+        raise OpsError(f"{what} does not answer: {why}", next=next_) from None
+    finally:
+        connection.close()
 
 
 def dashboard(target: Target, *, port: int) -> Forward:
     """The head's port 8265."""
+    return Forward(
+        target.kubernetes,
+        namespace=target.plan.settings.ray.namespace,
+        find=lambda: _head(target),
+        remote=names.DASHBOARD_PORT,
+        local=port,
+        busy=f"python -m ops connect {target.name} --port 0",
+    )
+
+
+def _head(target: Target) -> str:
+    """The pod of the head that is ready."""
     ray = target.plan.settings.ray
     pods = gather.pods(target, ray.namespace)
     heads = [pod for pod in pods if pod.role == "head" and pod.cluster == ray.cluster_name and not pod.deleting_since]
@@ -49,9 +118,7 @@ def dashboard(target: Target, *, port: int) -> Forward:
             f"is {heads[0].reason or heads[0].phase}" if heads else "does not exist"
         )
         raise OpsError(what, next=f"python -m ops wait {target.name} --for ray")
-    return Forward(
-        target.kubernetes, namespace=ray.namespace, pod=ready[0].name, remote=names.DASHBOARD_PORT, local=port
-    )
+    return ready[0].name
 
 
 def token(target: Target) -> str:
@@ -85,12 +152,23 @@ def submit_line(target: Target, port: int) -> str:
     return " ".join([*parts, "--working-dir . -- python train.py"])
 
 
-def _grafana(target: Target) -> Forward:
-    """The service that `ray.observability.grafana_host` names."""
+def _grafana_url(target: Target) -> str:
     observability = target.plan.settings.ray.observability
     if observability is None:
         raise OpsError("the environment names no Grafana", next="add ray.observability to its file")
-    parts = urlsplit(observability.grafana_host)
+    return observability.grafana_host
+
+
+def _grafana_outside(target: Target) -> str:
+    """Grafana's address where it is no service of the cluster: it needs no forwarding."""
+    url = _grafana_url(target)
+    host = (urlsplit(url).hostname or "").removesuffix(".cluster.local").removesuffix(".svc")
+    return url if host.count(".") != 1 else ""
+
+
+def _grafana(target: Target, *, port: int) -> Forward:
+    """The service that `ray.observability.grafana_host` names."""
+    parts = urlsplit(_grafana_url(target))
     name, _, rest = (parts.hostname or "").partition(".")
     namespace = rest.partition(".")[0]
     try:
@@ -99,26 +177,65 @@ def _grafana(target: Target) -> Forward:
         if not absent(error):
             raise
         raise OpsError(
-            f"there is no service {namespace}/{name} ({observability.grafana_host})",
+            f"there is no service {namespace}/{name} ({_grafana_url(target)})",
             next="install Grafana, or correct ray.observability.grafana_host",
         ) from None
-    pod, port = _behind(target, service, parts.port or 80)
-    return Forward(target.kubernetes, namespace=namespace, pod=pod, remote=port, local=GRAFANA_PORT)
+    at = parts.port or (443 if parts.scheme == "https" else 80)
+    remote = _port_behind(target, service, at)
+    return Forward(
+        target.kubernetes,
+        namespace=namespace,
+        find=lambda: str(_pod_behind(target, service)["metadata"]["name"]),
+        remote=remote,
+        local=port,
+        busy=f"python -m ops connect {target.name} --grafana --grafana-port 0",
+    )
 
 
-def _behind(target: Target, service: Json, port: int) -> tuple[str, int]:
-    """A running pod behind a service, and the port that it listens on."""
-    meta, spec = service["metadata"], service["spec"]
-    selector = ",".join(f"{key}={value}" for key, value in (spec.get("selector") or {}).items())
-    pods = target.kubernetes.items(f"/api/v1/namespaces/{meta['namespace']}/pods", labels=selector)
-    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+def _pod_behind(target: Target, service: Json) -> Json:
+    """A pod behind a service that runs, a ready one if there is one."""
+    meta, selector = service["metadata"], service["spec"].get("selector") or {}
+    if not selector:
+        raise OpsError(
+            f"service {meta['namespace']}/{meta['name']} selects no pods; only pods can be forwarded to",
+            next="correct ray.observability.grafana_host in the environment's file",
+        )
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    pods = target.kubernetes.items(f"/api/v1/namespaces/{meta['namespace']}/pods", labels=labels)
+    running = [
+        pod
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+    ]
     if not running:
         raise OpsError(
             f"no pod runs behind service {meta['namespace']}/{meta['name']}",
-            next=f"kubectl -n {meta['namespace']} get pods",
+            next=f"kubectl -n {meta['namespace']} get pods -l {shlex.quote(labels)}",
         )
-    wanted = next((entry.get("targetPort", port) for entry in spec.get("ports") or [] if entry["port"] == port), port)
-    if isinstance(wanted, str):
-        listed = [p for c in running[0]["spec"]["containers"] for p in c.get("ports") or []]
-        wanted = next((p["containerPort"] for p in listed if p.get("name") == wanted), port)
-    return str(running[0]["metadata"]["name"]), int(wanted)
+    return max(running, key=_is_ready)
+
+
+def _is_ready(pod: Json) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions") or [])
+
+
+def _port_behind(target: Target, service: Json, port: int) -> int:
+    """The port on which pods listen for a port of the service; a named one is looked up in a pod."""
+    name = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+    entries = {entry["port"]: entry for entry in service["spec"].get("ports") or []}
+    if port not in entries:
+        raise OpsError(
+            f"service {name} has no port {port}; it has {', '.join(str(known) for known in entries) or 'none'}",
+            next="correct ray.observability.grafana_host in the environment's file",
+        )
+    wanted = entries[port].get("targetPort", port)
+    if isinstance(wanted, int):
+        return wanted
+    containers = _pod_behind(target, service)["spec"]["containers"]
+    listed = {known.get("name"): known["containerPort"] for box in containers for known in box.get("ports") or []}
+    if wanted not in listed:
+        raise OpsError(
+            f"service {name} leads to port '{wanted}', which no container of its pods names",
+            next=f"kubectl -n {service['metadata']['namespace']} describe service {service['metadata']['name']}",
+        )
+    return int(listed[wanted])

@@ -141,7 +141,7 @@ class App:
             return
         target = self._target(path)
         verb = _verb(request, target)
-        await self._fault(verb, target, path)
+        await self._fault(verb, target.resource.plural if target else path, target.namespace if target else "")
         if target is None:
             await self._documents_of(request, path, send)
         elif verb == "watch":
@@ -151,8 +151,8 @@ class App:
             shown = self._shape(request, target.resource, answer) if request.method == "GET" else answer
             await _json(send, code, shown, options.warnings)
 
-    async def _fault(self, verb: str, target: Target | None, path: str) -> None:
-        fault = self.faults.take(verb, target.resource.plural if target else path, target.namespace if target else "")
+    async def _fault(self, verb: str, resource: str, namespace: str) -> None:
+        fault = self.faults.take(verb, resource, namespace)
         if fault:
             if fault["kind"] in ("error", "throttle"):
                 raise as_error(fault)
@@ -171,9 +171,9 @@ class App:
                 raise ApiError(401, "Unauthorized", "Unauthorized")
             path = request.path.rstrip("/")
             target = self._target(path)
-            await self._fault("get", target, path)
             if target is None or target.subresource != "portforward":
                 raise bad_request("this recording API speaks WebSocket at pods/portforward only")
+            await self._fault("get", "pods/portforward", target.namespace)
             pod = self.api.get(target.resource, target.namespace, target.name)
             # the subscription comes first: an end between the look and the forwarding must not be missed
             with portforward.deleted(self.api, pod) as ended:

@@ -29,6 +29,8 @@ class Faults:
     A fault is `{"kind": …, "verb": "list"|"*", "resource": "pods"|"*", "namespace": "*", "count": n, …}`; without
     `count` it stays until it is deleted.
 
+    `resource` is the plural; the handshake of a port-forward is the verb `get` on `pods/portforward`.
+
     | kind | does | further fields |
     |---|---|---|
     | error | answers with a Status | `status` (default 500), `message` |

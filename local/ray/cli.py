@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from local.aws.paths import STATE
 from local.ray import isolation
 from local.ray.cluster import ROOT, Cluster, Pod
 from local.ray.errors import LocalError
@@ -95,6 +96,13 @@ def _stop(options: argparse.Namespace) -> None:
     _say(f"{cluster.state.name}: stopped; logs and the shared folder stay in {ROOT / cluster.state.name}")
 
 
+def _bridge(options: argparse.Namespace) -> None:
+    from local.ray.bridge import Kubernetes, bridge  # noqa: PLC0415  (ssl and urllib are slow to import)
+
+    _say(bridge(_only(options.name), Kubernetes(options.state / "kubernetes")))
+    _say("now: python -m ops connect ENV, python -m ops submit ENV -- …")
+
+
 def _pod(cluster: Cluster, name: str | None) -> Pod:
     """The named pod, or the first one that trains."""
     if name:
@@ -159,6 +167,13 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("name", nargs="?")
     status.add_argument("--json", action="store_true")
     status.set_defaults(run=lambda options: _show(_only(options.name), as_json=options.json))
+
+    bridge = commands.add_parser("bridge", help="put it behind the RayCluster of the local Kubernetes API, for ops")
+    bridge.add_argument("name", nargs="?")
+    bridge.add_argument(
+        "--state", type=Path, default=STATE, metavar="FOLDER", help="of the embedded AWS (.local/aws; .local/demo/aws)"
+    )
+    bridge.set_defaults(run=_bridge)
 
     for name, text in (
         ("kill-node", "a machine is gone from one moment to the next"),

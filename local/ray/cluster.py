@@ -144,7 +144,7 @@ class Cluster:
     """A loopback Ray cluster; make one with `start` or take up a running one with `load`."""
 
     def __init__(self, *, project: Path, state: State, manifest: Manifest) -> None:
-        self.project, self.state = project, state
+        self.project, self.state, self.manifest = project, state, manifest
         self.folder = project / ROOT / state.name
         self.plan: ClusterPlan = plan(manifest, max_pods=state.max_pods, name=state.name)
         self.bin = rehearsal_bin(project=project)

@@ -1,65 +1,26 @@
 """`submit` against a real Ray head with token authentication, and what it packs."""
 
-# ruff: noqa: E501  (cases and commands read better unbroken)  # noqa: RUF100
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ops.__main__ import main
-from ops.submit import Jobs, files_of, pack
-from tests.ops.world import ROOT, environment_text
+from ops.submit import files_of, pack
+from tests.ops.ray_head import free_port, ray_head
+from tests.ops.world import environment_text
 
-RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
 TOKEN = "0123456789abcdef0123456789abcdef"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Ray head of its own on loopback."""
-    if not RAY.exists():
-        pytest.fail("Ray is not installed: make rehearsal-env")
-    port, gcs = free_port(), free_port()
-    home = tmp_path_factory.mktemp("r")
-    command = [str(RAY), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={gcs}", "--dashboard-host=127.0.0.1",
-               f"--dashboard-port={port}", f"--dashboard-agent-listen-port={free_port()}", f"--temp-dir=/tmp/{home.name}-{os.getpid()}",
-               "--num-cpus=1", "--disable-usage-stats"]  # fmt: skip
-    environ = {
-        **os.environ,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": TOKEN,
-        "PATH": f"{RAY.parent}:{os.environ['PATH']}",
-    }
-    log = (home / "log").open("w")
-    process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
-    jobs = Jobs(f"http://127.0.0.1:{port}", token=TOKEN)
-    end = time.monotonic() + 180
-    while True:
-        try:
-            jobs.json("GET", "/api/jobs/")
-            break
-        except Exception:
-            assert process.poll() is None, (home / "log").read_text()
-            assert time.monotonic() < end, (home / "log").read_text()
-            time.sleep(0.5)
-    yield f"http://127.0.0.1:{port}"
-    os.killpg(process.pid, signal.SIGKILL)  # our own, nothing to save; its own shutdown takes half a minute
-    process.wait(timeout=40)
-    shutil.rmtree(f"/tmp/{home.name}-{os.getpid()}", ignore_errors=True)  # Ray's socket paths are too long elsewhere
+    with ray_head(tmp_path_factory.mktemp("r"), token=TOKEN) as url:
+        yield url
 
 
 @pytest.fixture

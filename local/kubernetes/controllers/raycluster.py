@@ -9,6 +9,7 @@ of pods in place. Source: ray-project/kuberay ray-operator/controllers/ray (util
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from local.kubernetes.api import Api, now
@@ -77,6 +78,7 @@ class RayClusters:
             ) if not self._told(cluster, problem) else None
             return
         self._head_service(cluster)
+        self._auth_secret(cluster)
         pods = pods_of(self.api, cluster)
         if cluster["spec"].get("suspend"):
             for pod in pods:
@@ -147,6 +149,25 @@ class RayClusters:
             self.api.create(self.api.kind("v1", "Service"), namespace, body)
         except ApiError as error:
             event(self.api, cluster, "Warning", "FailedToCreateService", error.message, "raycluster-controller")
+
+    def _auth_secret(self, cluster: Json) -> None:
+        """The token that clients of Ray need: made once, in a Secret of the RayCluster's name."""
+        if (cluster["spec"].get("authOptions") or {}).get("mode") != "token":
+            return
+        name, namespace = cluster["metadata"]["name"], cluster["metadata"]["namespace"]
+        if self.api.find("v1", "Secret", namespace, name) is not None:
+            return
+        labels = {"ray.io/cluster": name}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner(cluster)]},
+            "stringData": {"auth_token": secrets.token_urlsafe(32)},
+        }
+        try:
+            self.api.create(self.api.kind("v1", "Secret"), namespace, body)
+        except ApiError as error:
+            event(self.api, cluster, "Warning", "FailedToCreateAuthSecret", error.message, "raycluster-controller")
 
     def _labels(self, cluster: Json, node_type: str, group: str) -> dict[str, str]:
         name = cluster["metadata"]["name"]

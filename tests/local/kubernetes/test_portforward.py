@@ -190,7 +190,7 @@ def _answers(cluster: Any, node: str) -> bool:
 
 
 def test_injected_faults_hit_the_handshake(cluster: Any, pod: str) -> None:
-    fault = {"kind": "error", "verb": "get", "resource": "pods", "status": 403, "message": "no", "count": 1}
+    fault = {"kind": "error", "verb": "get", "resource": "pods/portforward", "status": 403, "message": "no", "count": 1}
     cluster.post("/rehearsal/faults", fault)
     code, answer = refused(cluster, pod)
     assert (code, answer["reason"]) == (403, "Forbidden")

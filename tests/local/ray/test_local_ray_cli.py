@@ -33,6 +33,7 @@ def test_without_the_rehearsal_environment_one_line_names_the_command(
         (["stop"], "--name is needed; running: none"),
         (["status", "nope"], "no ray cluster 'nope' here; running: none"),
         (["kill-head"], "--name is needed"),
+        (["bridge"], "--name is needed"),
         (["start", "no-such.yaml"], "no-such"),
     ],
 )

@@ -1,0 +1,70 @@
+"""A real Ray head with token authentication, of a test's own, on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.submit import Jobs
+from tests.ops.world import ROOT
+
+RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def ray_head(home: Path, *, token: str) -> Iterator[str]:
+    """The address of its dashboard. `driver` is a resource of it, as of the driver groups of environments."""
+    if not RAY.exists():
+        pytest.fail("Ray is not installed: make rehearsal-env")
+    port, gcs = free_port(), free_port()
+    temp = f"/tmp/r{os.getpid()}-{gcs}"  # short: Ray makes paths of sockets from it
+    command = [
+        *(str(RAY), "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={temp}"),
+        *("--node-ip-address=127.0.0.1", f"--port={gcs}", f"--dashboard-agent-listen-port={free_port()}"),
+        *("--dashboard-host=127.0.0.1", f"--dashboard-port={port}"),
+        *("--num-cpus=1", '--resources={"driver": 1}'),
+    ]
+    environ = {
+        **os.environ,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+        "PATH": f"{RAY.parent}:{os.environ['PATH']}",
+    }
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
+    try:
+        jobs = Jobs(f"http://127.0.0.1:{port}", token=token)
+        end = time.monotonic() + 180
+        while True:
+            try:
+                jobs.json("GET", "/api/jobs/")
+                break
+            except Exception:
+                assert process.poll() is None, (home / "log").read_text()
+                assert time.monotonic() < end, (home / "log").read_text()
+                time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(timeout=40)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+        shutil.rmtree(temp, ignore_errors=True)
