@@ -46,7 +46,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts local-charts picture review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(BIN)/python -m local demo
 
@@ -55,6 +55,9 @@ local-charts: setup
 
 charts: setup  ## fetch, verify and package the locked Helm charts
 	$(BIN)/python -m k8s charts fetch
+
+pin: setup  ## record the base image's digest, or see that its tag was not moved
+	$(BIN)/python -m image pin
 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(BIN)/python -m k8s manifests $(ENV)

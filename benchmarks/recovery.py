@@ -33,6 +33,7 @@ RAY_DEFAULT_NODE = {
     "RAY_health_check_period_ms": "3000",
     "RAY_health_check_timeout_ms": "10000",
     "RAY_health_check_failure_threshold": "5",
+    "RAY_raylet_liveness_self_check_interval_ms": "60000",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "2",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "600",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "60",

@@ -51,10 +51,7 @@ class ImageSet:
         if not _DIGEST.fullmatch(self.digest):
             raise ImageError(
                 f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a "
-                "tag can be "
-                "moved, so the base is pinned by digest. Print it with: docker buildx imagetools inspect "
-                f"{self.base}:{self.tag} "
-                "--format '{{.Manifest.Digest}}'"
+                "tag can be moved, so the base is pinned by digest; run: python -m image pin"
             )
         return {
             "BASE_IMAGE": f"{self.base}:{self.tag}",
@@ -89,3 +86,27 @@ def choose(name: str | None = None) -> ImageSet:
     if (name or default) not in sets:
         raise ImageError(f"image set: got {name!r}, allowed: {', '.join(sets)}")
     return sets[name or default]
+
+
+def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: Path = FILE) -> str:
+    """Write a base's digest into the file, comments and all else untouched; what was done, in words.
+
+    :param update: replace a recorded digest by another one.
+    :raises ImageError: another digest is recorded (the tag was moved), or the file has no line for it.
+    """
+    if chosen.digest == digest:
+        return "still what image/versions.yaml says"
+    if chosen.digest and not update:
+        raise ImageError(
+            f"{chosen.base}:{chosen.tag} now has digest {digest}, {file.name} says {chosen.digest}: the tag was moved. "
+            "Builds go on with the recorded one; to take the new one: python -m image pin --update"
+        )
+    text = file.read_text(encoding="utf-8")
+    line = re.compile(rf"(^  {re.escape(chosen.name)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)
+    changed, count = line.subn(rf'\g<1>"{digest}"', text)
+    if count != 1:
+        raise ImageError(f"{file.name}: sets.{chosen.name} has no line 'digest: \"…\"' to write {digest} into")
+    fresh = file.with_suffix(".new")
+    fresh.write_text(changed, encoding="utf-8")
+    fresh.replace(file)
+    return "recorded in image/versions.yaml; commit it"

@@ -40,6 +40,9 @@ class Settings:
         node_health_check_timeout_ms: Limit of one ping (Ray: 10000).
         node_health_check_initial_delay_ms: Before the first ping of a new node (Ray: 5000).
         node_health_check_failure_threshold: Missed pings until a node is dead (Ray: 5).
+        node_self_check_interval_ms: How often a node asks the head whether it still counts, on every node (Ray: 60000).
+            A head that was replaced and kept no state knows none of the old nodes: each ends, and comes back as a
+            new one, only once it has asked.
         graceful_drain_timeout_s: What SIGTERM to `ray start --block` leaves running work, on every node (Ray: 30).
         termination_grace_margin_s: By how much the pod's grace period exceeds the drain timeout.
         elastic_resize_monitor_interval_s: How often a healthy elastic run looks for a larger size (Ray: 60).
@@ -56,7 +59,7 @@ class Settings:
 
     health_check_interval_s: float = 0.5
     worker_health_check_timeout_s: float = 60.0
-    worker_group_start_timeout_s: float = 15.0
+    worker_group_start_timeout_s: float = 10.0
     collective_timeout_s: float = 20.0
     preemption_poll_interval_s: float = 1.0
     process_group_timeout_s: int = 20
@@ -65,6 +68,7 @@ class Settings:
     node_health_check_timeout_ms: int = 1000
     node_health_check_initial_delay_ms: int = 1000
     node_health_check_failure_threshold: int = 3
+    node_self_check_interval_ms: int = 1000
     graceful_drain_timeout_s: int = 30
     termination_grace_margin_s: int = 30
     elastic_resize_monitor_interval_s: float = 10.0
@@ -135,8 +139,11 @@ class Settings:
         }
 
     def node_env(self) -> dict[str, str]:
-        """Environment of every Ray container, head and workers: how long SIGTERM lets work finish."""
-        return {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(self.graceful_drain_timeout_s)}
+        """Environment of every Ray container, head and workers: how long SIGTERM lets work finish, asking the head."""
+        return {
+            "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(self.graceful_drain_timeout_s),
+            "RAY_raylet_liveness_self_check_interval_ms": str(self.node_self_check_interval_ms),
+        }
 
     def job_env(self) -> dict[str, str]:
         """Environment of the job's driver; Ray Train hands these on to its controller and workers."""

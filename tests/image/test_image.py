@@ -88,7 +88,7 @@ def test_the_lock_resolves(name: str, tmp_path: Path) -> None:
 
 def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
     image = dataclasses.replace(choose(), digest="")
-    with pytest.raises(ImageError, match=r"digest: got '', allowed: sha256: and 64 hex digits.*imagetools inspect"):
+    with pytest.raises(ImageError, match=r"digest: got '', allowed: sha256: and 64 hex digits.*python -m image pin"):
         image.build_args()
 
 

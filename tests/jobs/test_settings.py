@@ -29,7 +29,10 @@ def test_head_nodes_and_job_get_disjoint_variables() -> None:
     sets = [set(settings.head_env()), set(settings.node_env()), set(settings.job_env())]
     assert sets[0] & sets[1] == sets[0] & sets[2] == sets[1] & sets[2] == set()
     assert settings.head_env()["RAY_health_check_failure_threshold"] == "3"
-    assert settings.node_env() == {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "30"}
+    assert settings.node_env() == {
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "30",
+        "RAY_raylet_liveness_self_check_interval_ms": "1000",
+    }
     assert settings.job_env()["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "0.5"
 
 
@@ -74,4 +77,4 @@ def test_apply_leaves_what_the_user_has_set() -> None:
     environ = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "3"}
     Settings().apply(environ)
     assert environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "3"
-    assert environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] == "15.0"
+    assert environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] == "10.0"
