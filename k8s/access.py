@@ -51,7 +51,8 @@ def _user_role(chart: cdk8s.Chart, namespace: str) -> None:
             k8s.PolicyRule(
                 api_groups=[""], resources=["pods", "pods/log", "services", "events"], verbs=["get", "list", "watch"]
             ),
-            k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["create"]),
+            # over WebSocket the request is a GET: "get" always, since Kubernetes 1.35 "create" too; SPDY asks "create"
+            k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["get", "create"]),
         ],
     )
     k8s.KubeRoleBinding(

@@ -220,6 +220,11 @@ class TestAccess:
                 assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
                 assert not {"secrets", "pods/exec"} & set(rule["resources"])
 
+    def test_users_may_forward_ports_over_websocket_and_spdy(self, render: Render) -> None:
+        for role in render("several-groups").kind("Role"):
+            verbs = [set(rule["verbs"]) for rule in role["rules"] if "pods/portforward" in rule["resources"]]
+            assert verbs == [{"get", "create"}]
+
     def test_without_users_no_roles(self, render: Render) -> None:
         assert render("local").kind("Role") == render("local").kind("RoleBinding") == []
 

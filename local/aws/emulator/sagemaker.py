@@ -438,6 +438,8 @@ class SageMaker:
             if short and self._context.faults.active("hyperpod", name, effect="no-capacity"):
                 self._no_capacity_event(cluster, group)
                 continue
+            if name in cluster.get("_short", []):
+                cluster["_short"].remove(name)  # the next shortage is another one
             for _ in range(group["InstanceCount"] - len(nodes)):
                 self._launch(cluster, group)
             # the service removes the newest first
@@ -446,8 +448,10 @@ class SageMaker:
 
     def _no_capacity_event(self, cluster: Json, group: Json) -> None:
         name = group["InstanceGroupName"]
-        if any(e.get("InstanceGroupName") == name and e["EventLevel"] == "Error" for e in cluster["_events"]):
+        told = cluster.setdefault("_short", [])
+        if name in told:  # once a shortage, however often the group is looked at
             return
+        told.append(name)
         self._event(
             cluster,
             f"Instance group {name} could not be scaled",

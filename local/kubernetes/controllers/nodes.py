@@ -71,6 +71,7 @@ class Nodes:
         self._details: dict[str, Json] = {}
         self._lost: dict[str, float] = {}
         self._asked: set[str] = set()
+        self._rebooting: set[str] = set()
 
     # ---- from AWS --------------------------------------------------------------------------------------------------
 
@@ -115,15 +116,33 @@ class Nodes:
             label = ((found or {"metadata": {}})["metadata"].get("labels") or {}).get(HEALTH, "")
             if label not in calls:
                 self._asked.discard(name)
+                self._rebooting.discard(name)
+            elif name in self._rebooting and node["InstanceStatus"]["Status"] == "Running":
+                # asked for at an earlier look, and it runs: however short the reboot was, it is over
+                self._asked.discard(name)
+                self._rebooting.discard(name)
+                self._rebooted(name)
             elif name not in self._asked and node["InstanceStatus"]["Status"] == "Running":
                 self._asked.add(name)
                 try:
                     await aws.call(
                         "sagemaker", calls[label], ClusterName=cluster["ClusterName"], NodeIds=[node["InstanceId"]]
                     )
+                    if label == "UnschedulablePendingReboot":
+                        self._rebooting.add(name)
                 except AwsError as error:
                     if found:
                         event(self.api, found, "Warning", "HyperPodRequestFailed", str(error), "hyperpod")
+
+    def _rebooted(self, name: str) -> None:
+        found = self.api.find("v1", "Node", "", name)
+        if found is None:
+            return
+
+        def change(current: Json) -> None:
+            current["metadata"].setdefault("labels", {})[HEALTH] = "Schedulable"
+
+        event(self.api, self.api.modify(found, change) or found, "Normal", "NodeRebooted", "rebooted", "hyperpod")
 
     # ---- objects ---------------------------------------------------------------------------------------------------
 

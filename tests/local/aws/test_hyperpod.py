@@ -179,7 +179,22 @@ def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     detail = clusters.api.describe_cluster_event(ClusterName=name, EventId=failed[0]["EventId"])["EventDetails"]
     assert "capacity" in detail["EventDetails"]["EventMetadata"]["InstanceGroup"]["FailureMessage"]
     emulator.control.clear_faults()
+    running = clusters.all_running(name, 2)
+
+    def shortages() -> int:
+        events = clusters.api.list_cluster_events(ClusterName=name, MaxResults=100)["Events"]
+        return len([e for e in events if e["Description"] == "Instance group gpu could not be scaled"])
+
+    # each shortage is told once, also after other errors of the group
+    assert shortages() == 1
+    emulator.control.fail_node(min(running), "NVRM: Xid 74")
+    emulator.control.set_fault(operation="hyperpod.gpu", effect="no-capacity", count=-1)
+    clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[min(running)])
+    until(lambda: len(clusters.nodes(name)) == 1)
+    assert shortages() == 2
+    emulator.control.clear_faults()
     clusters.all_running(name, 2)
+    assert shortages() == 2
     added = [{"InstanceGroupName": "gpu", "IncrementTargetCountBy": 1}]
     assert len(clusters.api.batch_add_cluster_nodes(ClusterName=name, NodesToAdd=added)["Successful"]) == 1
     nodes = clusters.all_running(name, 3)

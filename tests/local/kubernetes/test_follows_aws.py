@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,14 @@ def systems(fsx: Any) -> list[Any] | None:
         return None
 
 
+def _rebooted(cluster: Any, ready: Callable[[], list[Any]]) -> None:
+    """A reboot that is over before the next look is over all the same, and the node is the one it was."""
+    name = ready()[0]["metadata"]["name"]
+    cluster.kubectl("label", "node", name, f"{HEALTH}=UnschedulablePendingReboot", "--overwrite")
+    cluster.until(lambda: [n["metadata"]["labels"][HEALTH] for n in ready()] == ["Schedulable"], "schedulable again")
+    assert [n["metadata"]["name"] for n in ready()] == [name]
+
+
 def test_nodes_and_file_systems(world: World) -> None:
     place = furnish(world)
     cluster, fsx, sagemaker = world.cluster, world.aws("fsx"), world.aws("sagemaker")
@@ -154,6 +162,8 @@ def test_nodes_and_file_systems(world: World) -> None:
     second = ready("gpu")[0]["metadata"]["name"]
     cluster.kubectl("label", "node", second, f"{HEALTH}=UnschedulablePendingReplacement", "--overwrite")
     cluster.until(lambda: [n for n in ready("gpu") if n["metadata"]["name"] != second], "replaced on request")
+
+    _rebooted(cluster, lambda: ready("gpu"))
 
     # the claim goes: the file system goes, then the volume
     cluster.kubectl("delete", "pvc", "data")
