@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
+import socket
+from collections.abc import Iterator
 
 import pytest
 
 from tests.ops.world import ROOT, World, environment_text
+from tests.support.web import web_server
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
@@ -18,17 +22,26 @@ ALLOWED = {
     "wait demo --for healthy --timeout 1": {0, 4},
     "preflight demo": {3},  # the embedded AWS is not bootstrapped
     "logs demo": {0, 1},  # no node of the embedded AWS writes a log
+    "connect demo --check --port 0": {0},
+    "connect demo --check": {1},  # its port is held
 }
 
 
 @pytest.fixture(scope="module")
-def own(start_world: object) -> World:
+def own(start_world: object) -> Iterator[World]:
     made: World = start_world()  # type: ignore[operator]
     made.write(environment_text())
     made.create()
     made.install()
     made.settle()
-    return made
+    with web_server() as address:
+        bridge = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265, "to": address}
+        made.request("POST", "/rehearsal/bridges", bridge)
+        with socket.socket() as taken:
+            with contextlib.suppress(OSError):  # held by another process: as good
+                taken.bind(("127.0.0.1", 8265))
+                taken.listen()
+            yield made
 
 
 def test_the_page_has_commands() -> None:
@@ -43,6 +56,8 @@ def test_every_symptom_of_the_issue_has_its_chapter() -> None:
         "A node is Unschedulable",
         "The destroy is stuck",
         "InService but no nodes",
+        "Connect: the port is busy",
+        "Connect: connection refused",
     ):
         assert f"## {symptom}\n" in PAGE
 
