@@ -119,7 +119,7 @@ class ExistingEks(Settings):
 class Eks(Settings):
     """The EKS cluster that orchestrates HyperPod: no EC2 node groups, authentication mode API."""
 
-    version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] = "1.33"
+    version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] = "1.34"
     """Kubernetes version; HyperPod supports a range (checked against `environments/platform_versions.yaml`)."""
     endpoint: Endpoint = Endpoint()
     """API server endpoint. Left out: private only."""

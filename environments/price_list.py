@@ -17,6 +17,7 @@ from environments.prices import Fixed, Price
 _HOURS = {"hrs", "hours", "hour"}
 _FIXED: Mapping[Fixed, tuple[str, dict[str, str], str]] = {
     "eks_cluster": ("AmazonEKS", {}, "AmazonEKS-Hours:perCluster"),
+    "eks_extended_support": ("AmazonEKS", {}, "AmazonEKS-Hours:extendedSupport"),
     "nat_gateway": ("AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
     "public_ipv4": ("AmazonVPC", {}, "PublicIPv4:InUseAddress"),
     "interface_endpoint": ("AmazonVPC", {}, "VpcEndpoint-Hours"),

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from environments.plan import Plan
+from environments.service_limits import platform
 
 HOURS_PER_MONTH = 730
 """As AWS's own calculator counts."""
@@ -23,19 +24,19 @@ CLOSED_ENDPOINTS = 14
 """Interface endpoints of a closed network, each in every zone (`hyperpod_ray.network.CLOSED_ENDPOINTS`)."""
 
 Unit = Literal["hour", "GB-month"]
-Fixed = Literal["eks_cluster", "nat_gateway", "public_ipv4", "interface_endpoint"]
+Fixed = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
 """What is paid for by the hour whether it is used or not."""
 Key = TypeVar("Key", bound=str | int)
 
 FIXED: Mapping[Fixed, tuple[str, str]] = {
-    "eks_cluster": ("EKS control plane", "cluster in standard support"),
+    "eks_cluster": ("EKS control plane", "cluster"),
+    "eks_extended_support": ("EKS extended support", "cluster past standard support"),
     "nat_gateway": ("NAT gateways", "NAT gateway"),
     "public_ipv4": ("addresses of NAT gateways", "public IPv4 address"),
     "interface_endpoint": ("interface endpoints", "endpoint in one zone"),
 }
 """Name of the line, and what one is."""
 NOT_COUNTED = [
-    "EKS extended support",
     "data that NAT gateways and endpoints process", "EBS volumes of nodes", "backups", "logs", "data transfer",
     "taxes", "savings plans and discounts",
 ]  # fmt: skip
@@ -172,8 +173,8 @@ class Cost:
         return sum(line.usd_per_month or 0.0 for line in self.lines)
 
 
-def cost(plan: Plan, prices: Prices) -> Cost:
-    """Cost of an environment at full count: instance groups, the shared file system, and what is always paid."""
+def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
+    """Cost at full count on a day: instance groups, the shared file system, and what is always paid."""
     region = plan.settings.region
     lines = []
     for group in plan.settings.hyperpod.instance_groups:
@@ -200,7 +201,7 @@ def cost(plan: Plan, prices: Prices) -> Cost:
                 price=prices.file_system(region, storage.throughput_mbs_per_tib),
             )
         )
-    for what, count in always_paid(plan):
+    for what, count in always_paid(plan, day=day):
         name, one = FIXED[what]
         lines.append(
             _line(
@@ -214,13 +215,21 @@ def cost(plan: Plan, prices: Prices) -> Cost:
     return Cost(lines=lines, not_counted=list(NOT_COUNTED))
 
 
-def always_paid(plan: Plan) -> Iterator[tuple[Fixed, int]]:
-    """What the environment's own network and EKS cluster cost by the hour, and how many of each; existing ones are not
-    counted, somebody pays for them already."""
+def in_extended_support(version: str, *, day: date) -> bool:
+    """Whether an EKS cluster of that version is billed for extended support on that day, on top of its usual price."""
+    support = platform().eks_support.get(version)
+    return support is not None and support.phase(day) != "standard"
+
+
+def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[Fixed, int]]:
+    """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each; existing ones
+    are not counted, somebody pays for them already."""
     network, zones = plan.settings.network, len(plan.settings.network.availability_zone_ids)
     closed = network.egress == "closed"
     if plan.settings.eks.existing is None:
         yield "eks_cluster", 1
+        if in_extended_support(plan.settings.eks.version, day=day):
+            yield "eks_extended_support", 1
     if network.existing is None and not closed:
         gateways = min(network.nat_gateways, zones)
         yield "nat_gateway", gateways

@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Literal
 
 from environments.plan import read_data
+
+Phase = Literal["standard", "extended", "ended"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """How long EKS supports a Kubernetes version; days in UTC, on which the support named has ended."""
+
+    standard: date
+    """Extended support, which costs more, begins."""
+    extended: date
+    """EKS makes no new cluster of it, and updates those there are to a newer version by itself."""
+
+    def phase(self, day: date) -> Phase:
+        """In which a cluster is on that day; extended support is billed from the beginning of its first day.
+        https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html#kubernetes-release-calendar
+        """
+        if day < self.standard:
+            return "standard"
+        return "extended" if day < self.extended else "ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +39,8 @@ class Platform:
     """Types that the CreateCluster call accepts."""
     kubernetes_versions: tuple[str, ...]
     """Kubernetes versions that HyperPod supports on EKS, in order."""
+    eks_support: Mapping[str, Support]
+    """Kubernetes version, then how long EKS supports it."""
     kubectl_version: str
     """Minor version of the kubectl that applies the manifests."""
     regions: tuple[str, ...]
@@ -29,6 +54,7 @@ def platform() -> Platform:
     return Platform(
         instance_types=frozenset(data["hyperpod"]["instance_types"]),
         kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),
+        eks_support={version: Support(**ends) for version, ends in data["eks"]["support_ends"].items()},
         kubectl_version=data["kubectl"]["version"],
         regions=tuple(data["regions"]),
     )

@@ -29,7 +29,7 @@ PATTERNS: Mapping[str, str] = {
     "and ending with a letter or digit (an RFC 1123 label)",
     r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$": "a version has three numbers (2.60.0)",
     r"^\d+\.\d+\.\d+$": "a version has three numbers (1.2.3)",
-    r"^1\.\d{2}$": "a Kubernetes version looks like '1.33', in quotes",
+    r"^1\.\d{2}$": "a Kubernetes version looks like '1.34', in quotes",
     r"^vpc-[0-9a-f]{8,17}$": "a VPC id looks like vpc-0123456789abcdef0",
     r"^subnet-[0-9a-f]{8,17}$": "a subnet id looks like subnet-0123456789abcdef0",
     r"^sg-[0-9a-f]{8,17}$": "a security group id looks like sg-0123456789abcdef0",

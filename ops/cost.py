@@ -32,7 +32,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
             return _update(target, asked, known, form=form)
     except PriceFileError as error:
         raise OpsError(str(error), code=BAD_USE, next="mend the file, or take it away") from error
-    found = prices.cost(target.plan, asked.over(known))
+    found = prices.cost(target.plan, asked.over(known), day=output.now().date())
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,
@@ -81,7 +81,7 @@ def _online(target: Target) -> Prices:
             )
             if found:
                 storage[throughput] = found
-        for what, _ in prices.always_paid(target.plan):
+        for what, _ in prices.always_paid(target.plan, day=today):
             hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, read=today)
             if hourly:
                 fixed[what] = hourly

@@ -90,16 +90,16 @@ class _Item:
     price: Price | None
 
 
-def money(changes: Changes) -> Money:
-    """Cost before and after."""
+def money(changes: Changes, *, day: date) -> Money:
+    """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
     from environments import price_file, prices  # noqa: PLC0415  (only when something changes)
 
     try:
         known = price_file.recorded()
     except price_file.PriceFileError as error:
         raise ReviewError(str(error)) from error
-    before = _items(changes.base, changes.base_cluster, known, prices.HOURS_PER_MONTH)
-    after = _items(changes.head, changes.head_cluster, known, prices.HOURS_PER_MONTH)
+    before = _items(changes.base, changes.base_cluster, known, day)
+    after = _items(changes.head, changes.head_cluster, known, day)
     lines = []
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
@@ -119,7 +119,9 @@ def money(changes: Changes) -> Money:
     return Money(lines=lines, region=_region(changes.head), not_counted=list(prices.NOT_COUNTED))
 
 
-def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, hours: int) -> dict[str, _Item]:
+def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day: date) -> dict[str, _Item]:
+    from environments.prices import HOURS_PER_MONTH as hours  # noqa: PLC0415
+
     found: dict[str, _Item] = {}
     region = _region(assembly)
     for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
@@ -151,25 +153,29 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, hour
             found[f"file system of claim {item.id.namespace}/{item.id.name}"] = _file_system(
                 int(asked.removesuffix("Gi")), int(speed), price, hours
             )
-    return {**found, **_always_paid(assembly, prices)}
+    return {**found, **_always_paid(assembly, prices, day)}
 
 
-def _always_paid(assembly: EnvironmentAssembly, prices: Prices) -> dict[str, _Item]:
+def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> dict[str, _Item]:
     """EKS, NAT gateways with their addresses, interface endpoints: paid by the hour, used or not."""
     from environments.prices import FIXED  # noqa: PLC0415
 
     region = _region(assembly)
     found: dict[str, _Item] = {}
-    for what, number in Counter(_pieces(assembly)).items():
+    for what, number in Counter(_pieces(assembly, day)).items():
         name, one = FIXED[what]
         price = prices.hourly(region, what)
         found[name] = _Item(what=f"{number} × {one}", usd=None if price is None else price.usd * number, price=price)
     return found
 
 
-def _pieces(assembly: EnvironmentAssembly) -> Iterator[Fixed]:
-    for _ in assembly.of_type("AWS::EKS::Cluster"):
+def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[Fixed]:
+    from environments.prices import in_extended_support  # noqa: PLC0415
+
+    for _, resource in assembly.of_type("AWS::EKS::Cluster"):
         yield "eks_cluster"
+        if in_extended_support(str(resource.get("Properties", {}).get("Version", "")), day=day):
+            yield "eks_extended_support"
     for _ in assembly.of_type("AWS::EC2::NatGateway"):
         yield "nat_gateway"
     for _ in assembly.of_type("AWS::EC2::EIP"):

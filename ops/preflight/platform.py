@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from environments import price_file
 from environments.service_limits import platform
+from ops import output
 from ops.clients import Target, absent, code
-from ops.preflight.check import Outcome, failed, ok, skipped, warning
+from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning
 
 RESERVED = 5
 """Addresses of every subnet that AWS keeps: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
@@ -35,6 +39,64 @@ def kubernetes_version(target: Target) -> list[Outcome]:
     return [failed(f"{version}; HyperPod supports {known[0]} to {known[-1]}", "choose one of them in eks.version")]
 
 
+def eks_support(target: Target) -> list[Outcome]:
+    """How long EKS supports the version at its usual price, and what follows then."""
+    if target.plan.settings.eks.existing is not None:
+        return [skipped("the cluster exists: see EKS version")]
+    return [_support(target, target.plan.settings.eks.version, raise_it="raise eks.version")]
+
+
+def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
+    """By the dates on file; `EKS version` has what the service itself says."""
+    known, day = platform(), output.now().date()
+    support = known.eks_support.get(version)
+    if support is None:
+        return unknown(f"{version}: environments/platform_versions.yaml does not say how long EKS supports it")
+    phase, dearer = support.phase(day), _price_in_extended_support(target)
+    if phase == "standard":
+        return ok(f"{version} is in standard support until {support.standard}; {dearer} from then on")
+    if phase == "ended":
+        return failed(
+            f"EKS ended its support of {version} on {support.extended}: it makes no new cluster of it, and may update "
+            "one that exists at any time",
+            f"{raise_it}, one minor version at a time",
+        )
+    newer = [
+        other
+        for other in known.kubernetes_versions[known.kubernetes_versions.index(version) + 1 :]
+        if known.eks_support[other].phase(day) == "standard"
+    ]
+    return warning(
+        f"{version} has been in extended support since {support.standard}: {dearer}, until {support.extended}",
+        f"{raise_it} to {newer[-1]}, one minor version at a time"
+        if newer
+        else f"HyperPod supports no version in standard support: {raise_it} when it does",
+    )
+
+
+def _price_in_extended_support(target: Target) -> str:
+    region = target.plan.settings.region
+    try:
+        prices = price_file.recorded(target.folder)
+    except price_file.PriceFileError:  # `cost` says what is wrong with it
+        return "the control plane costs more"
+    usual, more = prices.hourly(region, "eks_cluster"), prices.hourly(region, "eks_extended_support")
+    if usual is None or more is None:
+        return "the control plane costs more"
+    return f"the control plane costs {usual.usd + more.usd:.2f} $ an hour in place of {usual.usd:.2f}"
+
+
+def _differs(version: str, ends: object) -> str:
+    """What to say where the date on file is not the one that EKS gives."""
+    support = platform().eks_support.get(version)
+    if not isinstance(ends, datetime) or support is None or ends.astimezone(UTC).date() == support.standard:
+        return ""
+    return (
+        f"EKS says that standard support of {version} ends on {ends.astimezone(UTC).date()}, "
+        f"environments/platform_versions.yaml says {support.standard}"
+    )
+
+
 def eks_version(target: Target) -> list[Outcome]:
     """EKS offers the version, and in standard support (extended support costs more)."""
     settings = target.plan.settings.eks
@@ -47,15 +109,18 @@ def eks_version(target: Target) -> list[Outcome]:
         mode = (cluster.get("accessConfig") or {}).get("authenticationMode", "")
         if mode == "CONFIG_MAP":
             return [failed(f"{text}, authentication mode {mode}", "set it to API_AND_CONFIG_MAP")]
-        return [ok(text)]
+        return [ok(text), _support(target, cluster["version"], raise_it="update it")]
     answer = target.aws.call("eks", "describe_cluster_versions", clusterVersions=[settings.version])
     found = answer.get("clusterVersions", [])
     if not found:
         return [failed(f"EKS offers no version {settings.version}", "choose another eks.version")]
     status = found[0].get("versionStatus") or found[0].get("status", "")
+    differs = _differs(settings.version, found[0].get("endOfStandardSupportDate"))
+    told = [warning(differs, "correct the file: costs are counted by it")] if differs else []
     if "EXTENDED" in status.upper():
-        return [warning(f"{settings.version} is in extended support, which costs more", "choose a newer eks.version")]
-    return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}")]
+        costs = _price_in_extended_support(target)
+        return [warning(f"{settings.version} is in extended support: {costs}", "choose a newer eks.version"), *told]
+    return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}"), *told]
 
 
 def subnets(target: Target) -> list[Outcome]:

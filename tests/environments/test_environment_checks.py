@@ -127,8 +127,8 @@ CASES = [
     Case("settings_have_effect", {**EXISTING, "network/egress": "closed"}, "network.egress", "has no effect with network.existing", EXISTING, "warning"),
     Case("settings_have_effect", {"network/egress": "closed", "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", {"network/egress": "closed"}, "warning"),
     # --- EKS
-    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.33"}),
-    Case("kubectl_is_near", {"eks/version": "1.31"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.32"}),
+    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.34"}),
+    Case("kubectl_is_near", {"eks/version": "1.32"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.33"}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True}}, "eks.endpoint.public_cidrs", "needs the ranges that may reach it", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["0.0.0.0/0"]}}, "eks.endpoint.public_cidrs[0]", "the whole internet", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/7"]}}, "eks.endpoint.public_cidrs[0]", "a large part of the internet", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/8"]}}),

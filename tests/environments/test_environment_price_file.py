@@ -32,8 +32,8 @@ def test_what_ships_has_date_and_source_and_known_types_and_is_no_estimate() -> 
 
 def test_every_line_of_the_shipped_environments_has_a_price_or_an_estimate() -> None:
     known = price_file.recorded()
-    for name in ("dev", "prod"):
-        found = prices.cost(load(name).plan, known)
+    for name, day in itertools.product(("dev", "prod"), (DAY, date(2028, 1, 1))):
+        found = prices.cost(load(name).plan, known, day=day)
         assert found.unknown == [], name
         assert found.usd_per_hour > 1
 

@@ -65,6 +65,7 @@ def test_storage_is_chosen_by_throughput() -> None:
     ("what", "usage", "others"),
     [
         ("eks_cluster", "AmazonEKS-Hours:perCluster", ["AmazonEKS-Hours:extendedSupport", "AmazonEKS-Local-Outposts"]),
+        ("eks_extended_support", "AmazonEKS-Hours:extendedSupport", ["AmazonEKS-Hours:perCluster"]),
         ("nat_gateway", "NatGateway-Hours", ["RegionalNatGateway-Hours", "NatGateway-Prvd-Bytes"]),
         ("public_ipv4", "PublicIPv4:InUseAddress", ["PublicIPv4:IdleAddress"]),
         ("interface_endpoint", "VpcEndpoint-Hours", ["VpcEndpoint-GWLBE-Hours", "VpcEndpoint-Service-Hours"]),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
 from environments import Plan, load, prices
 from environments.loader import parse
+from environments.model import ExistingEks
 from environments.prices import Alike, Price, Prices
 from hyperpod_ray.network import CLOSED_ENDPOINTS
 
@@ -23,7 +24,7 @@ KNOWN = Prices(
     instances={"us-west-2": {"ml.m5.2xlarge": price(0.5), "ml.p5.48xlarge": price(60)}},
     storage={"us-west-2": {1000: price(0.6)}},
     fixed={
-        "any": {"eks_cluster": price(0.1)},
+        "any": {"eks_cluster": price(0.1), "eks_extended_support": price(0.5)},
         "us-west-2": {
             "nat_gateway": price(0.04),
             "public_ipv4": price(0.005),
@@ -54,7 +55,7 @@ ray:
 
 
 def test_cost_by_group_storage_and_what_is_always_paid() -> None:
-    found = prices.cost(load("prod").plan, KNOWN)
+    found = prices.cost(load("prod").plan, KNOWN, day=DAY)
     assert [line.name for line in found.lines] == [
         "head",
         "workers",
@@ -91,15 +92,45 @@ def test_the_closed_network_has_as_many_endpoints_as_are_counted() -> None:
     ],
 )
 def test_what_is_always_paid_follows_from_the_network(network: str, counted: dict[str, int]) -> None:
-    assert dict(prices.always_paid(plan_of(network))) == counted
+    assert dict(prices.always_paid(plan_of(network), day=DAY)) == counted
+
+
+LAST_DAY = date(2026, 7, 28)
+"""On which EKS has 1.33 in standard support."""
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "usd"),
+    [
+        ("1.33", LAST_DAY, 0.1),
+        ("1.33", LAST_DAY + timedelta(days=1), 0.6),
+        ("1.33", date(2027, 7, 29), 0.6),
+        ("1.34", DAY, 0.1),
+        ("1.34", date(2026, 12, 2), 0.6),
+    ],
+)
+def test_a_control_plane_past_standard_support_costs_more_from_that_day(version: str, day: date, usd: float) -> None:
+    plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks=f'eks: {{version: "{version}"}}')
+    lines = [line for line in prices.cost(plan, KNOWN, day=day).lines if line.name.startswith("EKS")]
+    assert sum(line.usd_per_hour or 0 for line in lines) == pytest.approx(usd)
+    assert [line.what for line in lines[1:]] == (["1 × cluster past standard support"] if usd > 0.5 else [])
+
+
+def test_an_existing_cluster_is_not_counted_in_extended_support_either() -> None:
+    plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks='eks: {version: "1.33"}')
+    cluster = ExistingEks.model_construct(cluster_name="theirs")
+    eks = plan.settings.eks.model_copy(update={"existing": cluster})
+    theirs = Plan(name="cost", settings=plan.settings.model_copy(update={"eks": eks}))
+    assert "eks_extended_support" in dict(prices.always_paid(plan, day=DAY))
+    assert not {"eks_cluster", "eks_extended_support"} & set(dict(prices.always_paid(theirs, day=DAY)))
 
 
 def test_unknown_is_unknown_and_left_out() -> None:
-    found = prices.cost(load("prod").plan, Prices(instances={"us-west-2": {"ml.m5.2xlarge": price(1)}}))
+    found = prices.cost(load("prod").plan, Prices(instances={"us-west-2": {"ml.m5.2xlarge": price(1)}}), day=DAY)
     assert [line.name for line in found.unknown] == ["workers", "storage", "EKS control plane", "interface endpoints"]
     assert found.usd_per_hour == 3
     elsewhere = Prices(instances={"us-east-1": {"ml.m5.2xlarge": price(1)}})
-    assert prices.cost(load("prod").plan, elsewhere).usd_per_hour == 0
+    assert prices.cost(load("prod").plan, elsewhere, day=DAY).usd_per_hour == 0
 
 
 def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
@@ -113,7 +144,7 @@ def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
     nothing = Prices(instances={"us-east-1": known.instances["us-east-1"]}, alike=known.alike)
     taken = nothing.instance("us-west-2", "ml.p5.48xlarge")
     assert taken == Price(usd=66, read=DAY, source="test; they are neighbours", estimate="as in us-east-1")
-    found = prices.cost(load("prod").plan, nothing)
+    found = prices.cost(load("prod").plan, nothing, day=DAY)
     assert [line.name for line in found.estimated] == ["head", "workers"]
     assert found.estimated[0].source == "test; they are neighbours"
 
@@ -141,7 +172,7 @@ def test_a_training_plan_is_not_paid_by_the_hour() -> None:
     reserved = [groups[0], groups[1].model_copy(update={"training_plan_arn": arn})]
     hyperpod = plan.settings.hyperpod.model_copy(update={"instance_groups": reserved})
     changed = Plan(name="prod", settings=plan.settings.model_copy(update={"hyperpod": hyperpod}))
-    line = prices.cost(changed, KNOWN).lines[1]
+    line = prices.cost(changed, KNOWN, day=DAY).lines[1]
     assert (line.usd_per_hour, line.usd_per_unit) == (None, 60)
     assert "training plan" in line.note
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import botocore.session
@@ -79,6 +80,29 @@ def test_kubectl_is_the_layers() -> None:
     layer = re.search(r"lambda-layer-kubectl-v(\d+)", requirements)
     assert layer is not None
     assert platform().kubectl_version == f"1.{layer.group(1)}"
+
+
+def test_support_of_every_version_that_hyperpod_takes_is_known() -> None:
+    """A version without dates would be priced, and judged, as if its standard support never ended."""
+    platform_ = platform()
+    assert set(platform_.kubernetes_versions) <= set(platform_.eks_support)
+    for version, support in platform_.eks_support.items():
+        assert type(support.standard) is date
+        year_later = support.standard.replace(year=support.standard.year + 1)
+        assert support.extended == year_later, version
+
+
+@pytest.mark.parametrize(
+    ("day", "phase"),
+    [
+        (date(2026, 7, 28), "standard"),
+        (date(2026, 7, 29), "extended"),
+        (date(2027, 7, 28), "extended"),
+        (date(2027, 7, 29), "ended"),
+    ],
+)
+def test_support_ends_at_the_beginning_of_its_day(day: date, phase: str) -> None:
+    assert platform().eks_support["1.33"].phase(day) == phase
 
 
 def test_versions_are_in_order() -> None:

@@ -189,7 +189,12 @@ def test_drill_never_takes_the_head_or_a_cpu_node(faults: World) -> None:
     for head in heads:
         refused = faults.ops("nodes", "drill", "demo", "--node", head, "--yes")
         assert refused.code == 2, refused.err
-    # replace, not reboot: the local API can miss a reboot that is shorter than its poll, and then keeps the label
+    rebooted = faults.ops("nodes", "drill", "demo", "--yes")
+    assert rebooted.code == 0, rebooted.err
+    node = f"/api/v1/nodes/hyperpod-{rebooted.out.strip()}"
+    label = "sagemaker.amazonaws.com/node-health-status"
+    faults.until(lambda: faults.get(node)["metadata"]["labels"][label] == "Schedulable", "the reboot")
+    faults.settle()
     chosen = faults.ops("nodes", "drill", "demo", "--action", "replace", "--yes")
     assert chosen.code == 0, chosen.err
     assert chosen.out.strip() in {node["InstanceId"] for node in faults.instances("workers")}
@@ -387,6 +392,7 @@ def test_preflight_offline_calls_nobody(world: World) -> None:
         "cdk",
         "addresses",
         "Kubernetes version",
+        "EKS support",
     }
 
 

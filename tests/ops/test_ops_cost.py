@@ -127,7 +127,9 @@ def test_todays_prices_are_summed_and_no_estimate_is_among_them(
     assert lines["NAT gateways"]["usd_per_hour"] == 0.04
     assert lines["addresses of NAT gateways"]["usd_per_hour"] == 0.005
     assert (result.json["complete"], result.json["estimated"]) == (True, [])
-    assert result.json["usd_per_hour"] == pytest.approx(10 + storage + 0.145, abs=1e-4)
+    later = lines.get("EKS extended support", {"usd_per_hour": 0})["usd_per_hour"]  # once the default is an old version
+    assert later in (0, 0.5)
+    assert result.json["usd_per_hour"] == pytest.approx(10 + storage + 0.145 + later, abs=1e-4)
     assert lines["workers"]["source"] == "AWS Price List, USW2-Cluster:ml.g5.8xlarge, SKU SKU1"
     assert any("NextToken" in request for request in listed.asked)
 

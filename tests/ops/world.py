@@ -165,7 +165,7 @@ class World:
         cluster = eks.create_cluster(
             name=plan.eks_cluster_name,
             roleArn=role,
-            version="1.33",
+            version="1.34",
             resourcesVpcConfig={"subnetIds": [subnet, second], "securityGroupIds": [group]},
         )["cluster"]
         self.until(

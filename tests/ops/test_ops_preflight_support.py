@@ -1,0 +1,125 @@
+"""`preflight`'s rows on EKS's support of a Kubernetes version: on which day what is said, offline and by EKS itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from environments.loader import parse
+from environments.model import ExistingEks
+from environments.plan import Plan
+from environments.service_limits import platform as known
+from ops import output
+from ops.clients import Target
+from ops.preflight import platform
+from tests.ops.world import environment_text
+
+PRICE = "the control plane costs 0.60 $ an hour in place of 0.10"
+
+
+class Answers:
+    """EKS, with one answer for each operation, in the form that boto3 gives it."""
+
+    def __init__(self, **answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    def call(self, service: str, operation: str, **_: object) -> dict[str, Any]:
+        assert service == "eks"
+        return self.answers[operation]
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make it that day, an hour after it began in UTC."""
+
+    def set_day(day: str) -> None:
+        moment = datetime.fromisoformat(day).replace(hour=1, tzinfo=UTC)
+        monkeypatch.setattr(output, "now", lambda: moment)
+
+    return set_day
+
+
+def target(version: str, **answers: dict[str, Any]) -> Target:
+    text = f'{environment_text()}\neks: {{version: "{version}"}}\n'
+    made = Target(parse(text, name="demo", path=Path("demo.yaml")))
+    made.aws = Answers(**answers)  # type: ignore[assignment]
+    return made
+
+
+def existing(version: str) -> Target:
+    made = target("1.34", describe_cluster={"cluster": {"status": "ACTIVE", "version": version}})
+    eks = made.plan.settings.eks.model_copy(update={"existing": ExistingEks.model_construct(cluster_name="theirs")})
+    made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"eks": eks}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "said"),
+    [
+        ("1.33", "2026-07-28", ("ok", f"1.33 is in standard support until 2026-07-29; {PRICE} from then on", "")),
+        ("1.33", "2026-07-29", (
+            "warning", f"1.33 has been in extended support since 2026-07-29: {PRICE}, until 2027-07-29",
+            "raise eks.version to 1.34, one minor version at a time",
+        )),
+        ("1.34", "2026-12-02", (
+            "warning", f"1.34 has been in extended support since 2026-12-02: {PRICE}, until 2027-12-02",
+            "HyperPod supports no version in standard support: raise eks.version when it does",
+        )),
+        ("1.33", "2027-07-29", (
+            "failed", "EKS ended its support of 1.33 on 2027-07-29: it makes no new cluster of it, and may update one "
+            "that exists at any time",
+            "raise eks.version, one minor version at a time",
+        )),
+    ],
+)  # fmt: skip
+def test_what_is_said_on_which_day(version: str, day: str, said: tuple[str, str, str], on: Any) -> None:
+    on(day)
+    (found,) = platform.eks_support(target(version))
+    assert (found.result, found.why, found.do) == said
+
+
+def test_prices_beside_the_environment_are_those_that_are_said(tmp_path: Path, on: Any) -> None:
+    on("2026-11-21")
+    (tmp_path / "prices_usd.yaml").write_text(
+        "fixed: {us-west-2: {eks_extended_support: {usd: 0.25, read: 2026-11-01, source: contract}}}"
+    )
+    asked = target("1.33")
+    asked.folder = tmp_path
+    assert "0.35 $ an hour in place of 0.10" in platform.eks_support(asked)[0].why
+    (tmp_path / "prices_usd.yaml").write_text("- broken")
+    assert "the control plane costs more, until" in platform.eks_support(asked)[0].why
+
+
+def test_an_existing_cluster_is_judged_by_its_own_version(on: Any) -> None:
+    on("2026-11-21")
+    asked = existing("1.32")
+    assert [one.result for one in platform.eks_support(asked)] == ["skipped"]
+    fine, support = platform.eks_version(asked)
+    assert fine.result == "ok"
+    assert (support.result, support.do) == ("warning", "update it to 1.34, one minor version at a time")
+
+
+def version_answer(status: str, ends: datetime) -> dict[str, Any]:
+    return {"clusterVersions": [{"versionStatus": status, "endOfStandardSupportDate": ends}]}
+
+
+def test_what_eks_itself_says_goes_with_the_price_and_without_a_word_where_the_dates_agree(on: Any) -> None:
+    on("2026-11-21")
+    ends = datetime.fromisoformat("2026-07-28T17:00:00-07:00")  # midnight in UTC, as the guide shows it
+    (found,) = platform.eks_version(target("1.33", describe_cluster_versions=version_answer("EXTENDED_SUPPORT", ends)))
+    assert (found.result, found.why) == ("warning", f"1.33 is in extended support: {PRICE}")
+
+
+def test_a_date_that_eks_moved_is_told(on: Any) -> None:
+    on("2026-11-21")
+    ends = datetime(2027, 1, 15, tzinfo=UTC)
+    fine, told = platform.eks_version(
+        target("1.34", describe_cluster_versions=version_answer("STANDARD_SUPPORT", ends))
+    )
+    assert (fine.result, fine.why) == ("ok", "1.34, standard support")
+    assert told.result == "warning"
+    assert "ends on 2027-01-15" in told.why
+    assert f"says {known().eks_support['1.34'].standard}" in told.why
