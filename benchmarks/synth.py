@@ -26,7 +26,7 @@ sys.path[:0] = [{project!r}, {project!r} + "/constructs"]
 import app
 app.use_pinned_node()
 import aws_cdk as cdk
-import k8s
+import k8s.manifests
 import stacks.environment
 from aws_cdk import aws_ec2 as ec2
 import cdk8s

@@ -28,9 +28,11 @@ def own_function_logs(stack: Stack) -> None:
     The functions of the CDK's own providers are reached by property override, as they are no `CfnFunction`.
     """
     for resource in stack.node.find_all():
-        if not isinstance(resource, CfnResource) or resource.cfn_resource_type != "AWS::Lambda::Function":
-            continue
-        if isinstance(resource, lambda_.CfnFunction) and _has_group(resource):
+        if isinstance(resource, lambda_.CfnFunction):
+            if _has_group(resource):
+                continue
+        # only of plain resources the type is asked for: each question crosses over to Node.js
+        elif type(resource) is not CfnResource or resource.cfn_resource_type != "AWS::Lambda::Function":
             continue
         scope = resource.node.scope
         assert isinstance(scope, Construct)  # noqa: S101  (narrowing only: a resource is never the root)
