@@ -111,6 +111,8 @@ class EksCluster(Construct):
             self,
             "Cluster",
             cluster_name=cluster_name,
+            # Upgrade policy left at EXTENDED: with STANDARD, EKS updates the cluster by itself when standard support
+            # ends, also to a version that HyperPod does not support yet.
             version=eks.KubernetesVersion.of(settings.version),
             vpc=vpc,
             vpc_subnets=[ec2.SubnetSelection(subnets=list(subnets))],
