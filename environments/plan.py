@@ -158,6 +158,13 @@ class Plan:
         return [zone for zone in self.settings.network.availability_zone_ids if zone in used]
 
     @property
+    def network_outlives_destroy(self) -> bool:
+        """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
+        settings = self.settings
+        kept = settings.storage.mode != "existing" and settings.storage.on_destroy == "retain"
+        return kept and settings.network.existing is None
+
+    @property
     def storage_zone(self) -> str:
         """Zone of the file system: as set, else where the first Ray worker group is."""
         storage = self.settings.storage

@@ -400,6 +400,7 @@ def file_systems(target: Target) -> tuple[FileSystem, ...]:
                 failure=(item.get("FailureDetails") or {}).get("Message", ""),
                 created=item.get("CreationTime"),
                 stack=tags.get("aws:cloudformation:stack-name", ""),
+                interfaces=tuple(item.get("NetworkInterfaceIds", [])),
             )
         )
     return tuple(found)

@@ -221,22 +221,36 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     return [Item(kind="repository", id=settings.repository_name, fate=fate, note=f"{len(images)} images")]
 
 
-def vpc_of(target: Target) -> str:
-    """The VPC that the environment's network stack made; empty without one."""
-    found = target.aws.pages(
-        "ec2", "describe_vpcs", "Vpcs", Filters=[{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
-    )
-    return str(found[0]["VpcId"]) if found else ""
+def _vpcs(target: Target) -> list[str]:
+    """VPCs that the environment's network stack made: more than one after a destroy that kept a file system."""
+    tagged = [{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
+    return [str(vpc["VpcId"]) for vpc in target.aws.pages("ec2", "describe_vpcs", "Vpcs", Filters=tagged)]
 
 
 def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     """Interfaces, endpoints and groups in the VPC that no stack owns: its deletion would fail."""
     if target.plan.settings.network.existing is not None:
         return []
-    vpc = vpc_of(target)
-    if not vpc:
-        return []
-    here = [{"Name": "vpc-id", "Values": [vpc]}]
+    kept = _interfaces_that_stay(target)
+    found = []
+    for vpc in _vpcs(target):
+        here = [{"Name": "vpc-id", "Values": [vpc]}]
+        interfaces = target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=here)
+        found += [*_of_guardduty(target, here), *_nobodys(interfaces, stacks, kept=kept)]
+        if any(interface["NetworkInterfaceId"] in kept for interface in interfaces):
+            note = "with a subnet and a security group, for the file system that is kept; costs nothing by itself"
+            found.append(Item(kind="VPC", id=vpc, fate="kept", note=note))
+    return found
+
+
+def _interfaces_that_stay(target: Target) -> set[str]:
+    """Network interfaces of the file systems that destroy keeps."""
+    if not target.plan.network_outlives_destroy:
+        return set()
+    return {interface for item in gather.file_systems(target) for interface in item.interfaces}
+
+
+def _of_guardduty(target: Target, here: list[Json]) -> list[Item]:
     found = []
     for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
         if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
@@ -246,10 +260,16 @@ def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
         if "guardduty" in group["GroupName"].lower() and not _tag(group):
             note = f"made by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
             found.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
+    return found
+
+
+def _nobodys(interfaces: list[Json], stacks: tuple[Stack, ...], *, kept: set[str]) -> list[Item]:
     if any(stack.status for stack in stacks if stack.name.endswith("-HyperPod")):
-        return found  # its nodes' interfaces go with it
-    for interface in target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=here):
-        if interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower():
+        return []  # its nodes' interfaces go with it
+    found = []
+    for interface in interfaces:
+        left = interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower()
+        if left and interface["NetworkInterfaceId"] not in kept:
             note = interface.get("Description", "") or "nobody's"
             found.append(Item(kind="network interface", id=interface["NetworkInterfaceId"], fate="blocks", note=note))
     return found

@@ -140,6 +140,7 @@ class FileSystem:
     failure: str = ""
     created: datetime | None = None
     stack: str = ""
+    interfaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

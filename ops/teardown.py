@@ -42,13 +42,14 @@ def run(
     """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing anew."""
     found = inventory.take(target)
     if form is Format.table or not dry_run:
-        show(target, found)
+        # what a person decides by; stdout belongs to the JSON, which says how it ended
+        show(target, found, stderr=form is Format.json)
     if dry_run:
         if form is Format.json:
             _write(target, found)
         return OK
     if found.empty and not (delete_logs and found.items):
-        output.say(f"nothing of '{target.name}' is left to take down")
+        output.say(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if found.items else ""))
         if form is Format.json:
             _write(target, found)
         return OK
@@ -70,8 +71,8 @@ def run(
 # --- telling and asking ----------------------------------------------------------------------------------------------
 
 
-def show(target: Target, found: Inventory) -> None:
-    """The inventory as a table, on stdout."""
+def show(target: Target, found: Inventory, *, stderr: bool) -> None:
+    """The inventory as a table."""
     from rich.text import Text  # noqa: PLC0415
 
     if not found.items:
@@ -80,7 +81,7 @@ def show(target: Target, found: Inventory) -> None:
     table = output.table("What", "Name", "Becomes", "Note")
     for item in found.items:
         table.add_row(item.kind, item.id, Text(item.fate, style=style[item.fate]), item.note)
-    output.console().print(table)
+    output.console(stderr=stderr).print(table)
     for text in found.unseen:
         output.say(f"could not be looked at: {text}")
     if not inventory.deletes_data(target):
@@ -247,7 +248,7 @@ def _destroy(target: Target, *, app: str) -> None:
         return
     if not CDK.exists():
         raise OpsError("the cdk CLI is not installed", next=f"make setup, then python -m ops teardown {target.name}")
-    command = [str(CDK), "destroy", *_stacks_to_destroy(target), "--force"]
+    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
     if app:
         command += ["--app", str(Path(app).resolve())]
     else:
@@ -276,26 +277,6 @@ def _destroy(target: Target, *, app: str) -> None:
         )
 
 
-def _stacks_to_destroy(target: Target) -> list[str]:
-    """All, but not the network that a kept file system lives in: its interface would make the deletion fail."""
-    if not keeps_network(target):
-        return [f"{target.name}/*"]
-    output.say(f"{target.name}-Network stays: a file system that is kept lives in it")
-    return [
-        f"{target.name}/{stack}"
-        for stack in names.STACKS
-        if stack != "Network" and f"{target.name}-{stack}" in names.stack_names(target.plan)
-    ]
-
-
-def keeps_network(target: Target) -> bool:
-    """Whether a file system that is kept lies in the VPC of this environment."""
-    settings = target.plan.settings
-    if inventory.deletes_data(target) or settings.network.existing is not None or settings.storage.mode == "existing":
-        return False
-    return bool(gather.file_systems(target))
-
-
 def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
     found = inventory.take(target)
     if delete_logs:
@@ -304,8 +285,7 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
         found = inventory.take(target)
     if form is Format.json:
         _write(target, found)
-    home = f"{target.name}-Network" if keeps_network(target) else ""
-    left = [item for item in found.items if item.fate != "kept" and item.id != home]
+    left = [item for item in found.items if item.fate != "kept"]
     kept = [item for item in found.items if item.fate == "kept"]
     for item in kept:
         output.say(f"kept: {item.kind} {item.id} ({item.note})")

@@ -14,5 +14,9 @@ class NetworkStack(EnvironmentStack):
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan) -> None:
         super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
         self.network = ClusterNetwork(
-            self, "Network", settings=plan.settings.network, node_subnet_prefix=plan.node_subnet_prefix
+            self,
+            "Network",
+            settings=plan.settings.network,
+            node_subnet_prefix=plan.node_subnet_prefix,
+            keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
         )

@@ -100,10 +100,10 @@ class EksCluster(Construct):
             "ControlPlaneLogs",
             log_group_name=f"/aws/eks/{cluster_name}/cluster",
             retention=retention(settings.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY,
         )
         key = kms.Key(self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True)
-        key.apply_removal_policy(RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY)
+        key.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY)
         access = eks.EndpointAccess.PRIVATE
         if settings.endpoint.public:
             access = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*settings.endpoint.public_cidrs)

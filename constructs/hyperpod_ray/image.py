@@ -57,7 +57,7 @@ class TrainingImage(Construct):
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=settings.keep_images, description="keep the newest")],
-            removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN,
+            removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
             empty_on_delete=delete,
         )
         # Our own hash, known at synth: the construct's tag is an attribute of the build, and an exported attribute that

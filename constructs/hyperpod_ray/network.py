@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import CfnResource, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -44,9 +44,19 @@ class ClusterNetwork(Construct):
 
     :param settings: the `network` section.
     :param node_subnet_prefix: prefix length of each node subnet; `Plan.node_subnet_prefix`.
+    :param keep_zone: zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
+        then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Network, node_subnet_prefix: int) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Network,
+        node_subnet_prefix: int,
+        keep_zone: str | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
         if settings.existing is None:
             self._create(settings, node_subnet_prefix)
@@ -54,6 +64,11 @@ class ClusterNetwork(Construct):
             self._import(settings)
         self.node_security_group = NodeSecurityGroup(self, "Nodes", vpc=self.vpc).security_group
         self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
+        if keep_zone is not None:
+            for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
+                resource = home.node.default_child
+                assert isinstance(resource, CfnResource)  # noqa: S101  (narrowing only)
+                resource.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
 
     vpc: ec2.IVpc
     node_subnets: dict[str, ec2.ISubnet]

@@ -46,7 +46,7 @@ class LustreFileSystem(Construct):
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, construct_id)
-        policy = RemovalPolicy.RETAIN if settings.on_destroy == "retain" else RemovalPolicy.DESTROY
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if settings.on_destroy == "retain" else RemovalPolicy.DESTROY
         key = kms.Key(self, "Key", description="FSx for Lustre", enable_key_rotation=True, removal_policy=policy)
         self.file_system = fsx.CfnFileSystem(
             self,

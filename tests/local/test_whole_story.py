@@ -3,63 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from environments.loader import FOLDER
-from tests.support.emulator import CDK, ROOT, Emulator, running, until
+from tests.local.story import Story, synthesized
+from tests.support.emulator import CDK, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 NAME = "local"
-
-
-@dataclass(frozen=True)
-class Story:
-    """The embedded AWS, the environment's file and its assembly."""
-
-    emulator: Emulator
-    environments: Path
-    assembly: Path
-
-    def cdk(self, *arguments: str) -> None:
-        """Run the real CLI; fails with its output."""
-        self.emulator.cdk(*arguments, "--app", str(self.assembly), cwd=self.environments.parent)
-
-    def ops(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> Any:
-        """Run a day-2 command and read its JSON."""
-        command = [sys.executable, "-m", "ops", "--environments", str(self.environments), *arguments, "-o", "json"]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.emulator.environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode in allowed, done.stderr
-        return json.loads(done.stdout)
-
-    def file_systems(self) -> list[dict[str, Any]]:
-        """What FSx has."""
-        return list(self.emulator.boto("fsx").describe_file_systems()["FileSystems"])
-
-    def stack(self, name: str) -> str:
-        """Status of a stack, empty when there is none."""
-        for stack in self.emulator.boto("cloudformation").list_stacks()["StackSummaries"]:
-            if stack["StackName"] == name and stack["StackStatus"] != "DELETE_COMPLETE":
-                return str(stack["StackStatus"])
-        return ""
-
-    def left(self) -> list[str]:
-        """What exists beside the bootstrap's own."""
-        return [
-            f"{resource['type']} {resource['id']}"
-            for resource in self.emulator.control.inventory()
-            if resource["stack"] != "CDKToolkit" and resource["id"] != "CDKToolkit"
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +24,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     root = tmp_path_factory.mktemp("story")
     settings = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
     settings["storage"] = {"mode": "dynamic", "on_destroy": "delete"}
-    (root / "environments").mkdir()
-    (root / "environments" / f"{NAME}.yaml").write_text(yaml.safe_dump(settings))
     with running(root / "aws", account=settings["account"], region=settings["region"]) as emulator:
-        assembly = root / "cdk.out"
-        context = {"env": NAME, "environments": str(root / "environments")}
-        environment = {**os.environ, "CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
-        subprocess.run([sys.executable, "app.py"], cwd=ROOT, env={**environment, "CDK_VALIDATION": "false"}, check=True)
-        story = Story(emulator=emulator, environments=root / "environments", assembly=assembly)
+        story = synthesized(emulator, root, name=NAME, settings=settings)
         story.cdk("bootstrap", f"aws://{settings['account']}/{settings['region']}")
         story.cdk("deploy", f"{NAME}/*", "--require-approval", "never", "--concurrency", "3")
         yield story

@@ -175,7 +175,8 @@ def test_a_protected_environment_keeps_data_and_cannot_be_deleted_by_accident(as
     prod = assemblies["prod"]
     for kind in ("AWS::FSx::FileSystem", "AWS::ECR::Repository"):
         for name, resource in prod.of_type(kind).items():
-            assert resource["DeletionPolicy"] == "Retain", name
+            # kept for good, but for a creation that failed: then there is nothing in it, only its price
+            assert resource["DeletionPolicy"] == "RetainExceptOnCreate", name
             assert resource["UpdateReplacePolicy"] == "Retain", name
     flags = [
         artifact["properties"].get("terminationProtection")
@@ -185,6 +186,17 @@ def test_a_protected_environment_keeps_data_and_cannot_be_deleted_by_accident(as
     ]
     assert flags
     assert all(flags)
+
+
+def test_what_is_kept_keeps_its_home_and_only_that(assemblies: dict[str, Assembly]) -> None:
+    """A file system's interface in a VPC that CloudFormation deletes is a destroy that fails after an hour."""
+    kinds = ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup", "AWS::EC2::NatGateway")
+    for name, expected in {"prod": [1, 1, 1, 0], "local": [0, 0, 0, 0]}.items():
+        kept = [
+            sum(r.get("DeletionPolicy") == "RetainExceptOnCreate" for r in assemblies[name].of_type(kind).values())
+            for kind in kinds
+        ]
+        assert kept == expected, name
 
 
 def test_the_constructs_folder_is_no_package() -> None:
