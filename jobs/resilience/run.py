@@ -169,7 +169,7 @@ class Run:
                 checkpoint_config=CheckpointConfig(
                     num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
                 ),
-                callbacks=[Watch(self)],
+                callbacks=[Watch(self, elastic=least < most)],
             ),
         )
         return trainer.fit()

@@ -59,7 +59,7 @@ class Settings:
 
     health_check_interval_s: float = 0.5
     worker_health_check_timeout_s: float = 60.0
-    worker_group_start_timeout_s: float = 10.0
+    worker_group_start_timeout_s: float = 5.0
     collective_timeout_s: float = 20.0
     preemption_poll_interval_s: float = 1.0
     process_group_timeout_s: int = 20

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ray.train import UserCallback
 
 from jobs.resilience.errors import MARK, InputError, Unrecoverable
+from jobs.resilience.fresh_view import FreshView
 from jobs.resilience.journal import Journal, say
 from jobs.resilience.run import cause_of
 
@@ -35,10 +36,12 @@ _HARDWARE = (
 class Watch(UserCallback):
     """Notes errors in the journal; stops on Unrecoverable and on the same error of user code again and again."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, elastic: bool = False) -> None:
         self.run = run
+        self.elastic = elastic
         self.last: tuple[str, Any] | None = None
         self.times = 0
+        self.view: FreshView | None = None
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         """Called by Ray on its controller after workers failed."""
@@ -49,6 +52,10 @@ class Watch(UserCallback):
             say(f"watch: {type(error).__name__}: {error}")
         if fatal is not None:
             raise Unrecoverable(fatal)
+        if self.elastic:
+            # made here, on the controller: a thread does not travel with the callback
+            self.view = self.view or FreshView()
+            self.view.after_failure()
 
     def _judge(self, worker_exceptions: dict[int, Exception]) -> str | None:
         journal = Journal(self.run.folder(), name=self.run.name)

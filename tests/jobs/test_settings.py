@@ -77,4 +77,4 @@ def test_apply_leaves_what_the_user_has_set() -> None:
     environ = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "3"}
     Settings().apply(environ)
     assert environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "3"
-    assert environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] == "10.0"
+    assert environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] == "5.0"
