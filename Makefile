@@ -63,7 +63,7 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 	$(BIN)/python -m k8s manifests $(ENV)
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore=tests/local/ray --ignore=tests/local/rehearse
+	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/jobs --ignore=tests/local/ray --ignore=tests/local/rehearse
 	$(BIN)/python -m pytest tests/local/ray tests/local/rehearse
 	.venv-rehearsal/bin/python -m pytest tests/jobs
 

@@ -1,4 +1,4 @@
-"""Tests of jobs/: the ones that need torch and Ray are skipped, with the reason, where those are not installed."""
+"""Tests of jobs/: they run in `.venv-rehearsal`, where torch and Ray are."""
 
 from __future__ import annotations
 
@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HAS_TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("ray") is not None
-NEEDS_TORCH = "needs torch and ray, which live in .venv-rehearsal: run `make test-rehearsal`"
-
-collect_ignore = [] if HAS_TORCH else ["test_resumable.py", "test_ranks.py", "test_documentation.py"]
-
-
-def pytest_report_header() -> str | None:
-    """Say what is left out before anything runs."""
-    return None if HAS_TORCH else f"tests/jobs: {', '.join(collect_ignore)} skipped: {NEEDS_TORCH}"
+if any(importlib.util.find_spec(name) is None for name in ("torch", "ray")):
+    raise pytest.UsageError("tests/jobs run in .venv-rehearsal, with torch and Ray: `make test` does it")
 
 
 def job_environment(**extra: str) -> dict[str, str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy", reason="needs numpy, which lives in .venv-rehearsal: run `make test-rehearsal`")
-
-from jobs.resilience.errors import InputError  # noqa: E402
-from jobs.resilience.order import batch_of, share_of  # noqa: E402
+from jobs.resilience.errors import InputError
+from jobs.resilience.order import batch_of, share_of
 
 
 def test_a_step_has_the_same_batch_whenever_it_is_asked_for() -> None:

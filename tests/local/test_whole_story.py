@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
 import yaml
 
 from environments.loader import FOLDER
 from tests.local.story import Story, synthesized
-from tests.support.emulator import CDK, running, until
+from tests.support.emulator import CDK, ROOT, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 NAME = "local"
@@ -59,7 +62,8 @@ def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
 def test_a_careless_destroy_waits_for_the_file_system_instead_of_orphaning_it(story: Story) -> None:
     control = story.emulator.control
     control.set_fault(operation="fsx.DeleteFileSystem", effect="stuck")
-    command = [str(CDK), "destroy", f"{NAME}/*", "--force", "--app", str(story.assembly)]
+    # the stack that a destroy of everything begins with; the others follow it only if it ends well
+    command = [str(CDK), "destroy", f"{NAME}/Ray", "--force", "--app", str(story.assembly)]
     log = (story.environments.parent / "destroy.log").open("w")
     destroy = subprocess.Popen(
         command, cwd=story.environments.parent, env=story.emulator.environment(), stdout=log, stderr=log
@@ -80,7 +84,51 @@ def test_a_careless_destroy_waits_for_the_file_system_instead_of_orphaning_it(st
             destroy.terminate()
             destroy.wait(timeout=60)
     assert story.file_systems() == []
+
+
+def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) -> None:
+    story.cdk("deploy", f"{NAME}/Ray", "--exclusively", "--require-approval", "never")
+    until(lambda: [fs["Lifecycle"] for fs in story.file_systems()] == ["AVAILABLE"])
+    control = story.emulator.control
+    control.set_fault(operation="fsx.DeleteFileSystem", effect="stuck")
+    try:
+        _killed_when(story, "waiting for file systems of claims")
+    finally:
+        control.clear_faults()
+    assert story.stack(f"{NAME}-Ray"), "nothing is destroyed before the claims' file systems are gone"
+    _killed_when(story, f"{NAME}-Ray")  # cdk destroy is at work, and goes on for a while without its parent
+    process, told = _teardown(story)
+    everything = told.read()
+    assert process.wait() == 0, everything
+    assert f"'{NAME}' is down; nothing is left" in everything
+    assert story.file_systems() == []
     assert story.left() == []
+
+
+def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:
+    command = [sys.executable, "-m", "ops", "--environments", str(story.environments), "teardown", NAME, "--yes"]
+    process = subprocess.Popen(
+        [*command, "--poll", "0.5", "--app", str(story.assembly)],
+        cwd=ROOT,
+        env=story.emulator.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    return process, process.stderr
+
+
+def _killed_when(story: Story, said: str) -> None:
+    """Start a teardown and kill it as soon as it has said something."""
+    process, told = _teardown(story)
+    lines = []
+    for line in told:
+        lines.append(line)
+        if said in line:
+            break
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, f"it ended before it said {said!r}: {''.join(lines)}"
 
 
 def _waits(story: Story) -> bool:
