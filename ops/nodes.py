@@ -53,7 +53,7 @@ def listing(target: Target, *, form: Format, group: str = "") -> int:
         "=Node", "Group", *(["=Type"] if wide else []), "HyperPod", "Kubernetes", "Fault", ">Age", ">Repl."
     )
     for row in rows:
-        seen_as = " ".join(filter(None, [row.kubernetes, row.health if row.health != "Schedulable" else ""]))
+        seen_as = " ".join(filter(None, [row.kubernetes, _worded(row.health) if row.health != "Schedulable" else ""]))
         kind = [row.type] if wide else []
         number = str(row.replacements or "")
         table.add_row(row.id, row.group, *kind, row.status, seen_as, row.fault, output.age(row.launched), number)
@@ -120,6 +120,11 @@ def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -
         replacements=replaced,
         pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
     )
+
+
+def _worded(health: str) -> str:
+    """The label's value, with a place where a narrow column may fold it."""
+    return health.replace("UnschedulablePending", "Unschedulable Pending")
 
 
 def _ready(node: Node) -> str:

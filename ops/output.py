@@ -75,7 +75,9 @@ def table(*columns: str, title: str = "") -> Table:
     for name in columns:
         whole = name[0] in ">=" if name else False
         justify: Literal["right", "left"] = "right" if name.startswith(">") else "left"
-        made.add_column(name.lstrip(">="), overflow="fold", justify=justify, no_wrap=whole)
+        title_ = name.lstrip(">=")
+        longest = max((len(word) for word in title_.split()), default=0)
+        made.add_column(title_, overflow="fold", justify=justify, no_wrap=whole, min_width=longest)
     return made
 
 

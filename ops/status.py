@@ -177,7 +177,8 @@ def _ray(console: Console, seen: Snapshot) -> None:
 def _storage(console: Console, seen: Snapshot) -> None:
     table = output.table("=Storage", "State", ">GiB", "Made by")
     for file_system in seen.file_systems:
-        made = "claim" if file_system.made_by_claim else file_system.stack or "elsewhere"
+        mine = "elsewhere" if seen.storage_mode == "existing" else "the stack"
+        made = "claim" if file_system.made_by_claim else file_system.stack or mine
         table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), made)
     for claim in seen.claims:
         table.add_row(

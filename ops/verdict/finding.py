@@ -121,10 +121,16 @@ def fault_of(seen: Snapshot, instance: Instance) -> str:
     return next((node.fault for node in seen.nodes if node.name == names.node_name(instance.id)), "")
 
 
-def spare(seen: Snapshot, group: str) -> str:
-    """Says that training does not wait for a node because every worker of its RayCluster runs elsewhere."""
-    if not seen.rays:
-        return ""
+def training(seen: Snapshot, instance: Instance) -> str:
+    """What a node's trouble means for training: which of Ray's pods are on it, or that every one runs elsewhere."""
+    here = sorted(pod.name for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id))
+    if here:
+        return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(here)}"
+    return "; Ray has all its workers without it" if seen.rays and _complete(seen) else ""
+
+
+def _complete(seen: Snapshot) -> bool:
+    """Whether every RayCluster has its head and all its workers on nodes that are awake."""
     awake = {node.name for node in seen.nodes if node.ready}
     for ray in seen.rays:
         running = [
@@ -138,5 +144,5 @@ def spare(seen: Snapshot, group: str) -> str:
         ]
         workers = [pod for pod in running if pod.role == "worker"]
         if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):
-            return ""
-    return "; Ray has all its workers without it"
+            return False
+    return True

@@ -15,7 +15,7 @@ from ops.verdict.finding import (
     last_event,
     last_heard,
     nodes_command,
-    spare,
+    training,
     under_way,
     usual_of,
 )
@@ -73,7 +73,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
         )
     return Finding(
         kind="recovering",
-        what=f"{what}; the service replaces it{spare(seen, instance.group)}",
+        what=f"{what}; the service replaces it{training(seen, instance)}",
         why=why,
         since=since,
         expected_by=usual.by(since),
@@ -90,7 +90,7 @@ def _in_transit(seen: Snapshot, instance: Instance) -> Finding:
     }[instance.status]
     started = last_event(seen.events, instance=instance.id)
     since = started.time if started else instance.launched
-    what = f"node {instance.id} of group '{instance.group}' {verb}{spare(seen, instance.group)}"
+    what = f"node {instance.id} of group '{instance.group}' {verb}{training(seen, instance)}"
     logs = f"{command(seen, 'logs')} --node {instance.id}"
     return under_way(
         seen, what, since=since, usual=usual_of(instance), next_=logs, subject=instance.id, why=instance.message
@@ -164,7 +164,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
         doing = "replacement" if node.health == names.REPLACE else "reboot"
         yield under_way(
             seen,
-            f"node {instance.id} waits for its {doing}{spare(seen, instance.group)}",
+            f"node {instance.id} waits for its {doing}{training(seen, instance)}",
             since=last_heard(seen, instance),
             usual=usual,
             next_=nodes_command(seen, "replace" if doing == "replacement" else "reboot", instance.id),
@@ -174,7 +174,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
     elif node.deep_check == "InProgress":
         yield under_way(
             seen,
-            f"node {instance.id} is in its deep health checks{spare(seen, instance.group)}",
+            f"node {instance.id} is in its deep health checks{training(seen, instance)}",
             since=last_heard(seen, instance) or instance.launched,
             usual=durations.DEEP_CHECK,
             next_=f"{command(seen, 'logs')} --node {instance.id} --kind deep-health-check",
@@ -186,7 +186,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
         if recovers:
             yield under_way(
                 seen,
-                f"node {instance.id} {what}; the service deals with it{spare(seen, instance.group)}",
+                f"node {instance.id} {what}; the service deals with it{training(seen, instance)}",
                 since=last_heard(seen, instance),
                 usual=durations.REPLACEMENT,
                 next_=replace,

@@ -181,7 +181,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     # nodes
     "faulty worker, recovery on": (
         replace(with_instance(healthy(), ONE, status="Failure", message="Xid 74"), events=(event(2, ONE, level="Error"),)),
-        "Recovering", "is faulty; the service replaces it; Ray has all its workers without it (Xid 74)",
+        "Recovering", "is faulty; the service replaces it; Ray's pod is on it: w1 (Xid 74)",
     ),
     "faulty worker, never replaced": (
         replace(with_instance(healthy(), ONE, status="Failure"), events=(event(90, ONE, level="Error"),)),
@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "label asks for replacement": (
         replace(with_node(healthy(), ONE, health="UnschedulablePendingReplacement", fault="XID: 74"), events=(event(1, ONE),)),
-        "Recovering", "waits for its replacement; Ray has all its workers without it (XID: 74)",
+        "Recovering", "waits for its replacement; Ray's pod is on it: w1 (XID: 74)",
     ),
     "label asks for reboot, for an hour": (
         replace(with_node(healthy(), ONE, health="UnschedulablePendingReboot"), events=(event(60, ONE),)),
@@ -323,3 +323,9 @@ def test_a_spare_is_named_only_when_ray_is_complete() -> None:
     lost = with_pod(with_node(broken, ONE, ready=False, since=ago(1)), "w1", ready=False, deleting_since=ago(1))
     assert "Ray has all its workers without it" in said(judge(moved))
     assert "Ray has all its workers without it" not in said(judge(lost))
+
+
+def test_a_pod_on_a_faulty_node_is_named_however_ready_it_says_it_is() -> None:
+    broken = replace(with_instance(healthy(), ONE, status="Failure"), events=(event(1, ONE, level="Error"),))
+    assert "Ray's pod is on it: w1" in said(judge(broken))
+    assert "without it" not in said(judge(broken))
