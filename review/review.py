@@ -156,9 +156,7 @@ def _refusals(head: EnvironmentAssembly) -> list[str]:
                     and all(isinstance(item, str) for item in compared)
                     and len(set(compared)) > 1
                 ):
-                    notes.append(
-                        f"{stack.name} cannot be deployed as synthesized here "
-                        f"({assertion.get('AssertDescription')}): versions and values of "
-                        "the release were compared, the chart's content was not"
-                    )
+                    why = str(assertion.get("AssertDescription"))
+                    known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
+                    notes.append(f"{stack.name} cannot be deployed as synthesized here ({why}){known}")
     return notes
