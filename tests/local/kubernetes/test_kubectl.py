@@ -69,8 +69,11 @@ def test_what_the_kubectl_handler_runs(cluster: Any, tmp_path: Any) -> None:
     cluster.kubectl("patch", "deployment/web", "-n", "handler", "-p", '{"spec":{"replicas":2}}', "--type", "strategic")
     cluster.kubectl("rollout", "status", "-n", "handler", "deployment/web", "--timeout=90s")
     # the namespace goes first and takes the rest along, so kubectl may find the rest gone; the handler swallows that
+    # and then does not wait for the namespace itself
     cluster.kubectl("delete", "-f", str(manifest), ok=False)
-    assert cluster.get("ns", "--field-selector=metadata.name=handler")["items"] == []
+    cluster.until(
+        lambda: cluster.get("ns", "--field-selector=metadata.name=handler")["items"] == [], "the namespace goes"
+    )
     assert cluster.get("deploy,rs,pods,cm", "-n", "handler")["items"] == []
 
 
