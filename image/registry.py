@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from image.versions import ImageError
 
@@ -41,14 +44,14 @@ def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
     url = f"{origin}/v2/{repository}/manifests/{tag}"
     headers = {"Accept": ", ".join((*_INDEXES, *_MANIFESTS))}
     answer = _get(url, headers=headers)
-    if answer.status_code == 401:
+    if answer.status == 401:
         token = _token(answer.headers.get("WWW-Authenticate", ""), repository=repository, url=url)
         answer = _get(url, headers={**headers, "Authorization": f"Bearer {token}"})
-    if answer.status_code == 404:
+    if answer.status == 404:
         raise ImageError(f"{base}:{tag} does not exist in {origin}; correct `tag` in image/versions.yaml")
-    if answer.status_code != 200:
-        raise ImageError(f"{url} answered {answer.status_code} {answer.reason}")
-    found = "sha256:" + hashlib.sha256(answer.content).hexdigest()
+    if answer.status != 200:
+        raise ImageError(f"{url} answered {answer.status} {answer.reason}")
+    found = "sha256:" + hashlib.sha256(answer.body).hexdigest()
     told = answer.headers.get("Docker-Content-Digest", found)
     if told != found:
         raise ImageError(f"{url}: the manifest's digest is {found}, the registry says {told}")
@@ -56,16 +59,26 @@ def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
     return found
 
 
-def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = None) -> requests.Response:
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What a registry answered, its body read no further than it may be long."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = None) -> _Answer:
     try:
-        answer = requests.get(url, headers=headers, params=params, timeout=TIMEOUT_S, stream=True)
-        # a body without end is cut off, not read into memory
-        answer._content = answer.raw.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
-    except (requests.RequestException, OSError) as error:
+        with requests.get(url, headers=headers, params=params, timeout=TIMEOUT_S, stream=True) as answer:
+            # a body without end is cut off, not read into memory
+            body = answer.raw.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         raise ImageError(f"{urlsplit(url).netloc} cannot be reached: {_plain(error)}") from None
-    if len(answer.content) > MAX_MANIFEST_BYTES:
+    if len(body) > MAX_MANIFEST_BYTES:
         raise ImageError(f"{url}: the answer is larger than {MAX_MANIFEST_BYTES:,} bytes")
-    return answer
+    return _Answer(status=answer.status_code, reason=answer.reason, headers=answer.headers, body=body)
 
 
 def _token(challenge: str, *, repository: str, url: str) -> str:
@@ -78,10 +91,10 @@ def _token(challenge: str, *, repository: str, url: str) -> str:
     if "service" in fields:
         params["service"] = fields["service"]
     answer = _get(fields["realm"], headers={}, params=params)
-    content = _object(answer, fields["realm"]) if answer.status_code == 200 else {}
+    content = _object(answer, fields["realm"]) if answer.status == 200 else {}
     token = content.get("token") or content.get("access_token")
     if not isinstance(token, str):
-        raise ImageError(f"{fields['realm']} gives no anonymous token ({answer.status_code} {answer.reason})")
+        raise ImageError(f"{fields['realm']} gives no anonymous token ({answer.status} {answer.reason})")
     return token
 
 
@@ -94,9 +107,9 @@ def _check_platform(manifest: dict[str, Any], *, what: str) -> None:
         raise ImageError(f"{what} is not there for {'/'.join(PLATFORM)}, only for {', '.join(there) or 'nothing'}")
 
 
-def _object(answer: requests.Response, url: str) -> dict[str, Any]:
+def _object(answer: _Answer, url: str) -> dict[str, Any]:
     try:
-        content = json.loads(answer.content)
+        content = json.loads(answer.body)
     except ValueError:
         content = None
     if not isinstance(content, dict):

@@ -24,6 +24,19 @@ ANSWER_S = 5.0
 Clock = Callable[[], float]
 
 
+def recompute() -> None:
+    """Let the coordinator look at the cluster now. Whatever goes wrong in Ray is raised."""
+    import ray  # noqa: PLC0415
+    from ray.data._internal.cluster_autoscaler import default_autoscaling_coordinator as ray_internal  # noqa: PLC0415
+
+    coordinator: Any = ray_internal.get_or_create_autoscaling_coordinator()
+    try:
+        # of a requester that does not exist: the answer is empty, the look is what counts
+        ray.get(coordinator.get_reserved_resources.remote("resilience", recompute=True), timeout=ANSWER_S)
+    except ray.exceptions.GetTimeoutError:
+        return  # it is busy; the next look may find it free
+
+
 class FreshView:
     """One thread beside Ray's controller; `after_failure` begins its time anew."""
 
@@ -55,16 +68,3 @@ class FreshView:
                 say(f"fresh view: {type(error).__name__}: {error}; Ray looks at the nodes every 20 s by itself")
                 return
             time.sleep(pause)
-
-
-def recompute() -> None:
-    """Let the coordinator look at the cluster now. Whatever goes wrong in Ray is raised."""
-    import ray  # noqa: PLC0415
-    from ray.data._internal.cluster_autoscaler import default_autoscaling_coordinator as ray_internal  # noqa: PLC0415
-
-    coordinator: Any = ray_internal.get_or_create_autoscaling_coordinator()
-    try:
-        # of a requester that does not exist: the answer is empty, the look is what counts
-        ray.get(coordinator.get_reserved_resources.remote("resilience", recompute=True), timeout=ANSWER_S)
-    except ray.exceptions.GetTimeoutError:
-        return  # it is busy; the next look may find it free

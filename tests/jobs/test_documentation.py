@@ -80,6 +80,26 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     assert rest == ["--steps", "1000"]
 
 
+def test_the_readme_s_first_job_is_one_that_the_job_understands() -> None:
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^\.venv/bin/python -m ops submit (.*)$", text, re.M)
+    words = shlex.split(line)
+    options, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
+    folder = ROOT / options[options.index("--working-dir") + 1]
+    assert (folder / entrypoint[1]).is_file()
+    help_ = subprocess.run(
+        [sys.executable, entrypoint[1], "--help"],
+        cwd=folder,
+        env=job_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    given = [word for word in entrypoint if word.startswith("--")]
+    assert given
+    assert [word for word in given if f"{word} " not in help_] == []
+
+
 def test_the_settings_table_has_every_setting_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", PAGE, re.M))
     assert rows == {field.name: str(field.default) for field in dataclasses.fields(Settings)}
