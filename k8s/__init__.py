@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from k8s.bindings import Bindings, placeholders
     from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
-    from k8s.helm_charts.errors import ChartError, ChartMissingError
     from k8s.manifest import Manifest
     from k8s.manifests import platform_manifests, ray_manifests
     from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
@@ -30,8 +29,6 @@ __all__ = [
     "DRIVER_GROUP",
     "OPERATOR_NAMESPACE",
     "Bindings",
-    "ChartError",
-    "ChartMissingError",
     "HelmRelease",
     "Manifest",
     "helm_releases",
@@ -49,8 +46,6 @@ _HOME = {
     "DRIVER_GROUP": "ray_cluster",
     "OPERATOR_NAMESPACE": "names",
     "Bindings": "bindings",
-    "ChartError": "helm_charts.errors",
-    "ChartMissingError": "helm_charts.errors",
     "HelmRelease": "helm",
     "Manifest": "manifest",
     "helm_releases": "helm",

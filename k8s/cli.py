@@ -7,9 +7,9 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from k8s.helm_charts import store
-from k8s.helm_charts.errors import ChartError
-from k8s.helm_charts.lock import Lock
+from charts import store
+from charts.errors import ChartError
+from charts.lock import Lock
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
 
 def _objects(options: argparse.Namespace) -> int:
     # cdk8s starts Node.js when it is imported: not for the charts' commands, nor for --help
-    from environments import EnvironmentFileError, Plan, load  # noqa: PLC0415
+    from core import EnvironmentFileError, Plan, load  # noqa: PLC0415
     from k8s import placeholders, ray_job, render  # noqa: PLC0415
 
     try:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from environments.model import InstanceGroup
-from environments.plan import Plan
-from k8s.helm_charts.lock import Lock, LockedChart
-from k8s.helm_charts.store import locate, unpack
+from charts.lock import Lock, LockedChart
+from charts.store import locate, unpack
+from core.model import InstanceGroup
+from core.plan import Plan
 from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
 from k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
 

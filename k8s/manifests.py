@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
 from k8s.manifest import Manifest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from environments.model import RayUser
-from environments.plan import Plan
+from core.model import RayUser
+from core.plan import Plan
 
 OPERATOR_NAMESPACE = "kuberay-operator"
 """Where the KubeRay operator runs; nothing of a user does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import cdk8s
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import CLIENT_LABEL, OPERATOR_NAMESPACE, REDIS, REDIS_PORT, ray_namespaces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.names import INSTANCE_GROUP_LABEL, RAY_GID, RAY_UID
 
 HEALTH = "sagemaker.amazonaws.com/node-health-status"

@@ -7,8 +7,8 @@ from typing import Any
 
 import cdk8s
 
-from environments.model import RayWorkerGroup
-from environments.plan import Plan, PodResources
+from core.model import RayWorkerGroup
+from core.plan import Plan, PodResources
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build, custom_object
 from k8s.names import CLAIM, MOUNT_PATH, REDIS, REDIS_PORT, SERVICE_ACCOUNT

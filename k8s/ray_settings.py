@@ -1,14 +1,14 @@
 """Environment variables of Ray's containers.
 
-The recovery settings are those of `jobs.resilience.settings`, so that cluster, job and rehearsal read the same values;
+The recovery settings are those of `resilience.settings`, so that cluster, job and rehearsal read the same values;
 here they meet the environment file and the instance type.
 """
 
 from __future__ import annotations
 
-from environments.model import RayPod
-from environments.plan import Plan, PodResources
-from jobs.resilience.settings import Settings
+from core.model import RayPod
+from core.plan import Plan, PodResources
+from resilience.settings import Settings
 
 EFA = {
     "FI_PROVIDER": "efa",

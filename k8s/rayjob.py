@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF
 from k8s.names import CLIENT_LABEL

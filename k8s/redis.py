@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cdk8s
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import CLAIM, RAY_GID, RAY_UID, REDIS, REDIS_PORT
 from k8s.pods import (

@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from environments.plan import Plan
+from charts import executable
+from charts.errors import ChartError
+from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.helm import PROJECT, HelmRelease, hyperpod_dependencies, kuberay_operator
-from k8s.helm_charts import executable
-from k8s.helm_charts.errors import ChartError
 from k8s.manifest import Manifest
 from k8s.manifests import platform_manifests, ray_manifests
 

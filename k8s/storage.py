@@ -9,7 +9,7 @@ from typing import Any
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from environments.plan import Plan
+from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import CLAIM, MOUNT_PATH, RAY_GID, RAY_UID, storage_class, volume

@@ -41,9 +41,9 @@ app.add_typer(nodes_app, name="nodes")
 
 
 def _complete(incomplete: str) -> list[str]:
-    import environments  # noqa: PLC0415
+    import core  # noqa: PLC0415
 
-    return [name for name in environments.names() if name.startswith(incomplete)]
+    return [name for name in core.names() if name.startswith(incomplete)]
 
 
 Env = Annotated[

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import environments
-from environments.plan import Plan
+import core
+from core.plan import Plan
 from ops.errors import LOGIN, OpsError, guarded
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TOKEN_SECONDS = 10 * 60
 class Target:
     """One environment and how to reach it. Nothing is called before something is asked."""
 
-    def __init__(self, file: environments.EnvironmentFile, *, folder: Path | None = None) -> None:
+    def __init__(self, file: core.EnvironmentFile, *, folder: Path | None = None) -> None:
         self.file = file
         self.folder = folder
         self.plan: Plan = file.plan
@@ -55,7 +55,7 @@ class Target:
 def target(name: str, *, folder: Path | None = None) -> Target:
     """The environment called `name`, from its file in `folder` (left out: the project's own)."""
     with guarded(name):
-        file = environments.load(name, folder=folder) if folder else environments.load(name)
+        file = core.load(name, folder=folder) if folder else core.load(name)
         return Target(file, folder=folder)
 
 

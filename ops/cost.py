@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from environments import price_file, price_list, prices
-from environments.price_file import PriceFileError
-from environments.prices import Cost, Line, Price, Prices
 from ops import output
 from ops.clients import Target
 from ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from ops.output import Format
+from pricing import price_file, price_list, prices
+from pricing.price_file import PriceFileError
+from pricing.prices import Cost, Line, Price, Prices
 
 PRICING_REGION = "us-east-1"
 """The Pricing API is served in few regions and answers for all."""

@@ -55,11 +55,7 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if module in ("kubernetes", "urllib3"):
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        mend = (
-            ""
-            if "no environment is called" in str(error)
-            else f"mend the file; python -m environments check {environment}"
-        )
+        mend = "" if "no environment is called" in str(error) else f"mend the file; python -m core check {environment}"
         return OpsError(str(error), code=BAD_USE, next=mend)
     if isinstance(error, OSError):
         return OpsError(f"{type(error).__name__}: {error}")

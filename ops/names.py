@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from environments.plan import Plan
+from core.plan import Plan
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
 """Tag of everything that belongs to an environment, also of what the CSI driver makes."""

@@ -1,6 +1,6 @@
 """What an environment costs per hour before and after: groups, storage and what is always paid, out of the templates.
 
-Prices are those of `environments/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
+Prices are those of `pricing/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
 unknown, and what it estimates is said to be an estimate.
 """
 
@@ -19,7 +19,7 @@ from review.errors import ReviewError
 from review.kubernetes import Cluster, ObjectName
 
 if TYPE_CHECKING:
-    from environments.prices import Fixed, Price, Prices
+    from pricing.prices import Fixed, Price, Prices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class _Item:
 
 def money(changes: Changes, *, day: date) -> Money:
     """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
-    from environments import price_file, prices  # noqa: PLC0415  (only when something changes)
+    from pricing import price_file, prices  # noqa: PLC0415  (only when something changes)
 
     try:
         known = price_file.recorded()
@@ -120,7 +120,7 @@ def money(changes: Changes, *, day: date) -> Money:
 
 
 def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day: date) -> dict[str, _Item]:
-    from environments.prices import HOURS_PER_MONTH as hours  # noqa: PLC0415
+    from pricing.prices import HOURS_PER_MONTH as hours  # noqa: PLC0415
 
     found: dict[str, _Item] = {}
     region = _region(assembly)
@@ -158,7 +158,7 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day:
 
 def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> dict[str, _Item]:
     """EKS, NAT gateways with their addresses, interface endpoints: paid by the hour, used or not."""
-    from environments.prices import FIXED  # noqa: PLC0415
+    from pricing.prices import FIXED  # noqa: PLC0415
 
     region = _region(assembly)
     found: dict[str, _Item] = {}
@@ -170,7 +170,7 @@ def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> di
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[Fixed]:
-    from environments.prices import in_extended_support  # noqa: PLC0415
+    from pricing.prices import in_extended_support  # noqa: PLC0415
 
     for _, resource in assembly.of_type("AWS::EKS::Cluster"):
         yield "eks_cluster"

@@ -45,9 +45,10 @@ def assemblies(
 def _worktree(project: Path, revision: str, folder: Path) -> Iterator[Path]:
     _git(project, "worktree", "add", "--detach", "--quiet", str(folder), revision)
     try:
-        charts = project / "charts"
-        if charts.is_dir() and not (folder / "charts").exists():
-            (folder / "charts").symlink_to(charts)  # fetched files, verified against each revision's own lock
+        charts = project / "charts" / "packages"
+        if charts.is_dir() and (folder / "charts").is_dir() and not (folder / "charts" / "packages").exists():
+            # fetched files, verified against each revision's own lock
+            (folder / "charts" / "packages").symlink_to(charts)
         yield folder
     finally:
         _git(project, "worktree", "remove", "--force", str(folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 
 
 class EnvironmentStack(cdk.Stack):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from environments.plan import Plan
+from charts.errors import ChartMissingError
+from core.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
-from k8s import Bindings, ChartMissingError, HelmRelease
+from k8s import Bindings, HelmRelease
 
 
 def bindings(

@@ -7,7 +7,7 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.logs import own_function_logs
 from stacks.base import EnvironmentStack
 from stacks.eks import EksStack

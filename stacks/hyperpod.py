@@ -8,7 +8,7 @@ from aws_cdk import aws_ecr as ecr
 
 import k8s
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.execution_role import ExecutionRole
 from hyperpod_ray.health import HealthNotifications

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from image.context import DOCKERFILE, stage
 from image.versions import ImageError, choose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.cluster import EksCluster, addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests

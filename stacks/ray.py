@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.image import TrainingImage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constructs import Construct
-from environments.plan import Plan
+from core.plan import Plan
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
 from stacks.base import EnvironmentStack

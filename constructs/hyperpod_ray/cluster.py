@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 
 from constructs import Construct
-from environments.model import Eks, RayUser
+from core.model import Eks, RayUser
 from hyperpod_ray.logs import retention
 
 CONTROL_PLANE_LOGS = [

@@ -11,8 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
 from constructs import Construct, IDependable
-from environments.model import InstanceGroup, UpdateSchedule
-from environments.plan import Plan
+from core.model import InstanceGroup, UpdateSchedule
+from core.plan import Plan
 
 Cluster = sagemaker.CfnCluster
 

@@ -15,7 +15,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
-from environments.model import Storage
+from core.model import Storage
 from hyperpod_ray.cluster import addon
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"

@@ -1,7 +1,7 @@
 """The smallest complete job: classify scikit-learn's digits with DDP. Read this one first. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/classify \
-        --runtime-env-json '{"py_modules": ["jobs"]}' \
+        --runtime-env-json '{"py_modules": ["resilience"]}' \
         -- python train.py --storage /fsx/runs --name digits --workers 2
 
 The same line again resumes the run; `--workers 1:2` lets it go on with one worker while a node is being replaced.
@@ -18,8 +18,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from jobs.resilience import Resumable, add_arguments, batch_of, main_of, run_from, share_of
-from jobs.resilience.resumable import ensure_process_group
+from resilience import Resumable, add_arguments, batch_of, main_of, run_from, share_of
+from resilience.resumable import ensure_process_group
 
 
 def train(config: dict[str, Any]) -> None:

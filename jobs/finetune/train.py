@@ -4,7 +4,7 @@ Default text: `pydoc_data.topics`, the 0.5 MB of English that ships with Python;
 it trains in bf16 over NCCL, on CPUs in float32 over gloo. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/finetune \
-        --runtime-env-json '{"py_modules": ["jobs"]}' \
+        --runtime-env-json '{"py_modules": ["resilience"]}' \
         -- python train.py --storage /fsx/runs --name first --workers 2 --gpus-per-worker 1 --steps 1000
 
 The same line again resumes the run.
@@ -26,8 +26,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
-from jobs.resilience import InputError, Resumable, add_arguments, batch_of, main_of, run_from, share_of
-from jobs.resilience.resumable import ensure_process_group
+from resilience import InputError, Resumable, add_arguments, batch_of, main_of, run_from, share_of
+from resilience.resumable import ensure_process_group
 
 
 class Block(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from environments.service_limits import partition_of
+from core.service_limits import partition_of
 from ops.clients import Target, absent
 from ops.errors import OpsError
 from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from environments import price_file
-from environments.service_limits import platform
+from core.service_limits import platform
 from ops import output
 from ops.clients import Target, absent, code
 from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning
+from pricing import price_file
 
 RESERVED = 5
 """Addresses of every subnet that AWS keeps: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
@@ -51,7 +51,7 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
     known, day = platform(), output.now().date()
     support = known.eks_support.get(version)
     if support is None:
-        return unknown(f"{version}: environments/platform_versions.yaml does not say how long EKS supports it")
+        return unknown(f"{version}: core/catalogue/platform_versions.yaml does not say how long EKS supports it")
     phase, dearer = support.phase(day), _price_in_extended_support(target)
     if phase == "standard":
         return ok(f"{version} is in standard support until {support.standard}; {dearer} from then on")
@@ -93,7 +93,7 @@ def _differs(version: str, ends: object) -> str:
         return ""
     return (
         f"EKS says that standard support of {version} ends on {ends.astimezone(UTC).date()}, "
-        f"environments/platform_versions.yaml says {support.standard}"
+        f"core/catalogue/platform_versions.yaml says {support.standard}"
     )
 
 

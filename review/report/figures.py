@@ -23,7 +23,7 @@ def price_note(paid: Money) -> str:
     """The sum, the day of the prices and what they leave out."""
     if len(paid.unknown) == len(paid.lines):
         return (
-            f"No price of {paid.region} in environments/prices_usd.yaml covers this: `python -m ops cost ENV "
+            f"No price of {paid.region} in pricing/prices_usd.yaml covers this: `python -m ops cost ENV "
             "--update` asks for them, with "
             "credentials."
         )
@@ -42,7 +42,7 @@ def _estimates(paid: Money) -> str:
     for line in paid.estimated:
         taken.setdefault(line.estimate, []).append(line.name)
     words = "; ".join(f"{estimate}: {', '.join(names)}" for estimate, names in taken.items())
-    return f" ~ is an estimate, {words} (why, and sources: environments/prices_usd.yaml)."
+    return f" ~ is an estimate, {words} (why, and sources: pricing/prices_usd.yaml)."
 
 
 def duration(made: Schedule) -> str:

@@ -26,7 +26,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def test_rays_version_is_the_environments_default() -> None:
-    from environments.model import Ray
+    from core.model import Ray
 
     assert {image.ray for image in read()[1].values()} == {Ray.model_fields["version"].default}
 

@@ -21,5 +21,5 @@ def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
         assert (tmp_path / source).exists(), source
     staged = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     known = {DOCKERFILE, *copied}
-    assert {path for path in staged if path not in known and not path.startswith("jobs/resilience/")} == set()
+    assert {path for path in staged if path not in known and not path.startswith("resilience/")} == set()
     assert not any("__pycache__" in path for path in staged)

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import k8s
-from environments import Plan
-from environments.loader import FOLDER
-from environments.model import Environment
+from core import Plan
+from core.loader import FOLDER
+from core.model import Environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 BINDINGS = k8s.Bindings(

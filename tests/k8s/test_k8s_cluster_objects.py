@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import k8s
-from environments import Plan
-from environments.model import RayUser
+from core import Plan
+from core.model import RayUser
 
 Render = Callable[[str], Any]
 

@@ -13,12 +13,13 @@ import pytest
 import yaml
 
 import k8s
-from environments import Plan
-from k8s.helm_charts import executable, store
-from k8s.helm_charts.lock import Lock
+from charts import executable, store
+from charts.errors import ChartError
+from charts.lock import Lock
+from core import Plan
 
 PROJECT = Path(__file__).resolve().parents[2]
-STAND_INS = PROJECT / "local" / "charts"
+STAND_INS = PROJECT / "sandbox" / "charts"
 Plans = Callable[..., Plan]
 
 
@@ -96,7 +97,7 @@ class TestReleases:
     def test_versions_are_those_of_the_lock(self, plan_with: Plans) -> None:
         for release in k8s.helm_releases(plan_with("prod")):
             assert release.version in {"0.1.0", "1.7.0"}
-        with pytest.raises(k8s.ChartError, match="asks for 9"):
+        with pytest.raises(ChartError, match="asks for 9"):
             k8s.kuberay_operator(plan_with("prod", helm={"kuberay_operator": "9.9.9"}))
 
 
@@ -114,7 +115,7 @@ class TestStandIns:
         self, variant_name: str, plan_with: Plans, render: Callable[[str], Any], helm: Path, tmp_path: Path
     ) -> None:
         plan = render(variant_name).plan
-        helm_settings = plan.settings.helm.model_copy(update={"lock_file": "local/charts/charts.lock.yaml"})
+        helm_settings = plan.settings.helm.model_copy(update={"lock_file": "sandbox/charts/charts.lock.yaml"})
         plan = Plan(name=plan.name, settings=plan.settings.model_copy(update={"helm": helm_settings}))
         for release in k8s.helm_releases(plan):
             objects = rendered(release, tmp_path)
@@ -138,7 +139,7 @@ class TestStandIns:
 
     def test_without_a_region_the_chart_refuses(self, helm: Path, tmp_path: Path) -> None:
         (tmp_path / "values.yaml").write_text("{}")
-        with pytest.raises(k8s.ChartError, match="region"):
+        with pytest.raises(ChartError, match="region"):
             executable.template(
                 STAND_INS / "hyperpod-dependencies", release="x", namespace="y", values=tmp_path / "values.yaml"
             )
@@ -167,7 +168,7 @@ class TestStandIns:
             crds / "ray.io_rayclusters.yaml"
         ).read_bytes()
         monkeypatch.setenv("KUBERAY_CRDS", str(tmp_path))
-        with pytest.raises(k8s.ChartError, match="KUBERAY_CRDS: no ray"):
+        with pytest.raises(ChartError, match="KUBERAY_CRDS: no ray"):
             store.locate(locked)
 
     def test_need_no_fetch_and_no_digest(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import k8s
-from environments import Plan
-from jobs.resilience.settings import Settings
+from core import Plan
+from resilience.settings import Settings
 
 GROUP = "sagemaker.amazonaws.com/instance-group-name"
 Render = Callable[[str], Any]

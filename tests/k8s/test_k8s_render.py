@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import k8s
-from environments import Plan, load
+from core import Plan, load
 from k8s import render as rendering
 from k8s.cli import run
 
@@ -72,7 +72,7 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
     values = yaml.safe_load((local / "04-kuberay-operator.values.yaml").read_text())
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
-    assert "helm upgrade --install kuberay-operator local/charts/dist/kuberay-operator-1.7.0.tgz" in readme
+    assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
     assert "kubectl apply -f 09-ray-cluster.yaml" in readme
 
 

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from local.aws import paths
 from ops.clients import target
 from ops.forward import Forward
+from sandbox.aws import paths
 from tests.ops.ray_head import RAY, ray_head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.web import BLOCK, web_server
@@ -371,14 +371,14 @@ def test_a_job_through_submit_and_through_the_printed_line(ray: World, tmp_path:
 
 @pytest.mark.rehearsal
 def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_path: Path) -> None:
-    """`python -m local ray bridge`: the RayCluster that was deployed, run by `python -m local ray start`."""
+    """`python -m rehearsal ray bridge`: the RayCluster that was deployed, run by `python -m rehearsal ray start`."""
     name = f"bridge-{os.getpid()}"
     recorded = faults.get("/apis/ray.io/v1/namespaces/ray/rayclusters/ray")
     manifest = tmp_path / "raycluster.yaml"
     manifest.write_text(yaml.safe_dump({key: recorded[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
 
     def local(*arguments: str) -> str:
-        command = [sys.executable, "-m", "local", "ray", *arguments]
+        command = [sys.executable, "-m", "rehearsal", "ray", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -10,11 +10,11 @@ import boto3
 import pytest
 
 import k8s.names
-from environments import load
+from core import load
 from hyperpod_ray import storage
-from local.kubernetes.auth import eks_token_fault
 from ops import names
 from ops.clients import eks_token
+from sandbox.kubernetes.auth import eks_token_fault
 
 
 def test_names_are_those_of_the_manifests_and_stacks() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from environments.loader import parse
-from environments.model import ExistingEks
-from environments.plan import Plan
-from environments.service_limits import platform as known
+from core.loader import parse
+from core.model import ExistingEks
+from core.plan import Plan
+from core.service_limits import platform as known
 from ops import output
 from ops.clients import Target
 from ops.preflight import platform

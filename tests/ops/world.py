@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 
 import k8s
-from environments import Plan, load
-from local.aws import paths, process
+from core import Plan, load
+from sandbox.aws import paths, process
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "000000000001"
@@ -287,7 +287,7 @@ class World:
         )
         for manifest in k8s.platform_manifests(plan, bindings):
             self.apply(manifest.objects)
-        chart = ROOT / "local" / "charts" / "kuberay-operator"
+        chart = ROOT / "sandbox" / "charts" / "kuberay-operator"
         subprocess.run(
             [
                 str(paths.KUBECTL_LAYER / "helm" / "helm"),

@@ -13,8 +13,8 @@ import pytest
 from tests.review.scenario import PROJECT, Assemble, Side, patched, settings_text
 
 SOURCES = (
-    "app.py", "cdk.json", "charts.lock.yaml", "charts", "constructs", "environments", "image", "jobs", "k8s",
-    "lifecycle", "stacks",
+    "app.py", "cdk.json", "charts.lock.yaml", "charts", "constructs", "core", "environments", "image", "jobs", "k8s",
+    "lifecycle", "resilience", "stacks",
 )  # fmt: skip
 """Everything that an assembly is made of."""
 KEEP = 3
@@ -29,7 +29,7 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assemble:
     project_app.use_pinned_node()
     import aws_cdk as cdk
 
-    from environments import loader
+    from core import loader
     from stacks.environment import EnvironmentStage
 
     made: dict[str, Path] = {}
@@ -93,7 +93,7 @@ def _project(side: Side, folder: Path) -> Path:
     """The project itself, or a copy of its uploaded folders with a side's edits."""
     if not side.files:
         return PROJECT
-    for name in ("lifecycle", "image", "jobs"):
+    for name in ("lifecycle", "image", "resilience"):
         if (PROJECT / name).is_dir():
             shutil.copytree(PROJECT / name, folder / name)
     for name, text in side.files.items():

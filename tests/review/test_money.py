@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from environments import load, price_file, prices
+from core import load
+from pricing import price_file, prices
 from review.money import Money
 from review.report import figures
 from review.review import review

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from environments import names
+from core import names
 from review.report.markdown import MARKER
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from environments import Plan, load, names
-from environments.loader import FOLDER
+from core import Plan, load, names
+from core.loader import FOLDER
 
 PROJECT = Path(__file__).resolve().parents[2]
 

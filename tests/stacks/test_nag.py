@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from environments import Plan, load, names
+from core import Plan, load, names
 from tests.stacks.conftest import PROJECT
 
 ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())

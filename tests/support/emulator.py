@@ -1,7 +1,7 @@
 """A running embedded AWS for tests, and clients that talk to it and to nothing else.
 
 Use: `with running(folder) as emulator: emulator.boto("sagemaker").list_clusters()`. The fixtures in
-`tests/local/aws/conftest.py` are thin wrappers; another folder's conftest can wrap `running` the same way.
+`tests/sandbox/aws/conftest.py` are thin wrappers; another folder's conftest can wrap `running` the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import boto3
 import botocore.config
 
-from local.aws import client, install, process
+from sandbox.aws import client, install, process
 
 ROOT = Path(__file__).resolve().parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"

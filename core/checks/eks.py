@@ -1,0 +1,180 @@
+"""Rules about the EKS cluster and who may use it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from core.findings import Finding, error, rule, warning
+from core.plan import Plan
+from core.service_limits import partition_of, platform
+
+EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+"""RFC 5737: in documentation only."""
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
+
+
+@rule("eks")
+def version_is_supported(plan: Plan) -> Iterator[Finding]:
+    """HyperPod supports a range of Kubernetes versions (`core/catalogue/platform_versions.yaml`).
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
+    """
+    supported = platform().kubernetes_versions
+    version = plan.settings.eks.version
+    if version not in supported:
+        yield error(
+            "eks", "version", message=f"HyperPod does not support Kubernetes {version}; allowed: {', '.join(supported)}"
+        )
+
+
+@rule("eks")
+def kubectl_is_near(plan: Plan) -> Iterator[Finding]:
+    """The kubectl that applies the manifests may be one minor version older or newer than the cluster.
+    https://kubernetes.io/releases/version-skew-policy/#kubectl
+    """
+    version, kubectl = plan.settings.eks.version, platform().kubectl_version
+    if version in platform().kubernetes_versions and abs(_minor(version) - _minor(kubectl)) > 1:
+        yield error(
+            "eks",
+            "version",
+            message=f"{version} is more than one minor version from the kubectl {kubectl} that applies the manifests; "
+            f"take 1.{_minor(kubectl) - 1} to 1.{_minor(kubectl) + 1}, or another kubectl layer in requirements.in",
+        )
+
+
+@rule("eks")
+def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
+    """A public API server is open to named ranges only, and those ranges are public addresses.
+    https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
+    """
+    endpoint = plan.settings.eks.endpoint
+    path = ("eks", "endpoint", "public_cidrs")
+    if endpoint.public and not endpoint.public_cidrs:
+        yield error(*path, message="a public endpoint needs the ranges that may reach it, for example your office's")
+    if not endpoint.public and endpoint.public_cidrs:
+        yield warning(*path, message="has no effect while eks.endpoint.public is false")
+    if len(endpoint.public_cidrs) > 40:
+        yield error(*path, message=f"{len(endpoint.public_cidrs)} ranges; EKS takes at most 40")
+    for index, cidr in enumerate(endpoint.public_cidrs):
+        try:
+            found = ipaddress.IPv4Network(cidr)
+        except ValueError as bad:
+            yield error(*path, index, message=f"'{cidr}' is no range of IPv4 addresses: {str(bad).lower()}")
+            continue
+        if found.prefixlen == 0:
+            yield error(*path, index, message="'0.0.0.0/0' is the whole internet; name the ranges you work from")
+        elif found.prefixlen < 8:
+            yield error(
+                *path, index, message=f"'{cidr}' is a large part of the internet; name the ranges you work from"
+            )
+        elif any(found.subnet_of(ipaddress.IPv4Network(example)) for example in EXAMPLE_RANGES):
+            yield error(*path, index, message=f"'{cidr}' is reserved for examples; name the ranges you work from")
+        elif found.is_private:
+            yield error(*path, index, message=f"'{cidr}' is private; the public endpoint sees public addresses only")
+
+
+@rule("eks", "network")
+def closed_network_reaches_nothing(plan: Plan) -> Iterator[Finding]:
+    """With a public endpoint the API server of a closed network is reachable from outside after all."""
+    if (
+        plan.settings.eks.endpoint.public
+        and plan.settings.network.egress == "closed"
+        and plan.settings.network.existing is None
+    ):
+        yield warning("eks", "endpoint", "public", message="opens the API server of a network that is otherwise closed")
+
+
+@rule("eks", "network")
+def existing_cluster_has_existing_network(plan: Plan) -> Iterator[Finding]:
+    """HyperPod nodes and the EKS cluster are in one VPC."""
+    if plan.settings.eks.existing is not None and plan.settings.network.existing is None:
+        yield error(
+            "eks",
+            "existing",
+            message="an existing cluster is in a VPC that exists too; give it in network.existing (its own VPC)",
+        )
+
+
+@rule("eks")
+def existing_cluster_is_left_alone(plan: Plan) -> Iterator[Finding]:
+    """Endpoint and logs of an existing cluster stay as they are."""
+    eks = plan.settings.eks
+    for name in ("endpoint", "log_retention_days"):
+        if eks.existing is not None and name in eks.model_fields_set:
+            yield warning("eks", name, message="has no effect with eks.existing, whose cluster is not changed")
+
+
+@rule("eks", "region")
+def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
+    """An EKS issuer's host names the cluster's region."""
+    existing = plan.settings.eks.existing
+    if existing and not existing.oidc_issuer_url.startswith(f"https://oidc.eks.{plan.settings.region}."):
+        yield error(
+            "eks",
+            "existing",
+            "oidc_issuer_url",
+            message=f"'{existing.oidc_issuer_url[:80]}' is not in {plan.settings.region}; "
+            f"it begins with https://oidc.eks.{plan.settings.region}.",
+        )
+
+
+@rule("eks", "region", "account")
+def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
+    """Role ARNs are in the region's partition, name one role each, and none twice (EKS has one access entry for each).
+    A role of another account works only if that account is trusted: a warning.
+    https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
+    """
+    settings = plan.settings
+    eks = settings.eks
+    roles: list[tuple[tuple[str | int, ...], str]] = [
+        (("eks", "admin_role_arns", index), arn) for index, arn in enumerate(eks.admin_role_arns)
+    ]
+    roles += [(("eks", "ray_users", index, "role_arn"), user.role_arn) for index, user in enumerate(eks.ray_users)]
+    if eks.existing:
+        roles.append((("eks", "existing", "kubectl_role_arn"), eks.existing.kubectl_role_arn))
+    seen: dict[str, str] = {}
+    for path, arn in roles:
+        partition, account = arn.split(":")[1], arn.split(":")[4]
+        wanted = partition_of(settings.region)
+        if partition != wanted:
+            yield error(*path, message=f"'{arn}' is in partition {partition}, the region {settings.region} in {wanted}")
+        if "*" in arn or "?" in arn or arn.endswith("/"):
+            yield error(*path, message=f"'{arn}' names no single role; a wildcard is not allowed")
+        if account != settings.account:
+            yield warning(*path, message=f"is a role of account {account}, the environment is in {settings.account}")
+        if arn in seen and path[1] != "existing":
+            yield error(*path, message=f"'{arn}' is already in {seen[arn]}; EKS has one access entry per role")
+        seen.setdefault(arn, f"eks.{path[1]}")
+
+
+@rule("eks", "ray")
+def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
+    """A Ray user works in Ray's namespace or in one of their own, never in one of the system's."""
+    for index, user in enumerate(plan.settings.eks.ray_users):
+        path = ("eks", "ray_users", index, "namespaces")
+        for place, namespace in enumerate(user.namespaces):
+            if namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
+                yield error(
+                    *path,
+                    place,
+                    message=f"'{namespace}' belongs to the cluster itself; Ray users get namespaces of their own",
+                )
+            if namespace in user.namespaces[:place]:
+                yield error(*path, place, message=f"'{namespace}' is named twice")
+        if plan.settings.ray.namespace not in user.namespaces:
+            yield warning(*path, message=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them")
+
+
+SYSTEM_NAMESPACES = {
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    "aws-hyperpod",
+    "amazon-cloudwatch",
+    "kuberay-operator",
+}
+"""Namespaces of Kubernetes, EKS, HyperPod's chart and the KubeRay operator."""

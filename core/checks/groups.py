@@ -1,0 +1,341 @@
+"""Rules about HyperPod instance groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from core.checks.lookup import GROUPS, groups, known_groups
+from core.findings import Finding, error, rule, suggestion, warning
+from core.plan import Plan
+from core.service_limits import platform
+
+
+@rule("hyperpod")
+def group_names_differ(plan: Plan) -> Iterator[Finding]:
+    """Group names are unique in a cluster, and differ in more than upper and lower case (log streams and labels derive
+    from them). https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
+    """
+    first: dict[str, int] = {}
+    for index, group in groups(plan):
+        other = first.setdefault(group.name.casefold(), index)
+        if other != index:
+            yield error(
+                *GROUPS,
+                index,
+                "name",
+                message=f"'{group.name}' is already the name of instance_groups[{other}]; names must differ",
+            )
+
+
+@rule("hyperpod", "instance_types")
+def type_is_known(plan: Plan) -> Iterator[Finding]:
+    """A type that the service's API model does not list is most likely a misspelling; a new one is possible, and then
+    its figures must be given in the file. Which regions offer a type is not judged: the published tables have gaps.
+    """
+    types = platform().instance_types
+    for index, group in groups(plan):
+        known = plan.known(group.type)
+        path = (*GROUPS, index, "type")
+        if group.type in types and not known:
+            yield error(*path, message=f"no figures of '{group.type}' are held here; {_give(group.type)}")
+        elif group.type not in types and known:
+            yield warning(
+                *path,
+                message=f"'{group.type}' is not in the service's list of instance types as known here; the figures of "
+                f"instance_types are used{suggestion(group.type, types)}",
+            )
+        elif group.type not in types:
+            guess = suggestion(group.type, types) or "."
+            new = f"If it is new, {_give(group.type)}"
+            yield error(*path, message=f"'{group.type}' is not a HyperPod instance type known here{guess} {new}")
+
+
+def _give(name: str) -> str:
+    return (
+        f"give its figures in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, accelerator: …, "
+        "accelerators: …, efa: …, ips: …, pods: …}}"
+    )
+
+
+@rule("hyperpod", "instance_types")
+def figures_are_used(plan: Plan) -> Iterator[Finding]:
+    """Figures of a type that no group has are left over, or misspelled."""
+    used = {group.type for _, group in groups(plan)}
+    for name in plan.settings.instance_types:
+        if name not in used:
+            yield warning("instance_types", name, message=f"no instance group is of this type{suggestion(name, used)}")
+
+
+@rule("instance_types")
+def figures_agree(plan: Plan) -> Iterator[Finding]:
+    """An accelerator kind comes with a number of devices, and `none` with none."""
+    for name, figures in plan.settings.instance_types.items():
+        if (figures.accelerator == "none") != (figures.accelerators == 0):
+            yield error(
+                "instance_types",
+                name,
+                "accelerators",
+                message=(
+                    f"{figures.accelerators} with accelerator '{figures.accelerator}'; 'none' has "
+                    "0, any other kind at least 1"
+                ),
+            )
+
+
+@rule("hyperpod", "instance_types")
+def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
+    """Deep health checks exist for GPU and Trainium types only.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html
+    """
+    for index, group in known_groups(plan):
+        if group.deep_health_checks and not plan.accelerated(group):
+            yield error(
+                *GROUPS,
+                index,
+                "deep_health_checks",
+                message=f"{group.type} has no accelerator and deep health checks exist for GPU and "
+                "Trainium types only; "
+                "remove the setting",
+            )
+
+
+@rule("hyperpod", "instance_types")
+def connectivity_needs_two(plan: Plan) -> Iterator[Finding]:
+    """`InstanceConnectivity` tests the network between nodes and so needs two. [FIELD-NOTES 3]"""
+    for index, group in known_groups(plan):
+        explicit = group.deep_health_checks or []
+        if "InstanceConnectivity" in explicit and plan.accelerated(group) and group.count < 2:
+            yield error(
+                *GROUPS,
+                index,
+                "deep_health_checks",
+                message="InstanceConnectivity tests nodes against each other and needs a count of 2 "
+                f"or more, got {group.count}; "
+                "use [InstanceStress]",
+            )
+
+
+@rule("hyperpod")
+def deep_health_checks_once(plan: Plan) -> Iterator[Finding]:
+    """Each check is named once; CloudFormation's list has unique items."""
+    for index, group in groups(plan):
+        checks = group.deep_health_checks or []
+        if len(set(checks)) < len(checks):
+            yield error(
+                *GROUPS, index, "deep_health_checks", message=f"{checks[0]} is named twice; name each check once"
+            )
+
+
+@rule("hyperpod", "instance_types")
+def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
+    """The guide says that groups with deep health checks take no custom taints, because the checks' pods do not
+    tolerate them. Whether that still holds was not seen: a warning.
+    """
+    for index, group in known_groups(plan):
+        if group.taints and plan.deep_health_checks(group):
+            yield warning(
+                *GROUPS,
+                index,
+                "taints",
+                message="the pods of deep health checks may not tolerate custom taints, and the "
+                "nodes then never take work; "
+                "set deep_health_checks: [] or remove the taints",
+            )
+
+
+@rule("hyperpod")
+def continuous_features(plan: Plan) -> Iterator[Finding]:
+    """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter
+    also needs node recovery. CloudFormation accepts them without, and the create fails. [FIELD-NOTES 3]
+    """
+    hyperpod = plan.settings.hyperpod
+    fix = "set hyperpod.node_provisioning_mode: Continuous"
+    if hyperpod.node_provisioning_mode != "Continuous":
+        for index, group in groups(plan):
+            if group.capacity == "spot":
+                yield error(
+                    *GROUPS,
+                    index,
+                    "capacity",
+                    message=f"'spot' needs provisioning mode Continuous; {fix} or use 'on-demand'",
+                )
+            if group.min_count is not None:
+                yield error(
+                    *GROUPS,
+                    index,
+                    "min_count",
+                    message=f"needs provisioning mode Continuous; {fix} or remove min_count",
+                )
+        if hyperpod.managed_autoscaling:
+            yield error("hyperpod", "managed_autoscaling", message=f"needs provisioning mode Continuous; {fix}")
+    if hyperpod.managed_autoscaling and hyperpod.node_recovery != "Automatic":
+        yield error(
+            "hyperpod",
+            "managed_autoscaling",
+            message=f"needs node recovery, got node_recovery '{hyperpod.node_recovery}'; set it to Automatic",
+        )
+
+
+@rule("hyperpod")
+def min_count_at_most_count(plan: Plan) -> Iterator[Finding]:
+    """A cluster cannot wait for more nodes than it asks for."""
+    for index, group in groups(plan):
+        if group.min_count is not None and group.min_count > group.count:
+            yield error(
+                *GROUPS,
+                index,
+                "min_count",
+                message=f"{group.min_count} is more than the group's count of {group.count}",
+            )
+
+
+@rule("hyperpod")
+def spot_draws_from_no_plan(plan: Plan) -> Iterator[Finding]:
+    """A training plan is reserved capacity; a group draws from one or the other."""
+    for index, group in groups(plan):
+        if group.capacity == "spot" and group.training_plan_arn:
+            yield error(
+                *GROUPS, index, "capacity", message="'spot' and training_plan_arn exclude each other; remove one"
+            )
+
+
+@rule("hyperpod", "region", "account")
+def plan_and_key_are_ours(plan: Plan) -> Iterator[Finding]:
+    """A training plan belongs to one account and region, and an EBS key to the region of its volumes."""
+    settings = plan.settings
+    for index, group in groups(plan):
+        for setting, arn in (
+            ("training_plan_arn", group.training_plan_arn),
+            ("volume_kms_key_arn", group.volume_kms_key_arn),
+        ):
+            if arn is None:
+                continue
+            region, account = arn.split(":")[3:5]
+            if region != settings.region:
+                yield error(
+                    *GROUPS, index, setting, message=f"is of region {region}, the environment is in {settings.region}"
+                )
+            if account != settings.account and setting == "training_plan_arn":
+                yield error(
+                    *GROUPS,
+                    index,
+                    setting,
+                    message=f"is of account {account}, the environment is in {settings.account}",
+                )
+
+
+@rule("hyperpod", "instance_types")
+def threads_exist(plan: Plan) -> Iterator[Finding]:
+    """`ThreadsPerCore: 2` is refused by types whose cores have one thread (Graviton, g7, m8a).
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
+    """
+    for index, group in known_groups(plan):
+        if group.threads_per_core > plan.figures(group.type).threads:
+            yield error(
+                *GROUPS,
+                index,
+                "threads_per_core",
+                message=f"the cores of {group.type} have one thread; remove the setting",
+            )
+
+
+_CRON_FIELDS = {
+    "minutes": (r"[0-5]?[0-9]", "0-59"),
+    "hours": (r"[01]?[0-9]|2[0-3]", "0-23"),
+    "day of month": (r"0?[1-9]|[12][0-9]|3[01]|\?", "1-31 or ?"),
+    "month": (r"0?[1-9]|1[0-2]|\*|\*/([1-9]|1[0-2])", "1-12, * or */N"),
+    "day of week": (
+        r"MON|TUE|WED|THU|FRI|SAT|SUN|[1-7]|\?|L|[1-7]#[1-5]|[1-7]L",
+        "MON-SUN (one of them), 1-7, ?, L, 3#2 or 5L",
+    ),
+    "year": (r"20[2-9][0-9]|\*", "2020-2099 or *"),
+}
+
+
+@rule("hyperpod")
+def schedule_is_cron(plan: Plan) -> Iterator[Finding]:
+    """`ScheduleExpression`: six fields, narrower than EventBridge's cron.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-sagemaker-cluster-scheduledupdateconfig.html
+    """
+    for index, group in groups(plan):
+        if group.update_schedule is None:
+            continue
+        path = (*GROUPS, index, "update_schedule", "cron")
+        values = group.update_schedule.cron.removeprefix("cron(").removesuffix(")").split(" ")
+        if len(values) != len(_CRON_FIELDS):
+            yield error(
+                *path,
+                message=(
+                    f"{len(values)} fields; six are wanted, one blank apart: "
+                    f"{', '.join(_CRON_FIELDS)} (cron(0 6 ? * SUN *))"
+                ),
+            )
+            continue
+        for value, (name, (pattern, allowed)) in zip(values, _CRON_FIELDS.items(), strict=True):
+            if not re.fullmatch(pattern, value):
+                yield error(*path, message=f"'{value[:20]}' is no {name} here; allowed: {allowed}")
+        if (values[2] == "?") == (values[4] == "?"):
+            yield error(*path, message="exactly one of day of month and day of week must be ?")
+
+
+@rule("hyperpod")
+def batches_fit(plan: Plan) -> Iterator[Finding]:
+    """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
+    for index, group in groups(plan):
+        if group.update_schedule is None:
+            continue
+        rolling = group.update_schedule.rolling
+        path = (*GROUPS, index, "update_schedule", "rolling", "maximum_batch")
+        if rolling.batch_unit == "CAPACITY_PERCENTAGE" and rolling.maximum_batch > 100:
+            yield error(*path, message=f"{rolling.maximum_batch} percent; the most is 100")
+        if rolling.batch_unit == "INSTANCE_COUNT" and rolling.maximum_batch > max(1, group.count):
+            yield error(*path, message=f"{rolling.maximum_batch} nodes at once, but the group has {group.count}")
+
+
+@rule("hyperpod", "ray", "instance_types")
+def groups_are_used(plan: Plan) -> Iterator[Finding]:
+    """A group that no part of Ray is bound to costs money and does nothing; CPU groups carry system pods."""
+    ray = plan.settings.ray
+    used = {ray.head.instance_group, *(worker.instance_group for worker in ray.workers)}
+    if ray.gcs_fault_tolerance:
+        used.add(ray.gcs_fault_tolerance.driver_instance_group)
+    if used - {group.name for _, group in groups(plan)}:
+        return  # a misspelled name is reported by its own rule; this group may be the one that was meant
+    for index, group in known_groups(plan):
+        if group.name not in used and plan.accelerated(group) and group.count:
+            yield warning(
+                *GROUPS,
+                index,
+                "name",
+                message=f"no part of Ray is bound to '{group.name}', so its {group.count} nodes stand idle",
+            )
+
+
+@rule("hyperpod", "instance_types")
+def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
+    """CoreDNS, the CSI controller and the KubeRay operator need a node without accelerators, else they take room on the
+    nodes that train and go with them when a GPU fails. [FIELD-NOTES 3, 5]
+    """
+    known = list(known_groups(plan))
+    if len(known) == len(plan.settings.hyperpod.instance_groups) and all(
+        plan.accelerated(group) or group.count == 0 for _, group in known
+    ):
+        yield error(
+            *GROUPS,
+            message=(
+                "no group of a CPU type with nodes; CoreDNS, the CSI controller and the Ray head "
+                "need one (ml.m5.2xlarge)"
+            ),
+        )
+
+
+@rule("hyperpod")
+def recovery_is_on(plan: Plan) -> Iterator[Finding]:
+    """Without node recovery a faulty node stays until a person acts."""
+    if plan.settings.hyperpod.node_recovery == "None":
+        yield warning(
+            "hyperpod",
+            "node_recovery",
+            message="'None' leaves faulty nodes to you; training then waits until a person replaces them",
+        )

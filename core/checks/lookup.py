@@ -1,0 +1,39 @@
+"""What several rules look up: groups by name, figures that may be missing, workers whose group exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.model import InstanceGroup, RayWorkerGroup
+from core.plan import Plan
+
+GROUPS = ("hyperpod", "instance_groups")
+"""Path of the instance groups."""
+
+
+def groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
+    """Instance groups with their index."""
+    yield from enumerate(plan.settings.hyperpod.instance_groups)
+
+
+def known_groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
+    """Instance groups whose type's figures are known; the others are reported by one rule and skipped by the rest."""
+    return ((index, group) for index, group in groups(plan) if plan.known(group.type))
+
+
+def find(plan: Plan, name: str) -> InstanceGroup | None:
+    """The group called `name`, None when there is none or its type's figures are unknown."""
+    found = next((group for _, group in groups(plan) if group.name == name), None)
+    return found if found and plan.known(found.type) else None
+
+
+def workers(plan: Plan) -> Iterator[tuple[int, RayWorkerGroup, InstanceGroup]]:
+    """Worker groups with their index and instance group, where that exists and its figures are known."""
+    for index, worker in enumerate(plan.settings.ray.workers):
+        if group := find(plan, worker.instance_group):
+            yield index, worker, group
+
+
+def max_replicas(worker: RayWorkerGroup) -> int:
+    """Most pods a worker group may have."""
+    return worker.replicas if worker.max_replicas is None else worker.max_replicas

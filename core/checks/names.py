@@ -1,0 +1,230 @@
+"""Rules about names, labels, taints, tags and environment variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from core.checks.eks import SYSTEM_NAMESPACES
+from core.checks.lookup import GROUPS, groups
+from core.findings import Finding, error, rule, warning
+from core.plan import Plan
+from core.yaml_source import Path
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_TAG = re.compile(r"[\w\s.:/=+\-@]*")
+RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "sagemaker.amazonaws.com")
+"""Label prefixes (and everything below them) that belong to Kubernetes and HyperPod."""
+RAY_CLUSTER_NAME_LENGTH = 53
+"""`MaxRayClusterNameLength` of KubeRay: the longest service suffix must fit 63 characters."""
+RESERVED_VARIABLES = {
+    "RAY_ADDRESS": "KubeRay sets it",
+    "RAY_IP": "KubeRay sets it",
+    "RAY_PORT": "KubeRay sets it",
+    "FQ_RAY_IP": "KubeRay sets it",
+    "RAY_CLUSTER_NAME": "KubeRay sets it",
+    "RAY_CLOUD_INSTANCE_ID": "KubeRay sets it",
+    "RAY_NODE_TYPE_NAME": "KubeRay sets it",
+    "RAY_USAGE_STATS_KUBERAY_IN_USE": "KubeRay sets it",
+    "KUBERAY_GEN_RAY_START_CMD": "KubeRay sets it",
+    "RAY_AUTH_MODE": "set ray.auth",
+    "RAY_AUTH_TOKEN": "KubeRay reads it from a Secret; a token in a file would be in version control",
+    "RAY_REDIS_ADDRESS": "set ray.gcs_fault_tolerance",
+    "RAY_external_storage_namespace": "set ray.gcs_fault_tolerance",
+    "RAY_GRAFANA_HOST": "set ray.observability",
+    "RAY_GRAFANA_IFRAME_HOST": "set ray.observability",
+    "RAY_PROMETHEUS_HOST": "set ray.observability",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "set ray.drain_timeout_seconds",
+}
+"""Variables that something else sets, and what to do instead."""
+_SECRET = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|TOKEN|API_KEY|PRIVATE_KEY)(_|$)", re.IGNORECASE)
+
+
+def _key_fault(key: str) -> str | None:
+    """What is wrong with a label or taint key, None when nothing is."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not _DNS_NAME.fullmatch(prefix) or len(prefix) > 253):
+        return f"'{key[:80]}': what stands before the slash must be a DNS name in lower case (example.com/key)"
+    if not _LABEL_NAME.fullmatch(name):
+        return (
+            f"'{key[:80]}': a key has letters, digits, - _ . and at most 63 characters, with a "
+            "letter or digit at both ends"
+        )
+    for reserved in RESERVED_PREFIXES:
+        if prefix == reserved or prefix.endswith(f".{reserved}"):
+            return f"'{key[:80]}': the prefix {reserved}/ is reserved; use one of your own (example.com/key)"
+    return None
+
+
+def _value_fault(value: str) -> str | None:
+    if _LABEL_VALUE.fullmatch(value):
+        return None
+    return (
+        f"'{value[:80]}' is no label value; allowed are letters, digits, - _ . and at most 63 "
+        "characters, with a letter or digit at both ends"
+    )
+
+
+@rule("hyperpod")
+def labels_are_valid(plan: Plan) -> Iterator[Finding]:
+    """Kubernetes label syntax, and prefixes that are not ours to set.
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+    """
+    for index, group in groups(plan):
+        for key, value in group.labels.items():
+            path: Path = (*GROUPS, index, "labels", key)
+            if fault := _key_fault(key) or _value_fault(value):
+                yield error(*path, message=fault)
+
+
+@rule("hyperpod")
+def taints_are_valid(plan: Plan) -> Iterator[Finding]:
+    """As for labels; a taint is identified by key and effect, so the pair is unique.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+    """
+    for index, group in groups(plan):
+        seen = set()
+        for place, taint in enumerate(group.taints):
+            path: Path = (*GROUPS, index, "taints", place)
+            if fault := _key_fault(taint.key):
+                yield error(*path, "key", message=fault)
+            if fault := _value_fault(taint.value):
+                yield error(*path, "value", message=fault)
+            if (taint.key, taint.effect) in seen:
+                yield error(
+                    *path, message=f"a second taint with key '{taint.key[:80]}' and effect {taint.effect}; keep one"
+                )
+            seen.add((taint.key, taint.effect))
+
+
+@rule("tags")
+def tags_are_valid(plan: Plan) -> Iterator[Finding]:
+    """Tag limits and the reserved prefix. https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"""
+    folded: dict[str, str] = {}
+    for key, value in plan.settings.tags.items():
+        path = ("tags", key)
+        if key.casefold().startswith("aws:"):
+            yield error(*path, message="keys that begin with 'aws:' are reserved; use another key")
+        if key.casefold().startswith("hyperpod-ray:"):
+            yield error(*path, message="keys that begin with 'hyperpod-ray:' are this project's own; use another key")
+        if not 1 <= len(key) <= 128:
+            yield error(*path, message=f"a key has 1 to 128 characters, got {len(key)}")
+        if len(value) > 256:
+            yield error(*path, message=f"a value has at most 256 characters, got {len(value)}")
+        if not _TAG.fullmatch(key) or not _TAG.fullmatch(value):
+            yield error(*path, message="allowed in keys and values are letters, digits, blanks and _ . : / = + - @")
+        if folded.setdefault(key.casefold(), key) != key:
+            yield error(
+                *path,
+                message=f"differs from '{folded[key.casefold()][:80]}' in case only; IAM takes the two for one key",
+            )
+
+
+@rule("ray")
+def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
+    """KubeRay accepts a RayCluster name that is a DNS-1035 label (it begins with a letter) of at most 53 characters:
+    service names derive from it. (ValidateRayClusterMetadata in kuberay's ray-operator/controllers/ray/utils)
+    """
+    name = plan.settings.ray.cluster_name
+    if name[0].isdigit():
+        yield error(
+            "ray",
+            "cluster_name",
+            message=f"'{name}' begins with a digit; KubeRay wants a letter (its services are named after it)",
+        )
+    if len(name) > RAY_CLUSTER_NAME_LENGTH:
+        yield error(
+            "ray",
+            "cluster_name",
+            message=f"{len(name)} characters; KubeRay allows {RAY_CLUSTER_NAME_LENGTH} ('-serve-svc' is added)",
+        )
+
+
+@rule("ray")
+def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
+    """Ray has a namespace of its own: network policies, pod security and the users' rights hang on it."""
+    namespace = plan.settings.ray.namespace
+    if namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
+        yield error(
+            "ray",
+            "namespace",
+            message=f"'{namespace}' belongs to the cluster itself; give Ray a namespace of its own ('ray')",
+        )
+
+
+@rule("hyperpod", "account", "region")
+def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
+    """The bucket of the lifecycle scripts is named after the cluster; bucket names have at most 63 characters.
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+    """
+    name = plan.lifecycle_bucket_name
+    if len(name) > 63:
+        longest = len(plan.settings.hyperpod.cluster_name) - (len(name) - 63)
+        yield error(
+            "hyperpod",
+            "cluster_name",
+            message=f"'{plan.settings.hyperpod.cluster_name}' is too long: the bucket '{name}' would "
+            f"have {len(name)} characters and S3 allows "
+            f"63; at most {longest} characters in {plan.settings.region}",
+        )
+
+
+@rule("hyperpod")
+def mails_differ(plan: Plan) -> Iterator[Finding]:
+    """SNS makes one subscription per address."""
+    mails = plan.settings.hyperpod.alarm_emails
+    for index, mail in enumerate(mails):
+        if mail.casefold() in (other.casefold() for other in mails[:index]):
+            yield error("hyperpod", "alarm_emails", index, message=f"'{mail}' is named twice")
+
+
+@rule("image")
+def folder_is_inside(plan: Plan) -> Iterator[Finding]:
+    """The image's folder lies in the project: what is built is what was reviewed."""
+    folder = plan.settings.image.folder
+    if not folder.strip() or folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
+        yield error(
+            "image",
+            "folder",
+            message=f"'{folder[:80]}' is no folder inside the project; give a relative path ('image')",
+        )
+
+
+@rule("image")
+def image_is_given_or_built(plan: Plan) -> Iterator[Finding]:
+    """An image that is given is not built: what would build and keep one has no effect."""
+    image = plan.settings.image
+    for name in ("repository_name", "folder", "keep_images"):
+        if image.uri is not None and name in image.model_fields_set:
+            yield warning("image", name, message="has no effect with image.uri: nothing is built then")
+
+
+@rule("helm")
+def lock_file_is_inside(plan: Plan) -> Iterator[Finding]:
+    """The charts' lock file lies in the project, too."""
+    if ".." in plan.settings.helm.lock_file.split("/"):
+        yield error(
+            "helm",
+            "lock_file",
+            message=f"'{plan.settings.helm.lock_file[:80]}' leaves the project; give a path inside it",
+        )
+
+
+@rule("ray")
+def variables_are_free(plan: Plan) -> Iterator[Finding]:
+    """Some variables are set by KubeRay, by Ray's start-up or by a setting of their own: setting them twice breaks the
+    cluster in ways that are hard to see. Secrets belong into a Secret, not into a file under version control.
+    """
+    ray = plan.settings.ray
+    places: list[tuple[Path, dict[str, str]]] = [(("ray", "env"), ray.env), (("ray", "head", "env"), ray.head.env)]
+    places += [(("ray", "workers", index, "env"), worker.env) for index, worker in enumerate(ray.workers)]
+    for path, variables in places:
+        for name, value in variables.items():
+            if name in RESERVED_VARIABLES:
+                yield error(*path, name, message=f"is not yours to set: {RESERVED_VARIABLES[name]}")
+            elif _SECRET.search(name) and value and "TOKENIZERS" not in name.upper():
+                yield warning(
+                    *path, name, message="looks like a secret; keep it in AWS Secrets Manager and read it in the job"
+                )

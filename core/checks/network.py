@@ -1,0 +1,331 @@
+"""Rules about the VPC, its zones and its addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from core.checks.lookup import GROUPS, groups, known_groups
+from core.findings import Finding, error, rule, suggestion, warning
+from core.plan import Plan
+from core.service_limits import platform, zone_prefix_of
+
+PRIVATE_RANGES = tuple(
+    ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+"""RFC 1918, and the shared range of RFC 6598 that AWS also allows."""
+RESERVED_ADDRESSES = 5
+"""AWS keeps the first four addresses and the last of every subnet."""
+
+
+def _range(cidr: str) -> ipaddress.IPv4Network | str:
+    """The range, or what is wrong with it."""
+    try:
+        return ipaddress.IPv4Network(cidr)
+    except ValueError:
+        pass
+    try:
+        loose = ipaddress.IPv4Network(cidr, strict=False)
+    except ipaddress.AddressValueError:
+        return f"'{cidr}' is no IPv4 range: each of the four numbers is 0 to 255"
+    except ValueError:
+        return f"'{cidr}' is no IPv4 range: the prefix length is 0 to 32"
+    return f"'{cidr}' has bits set beyond its prefix; did you mean '{loose}'?"
+
+
+def _cidrs(plan: Plan) -> Iterator[tuple[tuple[str, ...], str]]:
+    network = plan.settings.network
+    if network.existing is None:
+        yield ("network", "cidr"), network.cidr
+    else:
+        yield ("network", "existing", "vpc_cidr"), network.existing.vpc_cidr
+        for zone, cidr in network.existing.node_subnet_cidrs.items():
+            yield ("network", "existing", "node_subnet_cidrs", zone), cidr
+
+
+@rule("network")
+def ranges_exist(plan: Plan) -> Iterator[Finding]:
+    """Ranges are ranges: numbers to 255, a prefix to 32, no bits beyond it. VPCs and subnets are /16 to /28.
+    https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+    """
+    for path, cidr in _cidrs(plan):
+        found = _range(cidr)
+        if isinstance(found, str):
+            yield error(*path, message=found)
+        elif path == ("network", "cidr") and not 16 <= found.prefixlen <= 20:
+            yield error(*path, message=f"/{found.prefixlen} for a new VPC; allowed are /16 to /20")
+        elif not 16 <= found.prefixlen <= 28:
+            yield error(*path, message=f"/{found.prefixlen} is no size of a VPC or subnet; AWS allows /16 to /28")
+
+
+@rule("network")
+def range_is_private(plan: Plan) -> Iterator[Finding]:
+    """A VPC in public address space hides that part of the internet from its nodes; 172.17.0.0/16 is where container
+    runtimes and some AWS services put their bridge. https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+    """
+    network = plan.settings.network
+    found = _range(network.cidr)
+    if network.existing is not None or isinstance(found, str):
+        return
+    if not any(found.subnet_of(private) for private in PRIVATE_RANGES):
+        yield error(
+            "network",
+            "cidr",
+            message=f"'{network.cidr}' is not private; take a range within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16",
+        )
+    elif found.overlaps(ipaddress.IPv4Network("172.17.0.0/16")):
+        yield warning(
+            "network",
+            "cidr",
+            message="overlaps 172.17.0.0/16, the usual bridge network of container runtimes and AWS services",
+        )
+
+
+@rule("network")
+def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
+    """Existing node subnets are inside the VPC's range and apart from each other."""
+    existing = plan.settings.network.existing
+    if existing is None:
+        return
+    vpc = _range(existing.vpc_cidr)
+    seen: dict[str, ipaddress.IPv4Network] = {}
+    for zone, cidr in existing.node_subnet_cidrs.items():
+        found = _range(cidr)
+        if isinstance(found, str):
+            continue
+        path = ("network", "existing", "node_subnet_cidrs", zone)
+        if not isinstance(vpc, str) and not found.subnet_of(vpc):
+            yield warning(
+                *path, message=f"{cidr} is outside vpc_cidr {vpc}; right only if the VPC has a secondary range"
+            )
+        for other, taken in seen.items():
+            if found.overlaps(taken):
+                yield error(
+                    *path, message=f"{cidr} overlaps {taken}, the subnet of {other}; subnets of one VPC lie apart"
+                )
+        seen[zone] = found
+
+
+@rule("network")
+def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
+    """Every zone with an id has a CIDR and the other way round, every zone of the network has a node subnet, and the
+    control plane's subnets are different ones.
+    """
+    network = plan.settings.network
+    existing = network.existing
+    if existing is None:
+        return
+    ids, cidrs = existing.node_subnet_ids, existing.node_subnet_cidrs
+    for zone in ids:
+        if zone not in cidrs:
+            yield error(
+                "network",
+                "existing",
+                "node_subnet_ids",
+                zone,
+                message="has no entry in node_subnet_cidrs; add its CIDR",
+            )
+    for zone in cidrs:
+        if zone not in ids:
+            yield error(
+                "network",
+                "existing",
+                "node_subnet_cidrs",
+                zone,
+                message="has no entry in node_subnet_ids; add its subnet",
+            )
+    for zone in ids:
+        if zone not in network.availability_zone_ids:
+            yield error(
+                "network",
+                "existing",
+                "node_subnet_ids",
+                zone,
+                message=f"is not one of network.availability_zone_ids ({', '.join(network.availability_zone_ids)})"
+                f"{suggestion(zone, network.availability_zone_ids)}",
+            )
+    for index, subnet in enumerate(existing.control_plane_subnet_ids):
+        if subnet in existing.control_plane_subnet_ids[:index]:
+            yield error("network", "existing", "control_plane_subnet_ids", index, message=f"'{subnet}' is named twice")
+    if len(existing.control_plane_subnet_ids) > len(network.availability_zone_ids):
+        yield error(
+            "network",
+            "existing",
+            "control_plane_subnet_ids",
+            message=f"{len(existing.control_plane_subnet_ids)} subnets for {len(network.availability_zone_ids)} zones; "
+            "one per zone, in the order of network.availability_zone_ids",
+        )
+    for zone, subnet in ids.items():
+        if list(ids.values()).count(subnet) > 1:
+            yield error(
+                "network", "existing", "node_subnet_ids", zone, message=f"'{subnet}' stands for more than one zone"
+            )
+
+
+@rule("network")
+def zones_differ(plan: Plan) -> Iterator[Finding]:
+    """Zones are named once; EKS needs subnets in two different ones."""
+    zones = plan.settings.network.availability_zone_ids
+    for index, zone in enumerate(zones):
+        if zone in zones[:index]:
+            yield error(
+                "network", "availability_zone_ids", index, message=f"'{zone}' is named twice; name two different zones"
+            )
+
+
+@rule("network", "region")
+def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
+    """Zone IDs begin with their region's short form (`usw2` for us-west-2).
+    https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    region = plan.settings.region
+    prefix = zone_prefix_of(region)
+    for index, zone in enumerate(plan.settings.network.availability_zone_ids):
+        if zone.rpartition("-")[0] != prefix:
+            yield error(
+                "network",
+                "availability_zone_ids",
+                index,
+                message=(
+                    f"'{zone}' is not in {region}, whose zone IDs begin with {prefix}-; did you "
+                    f"mean '{prefix}-{zone.rpartition('-')[2]}'?"
+                ),
+            )
+
+
+@rule("region")
+def region_is_known(plan: Plan) -> Iterator[Finding]:
+    """A region that botocore did not list is most likely misspelled; AWS adds regions, so a warning."""
+    region = plan.settings.region
+    if region not in platform().regions:
+        yield warning(
+            "region",
+            message=f"'{region}' is not in the list of regions known here{suggestion(region, platform().regions)}",
+        )
+
+
+@rule("network", "hyperpod")
+def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
+    """A group's zone is one that the network has a node subnet in (`OverrideVpcConfig` needs one)."""
+    network = plan.settings.network
+    zones = list(network.existing.node_subnet_ids) if network.existing else network.availability_zone_ids
+    for index, group in groups(plan):
+        if plan.zone(group) in zones:
+            continue
+        where = "network.existing.node_subnet_ids" if network.existing else "network.availability_zone_ids"
+        if group.availability_zone_id:
+            yield error(
+                *GROUPS,
+                index,
+                "availability_zone_id",
+                message=f"'{group.availability_zone_id}' is not one of {where} ({', '.join(zones)})"
+                f"{suggestion(group.availability_zone_id, zones)}",
+            )
+        else:
+            yield error(
+                *GROUPS, index, message=f"stands in the network's first zone, {plan.zone(group)}, "
+                f"which has no entry in {where}; set "
+                f"availability_zone_id to one of {', '.join(zones)}"
+            )  # fmt: skip
+
+
+@rule("network", "hyperpod", "instance_types")
+def addresses_fit(plan: Plan) -> Iterator[Finding]:
+    """Every node takes its pods' addresses from its subnet (81 for a P5), so a subnet bounds the number of nodes. A
+    replacement starts before the lost node's addresses are free: room for one more node per group is wanted (warning).
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
+    """
+    network = plan.settings.network
+    for zone, (prefix, room, path) in _rooms(plan).items():
+        there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
+        need = sum(group.count * plan.figures(group.type).ips for _, group in there)
+        spare = sum(plan.figures(group.type).ips for _, group in there if group.count)
+        if not there or need + spare <= room:
+            continue
+        index, largest = max(there, key=lambda pair: pair[1].count * plan.figures(pair[1].type).ips)
+        each = plan.figures(largest.type).ips
+        says = f"the nodes in {zone} take {need:,} addresses ({largest.count} × {each} of {largest.type}"
+        says += f" and {len(there) - 1} more group{'s' if len(there) > 2 else ''})" if len(there) > 1 else ")"
+        has = f"the subnet there, a /{prefix}, has {room:,}"
+        if need > room:
+            fewer = max(0, (room - (need - largest.count * each)) // each)
+            fix = f"at most {fewer} nodes of this group fit" + (
+                "" if network.existing else "; a wider network.cidr or a smaller node_subnet_prefix makes room"
+            )
+            yield error(*GROUPS, index, "count", message=f"{says}; {has}: {fix}")
+        else:
+            yield warning(
+                *path, message=(f"{says}; {has}, which leaves no room for one replacement per group "
+                f"({spare} addresses) while a lost node's are not yet free")
+            )  # fmt: skip
+
+
+def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
+    """Prefix length and free addresses of each zone's node subnet, and the setting that decides them."""
+    network = plan.settings.network
+    if network.existing:
+        rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
+        for zone, cidr in network.existing.node_subnet_cidrs.items():
+            found = _range(cidr)
+            if not isinstance(found, str):
+                size = max(0, found.num_addresses - RESERVED_ADDRESSES)
+                rooms[zone] = (found.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
+        return rooms
+    found = _range(network.cidr)
+    if isinstance(found, str) or not 16 <= found.prefixlen <= 20:
+        return {}
+    prefix = plan.node_subnet_prefix
+    path = ("network", "node_subnet_prefix" if network.node_subnet_prefix else "cidr")
+    return dict.fromkeys(network.availability_zone_ids, (prefix, 2 ** (32 - prefix) - RESERVED_ADDRESSES, path))
+
+
+@rule("network")
+def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
+    """Per zone one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC."""
+    network = plan.settings.network
+    found = _range(network.cidr)
+    if network.existing is not None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
+        return
+    if plan.vpc_addresses_needed > found.num_addresses:
+        zones = len(network.availability_zone_ids)
+        fits = next(p for p in range(17, 33) if zones * (2 ** (32 - p) + 64) <= found.num_addresses)
+        yield error(
+            "network",
+            "node_subnet_prefix",
+            message=f"{zones} node subnets of /{plan.node_subnet_prefix} and the small ones beside them need "
+            f"{plan.vpc_addresses_needed:,} addresses, {network.cidr} has {found.num_addresses:,}; "
+            f"/{fits} is the largest that fits",
+        )
+
+
+@rule("network")
+def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
+    """One NAT gateway per zone is the most that helps; a closed network has none."""
+    network = plan.settings.network
+    if (
+        network.existing is None
+        and network.egress == "nat"
+        and network.nat_gateways > len(network.availability_zone_ids)
+    ):
+        yield error(
+            "network",
+            "nat_gateways",
+            message=(
+                f"{network.nat_gateways} gateways for {len(network.availability_zone_ids)} zones; at most one per zone"
+            ),
+        )
+
+
+@rule("network")
+def settings_have_effect(plan: Plan) -> Iterator[Finding]:
+    """Settings of the new VPC that an existing one, or a closed one, makes void."""
+    network = plan.settings.network
+    written = network.model_fields_set
+    if network.existing is not None:
+        for name in ("cidr", "egress", "nat_gateways", "node_subnet_prefix", "flow_log_retention_days"):
+            if name in written:
+                yield warning("network", name, message="has no effect with network.existing; remove one of the two")
+    elif network.egress == "closed" and "nat_gateways" in written:
+        yield warning(
+            "network", "nat_gateways", message="has no effect with egress 'closed', which makes no NAT gateway"
+        )

@@ -1,0 +1,50 @@
+"""Rules about protected environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.findings import Finding, error, rule, warning
+from core.plan import Plan
+
+
+@rule("protected", "storage")
+def protected_keeps_data(plan: Plan) -> Iterator[Finding]:
+    """A protected environment keeps its data when its stacks are destroyed."""
+    if plan.settings.protected and plan.settings.storage.on_destroy == "delete":
+        yield error(
+            "storage",
+            "on_destroy",
+            message="'delete' in a protected environment; use 'retain', or set protected: false",
+        )
+
+
+@rule("protected", "image")
+def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
+    """... and the images that its checkpoints were written with."""
+    if plan.settings.protected and plan.settings.image.on_destroy == "delete":
+        yield error(
+            "image", "on_destroy", message="'delete' in a protected environment; use 'retain', or set protected: false"
+        )
+
+
+@rule("protected", "storage")
+def protected_has_backups(plan: Plan) -> Iterator[Finding]:
+    """A retained file system can still lose data to a mistake."""
+    storage = plan.settings.storage
+    if plan.settings.protected and storage.mode != "existing" and storage.backup_retention_days == 0:
+        yield warning(
+            "storage",
+            "backup_retention_days",
+            message="0 makes no backups of a protected environment's data; 7 keeps a week",
+        )
+
+
+@rule("protected", "ray")
+def protected_has_auth(plan: Plan) -> Iterator[Finding]:
+    """Ray's dashboard and Jobs API run code by design. https://nvd.nist.gov/vuln/detail/CVE-2023-48022"""
+    if plan.settings.ray.auth == "none":
+        found = error if plan.settings.protected else warning
+        yield found(
+            "ray", "auth", message="'none' lets everyone who reaches the head run code on the cluster; use 'token'"
+        )

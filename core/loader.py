@@ -1,0 +1,253 @@
+"""Reads `environments/NAME.yaml` into an `Environment`, or says everything that is wrong with it, with line numbers.
+
+A file is judged in three steps, and all that is found is reported together: the YAML itself, every value against the
+model, and then the cross-checks whose sections are valid (a broken `ray:` does not hide what is wrong with `network:`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from core import checks, messages
+from core.findings import suggestion
+from core.model import NAME, Environment
+from core.plan import Plan
+from core.yaml_source import MAX_BYTES, Flaw, Node, read
+from core.yaml_source import Path as SettingPath
+
+FOLDER = Path(__file__).resolve().parent.parent / "environments"
+WHOLE_FILE = "(file)"
+"""`Problem.path` of what concerns no single setting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing wrong (or doubtful) in an environment file."""
+
+    path: str
+    """Where in the settings, for example `hyperpod.instance_groups[0].type`."""
+    message: str
+    """What is wrong, the value got, what is allowed and the likely fix."""
+    file: str = ""
+    """The file, relative to the current folder where it lies inside it."""
+    line: int = 0
+    """Line of the value, or of what is around a missing one; the first line is 1."""
+    severity: Literal["error", "warning"] = "error"
+    """An error stops every command; a warning is shown."""
+
+    def __str__(self) -> str:
+        kind = "warning: " if self.severity == "warning" else ""
+        return f"{self.file}:{self.line}: {kind}{self.path}: {self.message}"
+
+
+class EnvironmentFileError(Exception):
+    """The file cannot be used; `problems` holds all of it. Commands print it and exit with code 2."""
+
+    def __init__(self, problems: list[Problem], *, warnings: list[Problem] | None = None) -> None:
+        self.problems = problems
+        self.warnings = warnings or []
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentFile:
+    """A file that was read and found good."""
+
+    name: str
+    path: Path
+    settings: Environment
+    warnings: list[Problem] = field(default_factory=list)
+
+    @property
+    def plan(self) -> Plan:
+        """The settings with the figures that follow from them."""
+        return Plan(name=self.name, settings=self.settings)
+
+
+def names(*, folder: Path = FOLDER) -> list[str]:
+    """Names of the environments in `folder`, sorted (files that are data of this package left out)."""
+    return sorted(p.stem for p in folder.glob("*.yaml") if re.match(r"^[a-z][a-z0-9-]*$", p.stem))
+
+
+def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
+    """Read the environment called `name`.
+
+    :raises EnvironmentFileError: with every problem of the file; warnings alone do not raise.
+    """
+    path = folder / f"{name}.yaml"
+    file = _relative(path)
+    if not NAME.match(name) or name.endswith("-"):
+        raise _unreadable(
+            file, f"{messages.shown(name)} cannot name an environment; allowed are lower-case letters, "
+            "digits and hyphens, "
+            f"at most 21, beginning with a letter (the name becomes part of stack names)"
+        )  # fmt: skip
+    text = _text_of(path, name=name, folder=folder, file=file)
+    return parse(text, name=name, path=path)
+
+
+def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:
+    """Judge the text of an environment file; `path` is only said in messages."""
+    file = _relative(path)
+    root, flaws = read(text)
+    if root is None or root.kind != "mapping":
+        if root is not None and (root.kind == "list" or root.value is not None):
+            flaws.append(
+                Flaw(root.line, (), f"got {messages.typed(root.data())}; settings are wanted (account: …, region: …)")
+            )
+        elif not flaws:
+            flaws.append(Flaw(1, (), "the file has no settings; copy one of the shipped environments to begin with"))
+        raise EnvironmentFileError([_located(flaw, file=file) for flaw in _once(flaws)])
+    flawed = {flaw.path for flaw in flaws}
+    settings, valid, found = _validated(root)
+    flaws += [flaw for flaw in found if flaw.path not in flawed]
+    broken = {flaw.path[0] for flaw in flaws if flaw.path}
+    findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken)
+    problems = [_located(flaw, file=file) for flaw in _once(flaws)]
+    for finding in findings:
+        line = root.line_of(finding.path)
+        problems.append(
+            Problem(path=dotted(finding.path), message=finding.message, file=file, line=line, severity=finding.severity)
+        )
+    problems.sort(key=lambda problem: problem.line)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    warnings = [problem for problem in problems if problem.severity == "warning"]
+    if errors:
+        raise EnvironmentFileError(errors, warnings=warnings)
+    return EnvironmentFile(name=name, path=path, settings=settings, warnings=warnings)
+
+
+def dotted(path: SettingPath) -> str:
+    """A path as people write it: `hyperpod.instance_groups[0].labels['example.com/x']`."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
+            text += f".{key}" if text else key
+        else:
+            text += f"[{key if len(key) <= 60 else key[:57] + '…'!r}]"
+    return text or WHOLE_FILE
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _relative(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError, RuntimeError):  # outside; or links in a circle, RuntimeError before Python 3.13
+        return str(path)
+
+
+def _unreadable(file: str, message: str) -> EnvironmentFileError:
+    return EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=1)])
+
+
+def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
+    """The file's text, or a problem that says why there is none."""
+    try:
+        raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+    except FileNotFoundError:
+        there = names(folder=folder) if folder.is_dir() else []
+        known = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "there is none"
+        raise _unreadable(
+            file, f"no environment is called '{name}'; {known} in {_relative(folder)}{suggestion(name, there)}"
+        ) from None
+    except IsADirectoryError:
+        raise _unreadable(file, "is a folder; a file of settings is wanted") from None
+    except OSError as error:
+        raise _unreadable(file, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if raw is None:
+        raise _unreadable(file, f"is larger than {MAX_BYTES:,} bytes; this is no environment file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            message = "is UTF-16; save it as UTF-8"
+        else:
+            message = f"byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=line)]) from None
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+def _validated(root: Node) -> tuple[Environment, frozenset[str], list[Flaw]]:
+    """Every top-level section against the model.
+
+    Gives the settings (complete only when nothing was found: a broken section is unset), the names of the valid
+    sections, and what was found.
+    """
+    data = root.data()
+    flaws = [
+        Flaw(root.keys[key], (key,), messages.unknown_setting((key,)))
+        for key in data
+        if key not in Environment.model_fields
+    ]
+    values: dict[str, Any] = {}
+    for key, info in Environment.model_fields.items():
+        if key not in data:
+            if info.is_required():
+                flaws.append(_flaw({"type": "missing", "input": None, "loc": ()}, path=(key,), root=root))
+            else:
+                values[key] = info.get_default(call_default_factory=True, validated_data={})
+            continue
+        try:
+            values[key] = _adapter(key).validate_python(data[key], strict=True)
+        except ValidationError as error:
+            for one in error.errors(include_url=False):
+                path = (key, *(part for part in one["loc"] if part != "[key]"))
+                flaws.append(_flaw(one, path=path, root=root))
+    flaws = _without_echoes(flaws)
+    if not flaws:
+        return Environment(**values), frozenset(values), flaws
+    return Environment.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
+
+
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {}
+
+
+def _adapter(section: str) -> TypeAdapter[Any]:
+    """Validates one top-level section."""
+    if section not in _ADAPTERS:
+        info = Environment.model_fields[section]
+        annotation: Any = info.annotation
+        for metadata in info.metadata:
+            annotation = Annotated[annotation, metadata]
+        _ADAPTERS[section] = TypeAdapter(annotation)
+    return _ADAPTERS[section]
+
+
+def _flaw(error: Mapping[str, Any], *, path: SettingPath, root: Node) -> Flaw:
+    node = root.at(path)
+    line = root.line_of(path)
+    if error["type"] == "extra_forbidden" or (error.get("loc") and error["loc"][-1] == "[key]"):
+        parent = root.at(path[:-1])
+        line = parent.keys.get(str(path[-1]), line) if parent else line
+    return Flaw(line, path, messages.in_words(error, path=path, node=node))
+
+
+def _without_echoes(flaws: list[Flaw]) -> list[Flaw]:
+    """Leave out 'required setting is missing' where the same section has a misspelling of that very setting."""
+    guessed = {
+        (*flaw.path[:-1], match.group(1))
+        for flaw in flaws
+        if (match := re.match(r"unknown setting; did you mean '(\w+)'", flaw.message))
+    }
+    return [flaw for flaw in flaws if not (flaw.path in guessed and flaw.message.startswith("required setting"))]
+
+
+def _once(flaws: list[Flaw]) -> list[Flaw]:
+    return list(dict.fromkeys(flaws))
+
+
+def _located(flaw: Flaw, *, file: str) -> Problem:
+    return Problem(path=dotted(flaw.path), message=flaw.message, file=file, line=flaw.line)

@@ -1,0 +1,251 @@
+"""The figures that follow from an environment's settings: subnets, checks and pod resources. No AWS call, no guess."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.model import DeepHealthCheck, Environment, InstanceGroup, InstanceTypeFigures, RayWorkerGroup
+
+MEMORY_OVERHEAD_SHARE = 0.075
+"""Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
+the default with which Karpenter plans (`VM_MEMORY_OVERHEAD_PERCENT`)."""
+EVICTION_MIB = 100
+"""`evictionHard.memory.available` of the EKS AMI."""
+DAEMON_SETS = ("aws-node", "kube-proxy", "eks-pod-identity-agent", "fsx-csi-node", "health-monitoring-agent")
+"""Pods that every node carries besides Ray's; accelerators and EFA each bring a device plugin more."""
+DAEMON_SET_CPU_MILLIS = 750
+"""CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
+DAEMON_SET_MEMORY_MIB = 1024
+"""Memory set aside for the daemon sets of a node, likewise."""
+SMALL_SUBNET_PREFIX = 27
+"""Prefix length of the control plane's and the public subnets, which hold few interfaces."""
+
+
+def read_data(name: str) -> Any:
+    """Parse one of this package's own data files (libyaml where it is built in, for a fast start)."""
+    text = (Path(__file__).parent / "catalogue" / name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+
+
+@functools.cache
+def catalogue() -> dict[str, InstanceTypeFigures]:
+    """Figures of the known instance types (`core/catalogue/instance_types.yaml`)."""
+    return {name: InstanceTypeFigures.model_validate(row) for name, row in read_data("instance_types.yaml").items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodResources:
+    """What one Ray pod requests and is limited to."""
+
+    cpu: int
+    memory_gib: int
+    gpus: int
+    gpu_resource: str
+    efa: int
+    shared_memory_gib: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRoom:
+    """What one node can give to Ray pods, after the kubelet's reserve and the daemon sets."""
+
+    cpu: int
+    """Whole vCPUs."""
+    memory_gib: int
+    """Whole GiB."""
+    gpus: int
+    """GPUs or Neuron devices."""
+    efa: int
+    """EFA interfaces."""
+    pods: int
+    """Pods beside the daemon sets' (one network interface per node holds the addresses)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """An environment's settings with what follows from them."""
+
+    name: str
+    settings: Environment
+
+    # --- instance types and groups ---------------------------------------------------------------------------------
+
+    def figures(self, instance_type: str) -> InstanceTypeFigures:
+        """Figures of an instance type: the file's own first, then the catalogue's. KeyError when neither has it."""
+        return self.settings.instance_types.get(instance_type) or catalogue()[instance_type]
+
+    def known(self, instance_type: str) -> bool:
+        """Whether `figures` has an answer; a file that was loaded without errors names no unknown type."""
+        return instance_type in self.settings.instance_types or instance_type in catalogue()
+
+    def group(self, name: str) -> InstanceGroup:
+        """The instance group called `name`. KeyError when there is none."""
+        return {group.name: group for group in self.settings.hyperpod.instance_groups}[name]
+
+    def accelerated(self, group: InstanceGroup) -> bool:
+        """Whether a group's nodes have GPUs or Neuron devices."""
+        return self.figures(group.type).accelerators > 0
+
+    def vcpus(self, group: InstanceGroup) -> int:
+        """vCPUs of one node of a group, with the threads per core it asks for."""
+        figures = self.figures(group.type)
+        return max(1, figures.vcpus * min(group.threads_per_core, figures.threads) // figures.threads)
+
+    def daemon_sets(self, group: InstanceGroup) -> int:
+        """Pods that a node of the group carries before any of Ray's."""
+        figures = self.figures(group.type)
+        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0)
+
+    def node_room(self, group: InstanceGroup) -> NodeRoom:
+        """What one node of the group can give to Ray pods.
+
+        The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of
+        the cores): https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go
+        """
+        figures = self.figures(group.type)
+        vcpus = self.vcpus(group)
+        cpu_reserve: int = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
+        cpu = vcpus * 1000 - cpu_reserve - DAEMON_SET_CPU_MILLIS
+        checkpoints = self.settings.hyperpod.tiered_storage_memory_percent or 0
+        memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
+        memory -= 255 + 11 * figures.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
+        return NodeRoom(
+            cpu=max(0, cpu // 1000),
+            memory_gib=max(0, math.floor(memory / 1024)),
+            gpus=figures.accelerators,
+            efa=figures.efa,
+            pods=max(0, figures.pods - self.daemon_sets(group)),
+        )
+
+    def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
+        """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
+        if group.deep_health_checks is not None:
+            return list(group.deep_health_checks)
+        if not self.accelerated(group):
+            return []
+        return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
+
+    # --- zones and addresses ---------------------------------------------------------------------------------------
+
+    def zone(self, group: InstanceGroup) -> str:
+        """Availability zone ID of a group."""
+        return group.availability_zone_id or self.settings.network.availability_zone_ids[0]
+
+    @property
+    def eks_cluster_name(self) -> str:
+        """Name of the EKS cluster: the existing one's, else the HyperPod cluster's with `-eks`."""
+        existing = self.settings.eks.existing
+        return existing.cluster_name if existing else f"{self.settings.hyperpod.cluster_name}-eks"
+
+    @property
+    def lifecycle_bucket_name(self) -> str:
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check
+        refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.
+        """
+        settings = self.settings
+        return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+
+    @property
+    def node_zones(self) -> list[str]:
+        """Zones that hold nodes, in the order of `network.availability_zone_ids`."""
+        used = {self.zone(group) for group in self.settings.hyperpod.instance_groups}
+        return [zone for zone in self.settings.network.availability_zone_ids if zone in used]
+
+    @property
+    def network_outlives_destroy(self) -> bool:
+        """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
+        settings = self.settings
+        kept = settings.storage.mode != "existing" and settings.storage.on_destroy == "retain"
+        return kept and settings.network.existing is None
+
+    @property
+    def storage_zone(self) -> str:
+        """Zone of the file system: as set, else where the first Ray worker group is."""
+        storage = self.settings.storage
+        if storage.existing is not None:
+            return storage.existing.availability_zone_id
+        return storage.availability_zone_id or self.zone(self.group(self.settings.ray.workers[0].instance_group))
+
+    def node_addresses(self, zone: str) -> int:
+        """IP addresses the nodes of a zone take from its subnet at full count."""
+        return sum(
+            group.count * self.figures(group.type).ips
+            for group in self.settings.hyperpod.instance_groups
+            if self.zone(group) == zone
+        )
+
+    @property
+    def node_subnet_prefix(self) -> int:
+        """Prefix length of every node subnet: as set, else a quarter of the VPC each (an eighth with four zones).
+
+        It must not follow the groups' counts: a subnet's CIDR is create-only, so that scaling a group would replace the
+        subnets under a running cluster. The checks hold the counts against the size instead.
+        """
+        network = self.settings.network
+        vpc_prefix = int(network.cidr.rpartition("/")[2])
+        return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
+
+    @property
+    def vpc_addresses_needed(self) -> int:
+        """Addresses that the new VPC's subnets span: per zone one for nodes, one for the control plane and, with NAT
+        gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
+        """
+        network = self.settings.network
+        small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (2 if network.egress == "nat" else 1)
+        return len(network.availability_zone_ids) * ((1 << (32 - self.node_subnet_prefix)) + small)
+
+    # --- pods ------------------------------------------------------------------------------------------------------
+
+    @property
+    def head_resources(self) -> PodResources:
+        """Resources of the head pod."""
+        head = self.settings.ray.head
+        return self._resources(
+            head.instance_group, cpu=head.cpu, memory_gib=head.memory_gib, gpus=0, efa=0, shared=None
+        )
+
+    def worker_resources(self, worker: RayWorkerGroup) -> PodResources:
+        """Resources of one worker pod."""
+        return self._resources(
+            worker.instance_group,
+            cpu=worker.cpu,
+            memory_gib=worker.memory_gib,
+            gpus=worker.gpus,
+            efa=worker.efa,
+            shared=worker.shared_memory_gib,
+        )
+
+    def _resources(
+        self,
+        group_name: str,
+        *,
+        cpu: int | None,
+        memory_gib: int | None,
+        gpus: int | None,
+        efa: int | None,
+        shared: int | None,
+    ) -> PodResources:
+        group = self.group(group_name)
+        figures = self.figures(group.type)
+        room = self.node_room(group)
+        gpus = figures.accelerators if gpus is None else gpus
+        # several pods of a node share it by GPUs; a pod without GPUs is the only one of its kind on its node
+        parts = min(gpus, figures.accelerators), figures.accelerators
+        part = parts if parts[0] > 0 else (1, 1)
+        if efa is None:
+            efa = figures.efa * part[0] // part[1] if gpus or not figures.accelerators else 0
+        memory = memory_gib or max(1, room.memory_gib * part[0] // part[1])
+        return PodResources(
+            cpu=cpu or max(1, room.cpu * part[0] // part[1]),
+            memory_gib=memory,
+            gpus=gpus,
+            gpu_resource="aws.amazon.com/neuron" if figures.accelerator == "neuron" else "nvidia.com/gpu",
+            efa=efa,
+            shared_memory_gib=shared or max(1, memory // 4),
+        )

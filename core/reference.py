@@ -1,0 +1,159 @@
+"""The reference made from the model: `environments/schema.json` for editors and `docs/settings.md` for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from core.messages import PATTERNS
+from core.model import Environment
+
+PROJECT = Path(__file__).parent.parent
+SCHEMA_FILE = PROJECT / "environments" / "schema.json"
+SETTINGS_FILE = PROJECT / "docs" / "settings.md"
+
+_UNITS = {
+    "_mbs_per_tib": "MB/s per TiB",
+    "_gib": "GiB",
+    "_seconds": "seconds",
+    "_days": "days",
+    "_percent": "percent",
+    "_prefix": "bits",
+}
+
+
+def schema() -> str:
+    """JSON Schema (draft 2020-12) of an environment file, as text."""
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_tidy(Environment.model_json_schema()),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _tidy(value: Any) -> Any:
+    """Descriptions on one line (editors keep line breaks), and no titles that only repeat the key."""
+    if isinstance(value, dict):
+        kept = {key: child for key, child in value.items() if not (key == "title" and isinstance(child, str))}
+        return {
+            key: " ".join(child.split()) if key == "description" and isinstance(child, str) else _tidy(child)
+            for key, child in kept.items()
+        }
+    return [_tidy(child) for child in value] if isinstance(value, list) else value
+
+
+def settings_page() -> str:
+    """`docs/settings.md`: a table per section."""
+    document = _tidy(Environment.model_json_schema())
+    lines = [
+        "# Settings of an environment",
+        "",
+        "One file `environments/NAME.yaml` is one environment. This page is made from `core/model.py` by",
+        "`python -m core settings`; do not edit it. Settings in **bold** are required in their section. A dash",
+        "is no value: the description says what happens then. `python -m core check` judges a file with its",
+        "cross-checks.",
+        "",
+    ]
+    for path, name in _sections(document, "", document):
+        section = document if name is None else document["$defs"][name]
+        lines += [f"## {f'`{path}`' if path else 'Top level'}", "", _cell(section.get("description", "")), ""]
+        lines += ["| setting | value | unit | default | what it is |", "|---|---|---|---|---|"]
+        required = section.get("required", [])
+        for key, info in section["properties"].items():
+            shown = f"**`{key}`**" if key in required else f"`{key}`"
+            default = "" if key in required else _default(info)
+            row = [shown, _value(info, document), _unit(key), default, _cell(info.get("description", ""))]
+            lines.append(f"| {' | '.join(row)} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _unit(key: str) -> str:
+    return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
+
+
+def _reference(info: dict[str, Any]) -> tuple[str, str] | None:
+    """Name of the section a property holds and what its path gains (`[]` for a list, `.*` for a map)."""
+    for option in (info, *info.get("anyOf", []), *info.get("allOf", [])):
+        if "$ref" in option:
+            return option["$ref"].rpartition("/")[2], ""
+        if "$ref" in option.get("items", {}):
+            return option["items"]["$ref"].rpartition("/")[2], "[]"
+        for inner in (option.get("additionalProperties"), *option.get("patternProperties", {}).values()):
+            if isinstance(inner, dict) and "$ref" in inner:
+                return inner["$ref"].rpartition("/")[2], ".*"
+    return None
+
+
+def _sections(document: dict[str, Any], path: str, section: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    if not path:
+        yield "", None
+    for key, info in section["properties"].items():
+        if found := _reference(info):
+            name, suffix = found
+            inner = f"{path}.{key}{suffix}".lstrip(".")
+            yield inner, name
+            yield from _sections(document, inner, document["$defs"][name])
+
+
+def _default(info: dict[str, Any]) -> str:
+    value = info.get("default")
+    if value is None or value in ({}, []):
+        return "–"
+    if isinstance(value, dict):
+        return "see below"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _value(info: dict[str, Any], document: dict[str, Any]) -> str:
+    """Type and allowed values of a property in a few words."""
+    if found := _reference(info):
+        return {"": "section, see below", "[]": "list of sections, see below", ".*": "sections by name, see below"}[
+            found[1]
+        ]
+    options = [option for option in info.get("anyOf", [info]) if option.get("type") != "null"]
+    text = " or ".join(_one(option) for option in options)
+    nullable = any(option.get("type") == "null" for option in info.get("anyOf", []))
+    return f"{text}, or null" if nullable and info.get("default") is not None else text
+
+
+def _one(info: dict[str, Any]) -> str:
+    """One type: its kind and bounds."""
+    if "enum" in info or "const" in info:
+        return ", ".join(f"`{value}`" for value in info.get("enum", [info.get("const")]))
+    match info.get("type"):
+        case "integer":
+            text = _bounds(info.get("minimum"), info.get("maximum"), noun="whole number")
+        case "boolean":
+            text = "`true`, `false`"
+        case "array":
+            size = _bounds(info.get("minItems"), info.get("maxItems"), noun="")
+            text = f"list of: {_one(info['items'])}{f' ({size})' if size else ''}"
+        case "object":
+            values: Any = info.get("additionalProperties") or next(iter(info.get("patternProperties", {}).values()), {})
+            text = f"map to: {_one(values) if isinstance(values, dict) else 'text'}"
+        case _:
+            text = _pattern(info["pattern"]) if "pattern" in info else "text"
+    return text
+
+
+def _bounds(low: int | None, high: int | None, *, noun: str) -> str:
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if low is None and high is None:
+        return noun
+    limit = f"at least {low}" if high is None else f"at most {high}"
+    return f"{noun}, {limit}" if noun else limit
+
+
+def _pattern(pattern: str) -> str:
+    words = PATTERNS.get(pattern, pattern)
+    example = re.search(r"looks like ([^\s,(]+)", words)
+    return _cell(f"like `{example.group(1).strip(chr(39))}`" if example else words.split(" (")[0])

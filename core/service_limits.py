@@ -1,0 +1,77 @@
+"""What the services accept today, as data with sources (`core/catalogue/platform_versions.yaml`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from core.plan import read_data
+
+Phase = Literal["standard", "extended", "ended"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """How long EKS supports a Kubernetes version; days in UTC, on which the support named has ended."""
+
+    standard: date
+    """Extended support, which costs more, begins."""
+    extended: date
+    """EKS makes no new cluster of it, and updates those there are to a newer version by itself."""
+
+    def phase(self, day: date) -> Phase:
+        """In which a cluster is on that day; extended support is billed from the beginning of its first day.
+        https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html#kubernetes-release-calendar
+        """
+        if day < self.standard:
+            return "standard"
+        return "extended" if day < self.extended else "ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """Versions and lists that change with the services rather than with this project."""
+
+    instance_types: frozenset[str]
+    """Types that the CreateCluster call accepts."""
+    kubernetes_versions: tuple[str, ...]
+    """Kubernetes versions that HyperPod supports on EKS, in order."""
+    eks_support: Mapping[str, Support]
+    """Kubernetes version, then how long EKS supports it."""
+    kubectl_version: str
+    """Minor version of the kubectl that applies the manifests."""
+    regions: tuple[str, ...]
+    """Regions known when the list was written."""
+
+
+@functools.cache
+def platform() -> Platform:
+    """The data, read once."""
+    data = read_data("platform_versions.yaml")
+    return Platform(
+        instance_types=frozenset(data["hyperpod"]["instance_types"]),
+        kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),
+        eks_support={version: Support(**ends) for version, ends in data["eks"]["support_ends"].items()},
+        kubectl_version=data["kubectl"]["version"],
+        regions=tuple(data["regions"]),
+    )
+
+
+def partition_of(region: str) -> str:
+    """ARN partition of a region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def zone_prefix_of(region: str) -> str:
+    """What the region's availability zone IDs begin with: `us-west-2` → `usw2`, `ap-southeast-1` → `apse1`.
+
+    https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    *words, number = region.split("-")
+    initials = {"southeast": "se", "northeast": "ne", "northwest": "w", "southwest": "sw"}
+    return words[0] + "".join(initials.get(word, word[0]) for word in words[1:]) + number

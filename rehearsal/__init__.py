@@ -1,0 +1,10 @@
+"""Recovery rehearsed on one machine: the environment's RayCluster as processes, real training, real kills.
+
+from rehearsal import run
+report = run("local", faults=["node"])
+"""
+
+from rehearsal.report import Report
+from rehearsal.runner import FAULTS, Options, run
+
+__all__ = ["FAULTS", "Options", "Report", "run"]

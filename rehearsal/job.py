@@ -1,0 +1,121 @@
+"""The job a rehearsal trains: how it is submitted, and how its undisturbed twin runs."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rehearsal.events import Event, Tail
+from rehearsal.ray_hosts.cluster import Cluster
+from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.ray_hosts.jobs_api import submit
+
+DRIVER = "train.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One of the folders in `jobs/` with its arguments.
+
+    Args:
+        name: the folder's name.
+        project: the project's folder.
+        steps: how many steps a run has.
+        interval: steps between two checkpoints.
+        step_delay_s: seconds each step is slowed down by, so that a fault can hit between two checkpoints.
+        workers: ranks, `N` or `MIN:MAX`.
+        extra: further arguments.
+        env: environment of driver and workers on top of the cluster's.
+        other_folder: a folder with a `train.py` of the same arguments, instead of `jobs/NAME`.
+    """
+
+    name: str
+    project: Path
+    steps: int
+    interval: int
+    step_delay_s: float
+    workers: str
+    extra: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    other_folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.folder / DRIVER).exists():
+            known = (
+                ", ".join(sorted(path.parent.name for path in (self.project / "jobs").glob(f"*/{DRIVER}"))) or "none"
+            )
+            raise LocalError(f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER}, allowed: {known}")
+
+    @property
+    def folder(self) -> Path:
+        """What `--working-dir` is."""
+        return self.other_folder or self.project / "jobs" / self.name
+
+    def arguments(self, *, storage: Path, run: str, workers: str, delay_s: float) -> list[str]:
+        """The driver's arguments."""
+        out = ["--storage", str(storage), "--name", run, "--workers", workers, "--steps", str(self.steps)]
+        out += ["--save-every-steps", str(self.interval)]
+        if self.name != "classify":
+            out += ["--step-delay-s", str(delay_s)]
+        return [*out, *self.extra]
+
+    def submit(self, cluster: Cluster, *, run: str, submission: str) -> str:
+        """`ray job submit` from the project's folder; the driver off the head where the manifest has a place."""
+        resource = cluster.plan.driver_resource
+        return submit(
+            ray=cluster.bin / "ray",
+            dashboard=cluster.dashboard,
+            env=cluster.client_env(),
+            cwd=self.project,
+            working_dir=self.folder,
+            py_modules=["resilience"],
+            entrypoint=["python", DRIVER, *self.arguments(
+                storage=cluster.fsx, run=run, workers=self.workers, delay_s=self.step_delay_s)],
+            submission_id=submission,
+            env_vars={"RESILIENCE_FAULT_HOOKS": "1", **self.env},
+            entrypoint_resources={resource: 1} if resource else None,
+        )  # fmt: skip
+
+    def arm(self, cluster: Cluster, *, run: str, fault: str, rank: int) -> None:
+        """Ask a rank for a fault from inside (`resilience/faults.py`): hang, die, die-after-shard, …"""
+        folder = cluster.fsx / run / "faults"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{fault}-rank-{rank}").touch()
+
+
+class Undisturbed:
+    """The same job at full size without Ray and without a fault, under torchrun; the yardstick for every loss.
+
+    Runs beside the cluster's start; at a low priority, so as not to lengthen what is measured.
+    """
+
+    def __init__(self, job: Job, *, bin_folder: Path, storage: Path, run: str = "undisturbed") -> None:
+        self.job, self.tail = job, Tail(storage / run / "events.jsonl")
+        storage.mkdir(parents=True, exist_ok=True)
+        self.log = storage / f"{run}.log"
+        ranks = job.workers.rpartition(":")[2]
+        command = ["nice", "-n", "10", str(bin_folder / "torchrun"), "--standalone", f"--nproc-per-node={ranks}"]
+        command += [str(job.folder / DRIVER), *job.arguments(storage=storage, run=run, workers="0", delay_s=0)]
+        env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(job.project), "RAY_USAGE_STATS_ENABLED": "0"}
+        env |= {"HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        with self.log.open("wb") as stream:
+            self.process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, start_new_session=True)
+
+    def events(self, *, timeout_s: float = 300) -> list[Event]:
+        """Wait for its end and give its events. LocalError where it failed."""
+        try:
+            code = self.process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise LocalError(f"the undisturbed run did not end within {timeout_s:g} s; {self.log}", code=1) from None
+        if code:
+            raise LocalError(f"the undisturbed run failed ({code}); {self.log}", code=1)
+        self.tail.read()
+        return self.tail.events
+
+    def stop(self) -> None:
+        """End it; torchrun ends its ranks on SIGTERM."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(timeout=30)

@@ -1,0 +1,85 @@
+"""Puts a Ray cluster of this machine behind the RayCluster that the local Kubernetes API has recorded.
+
+Then `python -m ops connect local` and `python -m ops submit local -- …` reach a Ray that runs. The head's port 8265
+leads to the head's address on loopback, and the RayCluster's Secret holds this cluster's token.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from rehearsal.ray_hosts.cluster import DASHBOARD_PORT, Cluster
+from rehearsal.ray_hosts.errors import LocalError
+
+Json = dict[str, Any]
+
+
+class Kubernetes:
+    """The local Kubernetes API whose state lies in a folder (`.local/aws/kubernetes`)."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._server: Json = json.loads((folder / "server.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise LocalError(
+                f"no local kubernetes api in {folder}; python -m rehearsal aws up, then deploy the environment"
+            ) from None
+
+    def request(self, method: str, path: str, body: Json, *, content_type: str = "application/json") -> None:
+        """One request; LocalError with the API's own message where it is refused."""
+        request = urllib.request.Request(  # noqa: S310  (the address comes from our own record)
+            self._server["url"] + path,
+            data=json.dumps(body).encode(),
+            method=method,
+            headers={"Authorization": f"Bearer {self._server['token']}", "Content-Type": content_type},
+        )
+        context = ssl.create_default_context(cafile=self._server["ca_file"])
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        try:
+            opener.open(request, timeout=30).close()
+        except urllib.error.HTTPError as error:
+            raise LocalError(f"the local kubernetes api refuses: {_message(error)}", code=1) from None
+        except OSError as error:
+            raise LocalError(
+                f"the local kubernetes api at {self._server['url']} does not answer ({error}); "
+                "python -m rehearsal aws up",
+                code=1,
+            ) from None
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(error)
+
+
+def bridge(cluster: Cluster, kubernetes: Kubernetes) -> str:
+    """Bridge a cluster's dashboard; what was done, in a line. Again after the head got a new address.
+
+    Raises:
+        LocalError: the RayCluster is not deployed there, or the API does not answer.
+    """
+    meta = cluster.manifest["metadata"]
+    namespace, name = meta.get("namespace", "default"), meta["name"]
+    if cluster.plan.token_auth:
+        token = base64.b64encode(cluster.token_path.read_text(encoding="utf-8").strip().encode()).decode()
+        kubernetes.request(
+            "PATCH",
+            f"/api/v1/namespaces/{namespace}/secrets/{name}",
+            {"data": {"auth_token": token}},
+            content_type="application/merge-patch+json",
+        )
+    to = f"{cluster.head_ip}:{cluster.state.dashboard_port}"
+    selector = f"ray.io/cluster={name},ray.io/node-type=head"
+    wanted = {"namespace": namespace, "selector": selector, "port": DASHBOARD_PORT, "to": to}
+    kubernetes.request("POST", "/rehearsal/bridges", wanted)
+    return f"port {DASHBOARD_PORT} of the head of RayCluster {namespace}/{name} leads to {to}"

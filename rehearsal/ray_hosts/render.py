@@ -1,0 +1,37 @@
+"""`python -m rehearsal.ray_hosts.render ENV`: the RayCluster that `k8s/` makes of an environment, as YAML on stdout.
+
+A process of its own because cdk8s lives in the stack's environment and Ray in the rehearsal's.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+
+def render(environment: str) -> str:
+    """The environment's RayCluster. Raises `core.loader.EnvironmentFileError` for a bad file."""
+    from core import loader  # noqa: PLC0415
+    from k8s.bindings import placeholders  # noqa: PLC0415
+    from k8s.ray_cluster import ray_cluster  # noqa: PLC0415
+
+    plan = loader.load(Path(environment).stem if environment.endswith(".yaml") else environment).plan
+    return yaml.safe_dump_all(ray_cluster(plan, placeholders(plan)).objects, sort_keys=False)
+
+
+def main(argv: list[str]) -> int:
+    """0, or 2 and one line a problem on stderr."""
+    from core.loader import EnvironmentFileError  # noqa: PLC0415
+
+    try:
+        sys.stdout.write(render(argv[0]))
+    except EnvironmentFileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,579 @@
+"""A rehearsal: start the cluster, train, break it in every way asked for, and compare with an undisturbed run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from rehearsal.events import Event, Tail
+from rehearsal.job import DRIVER, Job, Undisturbed
+from rehearsal.ray_hosts import isolation
+from rehearsal.ray_hosts.cluster import Cluster, Pod, rehearsal_bin
+from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.ray_hosts.manifest import Manifest
+from rehearsal.ray_hosts.source import manifest_of
+from rehearsal.replacement import Replacement
+from rehearsal.report import FaultReport, Injected, Observation, Report, compare, measure, timeline
+
+PROJECT = Path(__file__).resolve().parents[1]
+FAULTS = ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")
+OUT = Path(".rehearsal")
+ELASTIC_SECONDS, HEAD_SECONDS = 30, 40
+FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+
+
+class NotRecoveredError(LocalError):
+    """No new step within `fault_timeout_s` of a fault."""
+
+
+class Listener(Protocol):
+    """Whoever shows a rehearsal's progress."""
+
+    def line(self, t: float, text: str) -> None:
+        """Something happened, `t` seconds after the start."""
+
+    def progress(self, *, run: str, step: int, steps: int, loss: float | None, doing: str) -> None:
+        """Where the run is."""
+
+    def fault(self, report: FaultReport) -> None:
+        """A fault is over."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def line(self, t: float, text: str) -> None:
+        """Nothing."""
+
+    def progress(self, *, run: str, step: int, steps: int, loss: float | None, doing: str) -> None:
+        """Nothing."""
+
+    def fault(self, report: FaultReport) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What can be set for a rehearsal.
+
+    Args:
+        faults: in this order; of `FAULTS`.
+        job: folder in `jobs/`.
+        job_folder: a folder with a `train.py` of the same arguments, instead of `jobs/JOB` (a baseline's).
+        interval: steps between two checkpoints.
+        step_delay_s: seconds each step is slowed down by.
+        replace_after_s: seconds from a lost machine to its replacement's start (minutes on HyperPod).
+        elastic_gap_s: for `elastic`: seconds of work at the smaller size before the lost machine's replacement starts.
+        drain_s: seconds from SIGTERM to the end of a drained pod (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`; the
+            environment's is longer).
+        fault_timeout_s: most seconds to wait for a new step after a fault.
+        max_pods: most pods of one worker group.
+        pod_env: set on every pod on top of the manifest's (a baseline without the tuned settings, for example).
+        job_env: set on driver and workers.
+        job_arguments: further arguments of the job.
+        undisturbed: hold the losses against an undisturbed run; off only for baselines that cannot agree with one.
+    """
+
+    faults: tuple[str, ...] = ("worker", "node", "freeze")
+    job: str = "finetune"
+    job_folder: Path | None = None
+    interval: int = 10
+    step_delay_s: float = 0.15
+    replace_after_s: float = 2.0
+    elastic_gap_s: float = 3.0
+    drain_s: int = 12
+    fault_timeout_s: float = 240.0
+    max_pods: int = 2
+    pod_env: dict[str, str] = field(default_factory=dict)
+    job_env: dict[str, str] = field(default_factory=dict)
+    job_arguments: tuple[str, ...] = ()
+    undisturbed: bool = True
+
+    def __post_init__(self) -> None:
+        unknown = [fault for fault in self.faults if fault not in FAULTS]
+        if unknown or not self.faults:
+            raise LocalError(f"--faults: got {', '.join(unknown) or 'none'}, allowed: {', '.join(FAULTS)}")
+        if self.step_delay_s <= 0:
+            raise LocalError(f"--step-delay: got {self.step_delay_s:g}, allowed: more than 0")
+        if self.interval < 4:
+            raise LocalError(
+                f"--interval: got {self.interval}, allowed: 4 or more (a fault must fit between two checkpoints)"
+            )
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Faults of the run with a fixed number of workers."""
+        return tuple(fault for fault in self.faults if fault != "elastic")
+
+
+class Watcher(threading.Thread):
+    """Looks at the head every half second, off the main thread because a dead head answers nothing for seconds."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(daemon=True, name="rehearse-watcher")
+        self.cluster = cluster
+        self.submission: str | None = None
+        self.nodes: dict[str, str] = {}
+        self.status, self.message = "", ""
+        self.status_t = 0.0
+        self.seen: list[Observation] = []
+        self.ended = threading.Event()
+
+    def follow(self, submission: str) -> None:
+        """Watch this job from now on."""
+        self.submission, self.status, self.status_t = submission, "", 0.0
+
+    def run(self) -> None:
+        """Until `ended` is set."""
+        while not self.ended.wait(0.4):
+            dashboard = self.cluster.dashboard
+            nodes = dashboard.nodes()
+            now = time.time()
+            for ip, state in nodes.items():
+                if state == "DEAD" and self.nodes.get(ip) == "ALIVE":
+                    self.seen.append(Observation(t=now, what="Ray's head: node dead"))
+            self.nodes = nodes or self.nodes
+            if submission := self.submission:
+                status, message = dashboard.job(submission)
+                if submission == self.submission:
+                    if status != self.status and status in {"FAILED", "UNREACHABLE", "UNKNOWN"}:
+                        self.seen.append(Observation(t=time.time(), what=f"Jobs API: {status.lower()}"))
+                    self.status, self.message, self.status_t = status, message, time.time()
+
+
+class Rehearsal:
+    """One rehearsal under way; `run` is the way in."""
+
+    def __init__(
+        self,
+        *,
+        environment: str,
+        manifest: Manifest,
+        options: Options,
+        listener: Listener,
+        project: Path,
+        name: str | None = None,
+    ) -> None:
+        self.environment, self.options, self.listener, self.project = environment, options, listener, project
+        self.start = time.time()
+        self.log: list[list[Any]] = []
+        self.reports: list[FaultReport] = []
+        self.injected: list[Injected] = []
+        self.tails: dict[str, Tail] = {}
+        self.submissions: dict[str, int] = {}
+        self.status: dict[str, str] = {}
+        self.tag = secrets.token_hex(2)
+        self.cluster = Cluster.start(
+            manifest=manifest,
+            project=project,
+            name=name or f"rehearse-{self.tag}",
+            max_pods=options.max_pods,
+            env={"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(options.drain_s), **options.pod_env},
+            tell=self.tell,
+        )
+        self.tell(f"cluster up: {len(self.cluster.state.pods)} pods at {self.cluster.dashboard.address}")
+        self.replacement = Replacement(self.cluster, delay_s=options.replace_after_s, tell=self.tell)
+        self.watcher = Watcher(self.cluster)
+        self.watcher.start()
+
+    def tell(self, text: str) -> None:
+        """A line for the log and whoever listens."""
+        t = round(time.time() - self.start, 2)
+        self.log.append([t, text])
+        self.listener.line(t, text)
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    def job(self, *, steps: int, workers: str) -> Job:
+        """The job of this rehearsal."""
+        return Job(
+            name=self.options.job,
+            project=self.project,
+            steps=steps,
+            interval=self.options.interval,
+            step_delay_s=self.options.step_delay_s,
+            workers=workers,
+            extra=self.options.job_arguments,
+            env=self.options.job_env,
+            other_folder=self.options.job_folder,
+        )
+
+    def submit(self, job: Job, run: str) -> None:
+        """Submit, or submit again: the same command with a new submission id."""
+        count = self.submissions[run] = self.submissions.get(run, 0) + 1
+        submission = f"{run}-{count}"
+        deadline = time.time() + self.options.fault_timeout_s
+        while True:
+            try:
+                job.submit(self.cluster, run=run, submission=submission)
+                break
+            except LocalError:
+                if count == 1 or time.time() > deadline:
+                    raise
+                self.pump(run, job, doing="waiting for the head")
+                time.sleep(0.5)
+        self.watcher.follow(submission)
+        self.tell(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … python {DRIVER} … --name {run})")
+
+    def pump(self, run: str, job: Job, *, doing: str) -> list[Event]:
+        """One turn: replacements, new events, progress."""
+        self.replacement.tick(self.watcher.nodes)
+        tail = self.tails.setdefault(run, Tail(self.cluster.fsx / run / "events.jsonl"))
+        fresh = tail.read()
+        for event in fresh:
+            if event.kind == "restore":
+                self.tell(f"{run}: resumed from step {event.step} with {event.values.get('world')} workers")
+        last = tail.last("step")
+        self.listener.progress(run=run, step=tail.step, steps=job.steps, loss=last.loss if last else None, doing=doing)
+        return fresh
+
+    def until(self, run: str, job: Job, check: Callable[[Tail], bool], *, doing: str, resubmit: bool = False) -> bool:
+        """Turn until `check`; True where the job had to be submitted again. LocalError after `fault_timeout_s`."""
+        deadline, again = time.time() + self.options.fault_timeout_s, False
+        while True:
+            self.pump(run, job, doing=doing)
+            if check(self.tails[run]):
+                return again
+            status = self.watcher.status
+            if resubmit and status in {"FAILED", "UNKNOWN"} and self.replacement.complete:
+                again = True
+                self.tell(f"{run}: Jobs API says {status.lower()}; submitted again, as documented")
+                self.submit(job, run)
+            elif status in {"FAILED", "STOPPED"}:
+                raise LocalError(f"{run}: {status.lower()} while {doing}: {_last(self.watcher.message)}", code=1)
+            elif status == "SUCCEEDED" and doing != "finishing":
+                raise LocalError(
+                    f"{run}: ended before all faults were done (while {doing}); a longer run is needed", code=1
+                )
+            if time.time() > deadline:
+                raise NotRecoveredError(f"{run}: {doing}: nothing within {self.options.fault_timeout_s:g} s", code=1)
+            time.sleep(0.05)
+
+    def settled(self, tail: Tail, *, after: float, size: int) -> bool:
+        """A good moment for the next fault: all pods run, a new checkpoint counts, and work has been done since."""
+        last, save = tail.last("step"), tail.last("save")
+        if last is None or save is None or save.t < after or last.step is None or save.step is None:
+            return False
+        into = last.step - save.step
+        nodes = [self.watcher.nodes.get(pod.ip) for pod in self.cluster.state.pods]
+        return (
+            self.options.interval * 0.4 <= into < self.options.interval * 0.9
+            and last.values.get("world") == size
+            and self.replacement.complete
+            and all(state == "ALIVE" for state in nodes)
+        )
+
+    def disturbed(self, *, run: str, job: Job, faults: Sequence[str], size: int) -> None:
+        """Submit the run and inject the faults one after another.
+
+        Where one is not survived, that is noted and the rest go on with a run of a new name.
+        """
+        self.submit(job, run)
+        after = 0.0
+        for number, fault in enumerate(faults):
+            self._until_settled(run, job, fault, after=after, size=size)
+            injected = self.inject(fault, run=run, job=job)
+            self.injected.append(injected)
+            self.tell(f"FAULT {fault}: {injected.target} at step {injected.step}")
+            again, survived, submitted = False, True, self.submissions[run]
+            try:
+                again = self._until_recovered(run, job, injected, size=size)
+            except NotRecoveredError as error:
+                self.tell(str(error))
+                survived = False
+            report = measure(
+                injected,
+                self.tails[run].events,
+                until=time.time(),
+                observations=self.watcher.seen,
+                resubmitted=again or self.submissions[run] > submitted,
+                recovered=survived,
+            )
+            self.reports.append(report)
+            self.listener.fault(report)
+            if not survived:
+                self.give_up(run)
+                if rest := faults[number + 1 :]:
+                    self.disturbed(run=f"{run}-{len(rest)}", job=job, faults=rest, size=size)
+                return
+            after = time.time()
+        self.until(run, job, lambda tail: self.watcher.status in FINAL, doing="finishing")
+        self.pump(run, job, doing="finishing")
+        self.status[run] = self.watcher.status
+        self.tell(f"{run}: {self.watcher.status}")
+
+    def _until_settled(self, run: str, job: Job, fault: str, *, after: float, size: int) -> None:
+        self.until(run, job, lambda tail: self.settled(tail, after=after, size=size), doing=f"before {fault}")
+
+    def _until_recovered(self, run: str, job: Job, injected: Injected, *, size: int) -> bool:
+        return self.until(
+            run,
+            job,
+            lambda tail: self.recovered(tail, injected, size=size),
+            doing=f"recovering from {injected.fault}",
+            resubmit=injected.fault in {"driver", "head"},
+        )
+
+    def give_up(self, run: str) -> None:
+        """End a run that does not come back, and make the cluster whole for the next one."""
+        self.status[run] = "NOT RECOVERED"
+        submission = self.watcher.submission
+        if submission:
+            with contextlib.suppress(OSError):
+                self.cluster.dashboard.stop_job(submission)
+        for pod in self.cluster.training_pods():
+            self.cluster.kill(pod)
+        deadline = time.time() + self.options.fault_timeout_s
+        while time.time() < deadline and not self.replacement.complete:
+            self.replacement.tick(self.watcher.nodes)
+            time.sleep(0.2)
+        self.cluster.wait_for_nodes()
+
+    def recovered(self, tail: Tail, injected: Injected, *, size: int) -> bool:
+        """New steps since the fault; where nothing broke, only after enough time for something to break."""
+        events = [event for event in tail.events if event.t > injected.t]
+        restore = next((e for e in events if e.kind == "restore"), None)
+        start = next((e for e in events if e.kind == "start" and e.worker), None)
+        again = restore or start  # a job that never restores only starts
+        new = next((e for e in events if e.kind == "step" and again and e.t > again.t), None)
+        if injected.fault == "elastic":
+            small = next((e for e in events if e.kind == "step" and e.values.get("world", 0) < size), None)
+            if small and time.time() > small.t + self.options.elastic_gap_s:
+                self.replacement.release()
+            return small is not None and any(
+                e.kind == "step" and e.values.get("world") == size and e.t > small.t for e in events
+            )
+        if injected.fault == "head" and self.cluster.state.backend and not again:
+            if self.watcher.status == "SUCCEEDED":
+                return True  # done before the new head was complete: no interruption either
+            # fault tolerance: the new head must be up and know every node, and training must still go on after that
+            back = self.replacement.complete and all(
+                self.watcher.nodes.get(pod.ip) == "ALIVE" for pod in self.cluster.state.pods
+            )
+            return bool(back and self.watcher.status == "RUNNING" and self.watcher.status_t > injected.t + 5
+                        and sum(e.kind == "step" for e in events) > self.options.interval)  # fmt: skip
+        return new is not None
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def inject(self, fault: str, *, run: str, job: Job) -> Injected:
+        """Do it and note when, at which step and to what."""
+        cluster, tail = self.cluster, self.tails[run]
+        pod = self.training_pod()
+        t = time.time()
+        target = pod.name
+        match fault:
+            case "worker":
+                cluster.kill_worker(pod)
+                target = f"a training process on {pod.name}"
+            case "node":
+                cluster.kill(pod)
+            case "elastic":
+                self.replacement.hold(pod)
+                cluster.kill(pod)
+            case "freeze":
+                cluster.freeze(pod)
+            case "drain":
+                cluster.delete(pod)
+            case "hang":
+                job.arm(cluster, run=run, fault="hang", rank=1)
+                self.until(
+                    run, job, lambda tail: any(e.kind == "fault" and e.t >= t - 1 for e in tail.events), doing="hanging"
+                )
+                event = tail.last("fault")
+                t, target = (event.t if event else t), "rank 1"
+            case "driver":
+                isolation.send([self.driver(run)], signal.SIGKILL)
+                target = "the job's driver"
+            case "head":
+                cluster.kill(cluster.head())
+                target = cluster.head().name
+        tail.read()
+        before = [event.step for event in tail.events if event.kind == "step" and event.t <= t and event.step]
+        return Injected(fault=fault, t=t, step=before[-1] if before else 0, target=target, run=run)
+
+    def training_pod(self) -> Pod:
+        """A pod that trains right now, the newest one first."""
+        for pod in reversed(self.cluster.training_pods()):
+            if self.cluster.find(pod, "RayTrainWorker"):
+                return pod
+        raise LocalError("no pod trains", code=1)
+
+    def driver(self, run: str) -> int:
+        """The driver's process: the innermost one whose command line names the script and the run."""
+        for pod in self.cluster.alive_pods():
+            found = [
+                pid
+                for pid in self.cluster.find(pod, f"--name {run} ")
+                if DRIVER in isolation.command_line(pid) and not isolation.command_line(pid).startswith("/bin/sh")
+            ]
+            if found:
+                return found[-1]
+        raise LocalError(f"{run}: no driver process found", code=1)
+
+    # --- all of it ------------------------------------------------------------------------------------------------
+
+    def all(self) -> Report:
+        """Every run of the rehearsal, and the report."""
+        options = self.options
+        size = self.cluster.plan.training_pods
+        if "elastic" in options.faults and size < 2:
+            raise LocalError(f"--faults elastic: two training pods are needed, the scaled manifest has {size}")
+        # a fault costs one new checkpoint; where work goes on meanwhile there must be work
+        steps = options.interval * (len(options.faults) + 3)
+        if "drain" in options.faults:
+            steps += int(options.drain_s / options.step_delay_s)
+        if "head" in options.faults and self.cluster.state.backend:
+            steps += int(HEAD_SECONDS / options.step_delay_s)
+        # one worker has to have work while the lost machine is away and until the size is looked at again
+        longest = steps + int(ELASTIC_SECONDS / options.step_delay_s) if "elastic" in options.faults else steps
+        main = self.job(steps=steps, workers=str(size))
+        undisturbed = None
+        if options.undisturbed:
+            undisturbed = Undisturbed(
+                self.job(steps=longest, workers=str(size)), bin_folder=self.cluster.bin, storage=self.cluster.fsx
+            )
+        try:
+            if options.fixed:
+                self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=options.fixed, size=size)
+            if "elastic" in options.faults:
+                elastic = self.job(steps=longest, workers=f"1:{size}")
+                self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=["elastic"], size=size)
+            truth = undisturbed.events() if undisturbed else []
+        finally:
+            if undisturbed:
+                undisturbed.stop()
+        return Report(
+            environment=self.environment,
+            job=options.job,
+            settings={
+                "faults": list(options.faults),
+                "interval_steps": options.interval,
+                "steps": steps,
+                "step_delay_s": options.step_delay_s,
+                "replace_after_s": options.replace_after_s,
+                "drain_s": options.drain_s,
+                "elastic_gap_s": options.elastic_gap_s,
+            },
+            cluster={
+                "name": self.cluster.state.name,
+                "isolation": self.cluster.state.mode,
+                "fault_tolerance": self.cluster.state.backend,
+                "driver_off_the_head": self.cluster.plan.driver_resource is not None,
+                "token_auth": self.cluster.plan.token_auth,
+                "rule": self.cluster.plan.rule,
+                "groups": [{"name": g.group, "wanted": g.wanted, "pods": g.pods} for g in self.cluster.plan.groups],
+                "not_honoured": list(self.cluster.plan.not_honoured),
+            },
+            faults=self.reports,
+            runs=[
+                compare(
+                    name=run,
+                    status=self.status.get(run, "UNKNOWN"),
+                    submissions=self.submissions[run],
+                    events=tail.events,
+                    undisturbed=truth,
+                    elastic="-elastic-" in run,
+                )
+                for run, tail in self.tails.items()
+            ],
+            timeline=timeline(
+                {run: tail.events for run, tail in self.tails.items()},
+                undisturbed=truth,
+                injected=self.injected,
+                start=self.start,
+            ),
+            started_t=round(self.start, 3),
+            seconds=round(time.time() - self.start, 1),
+            machine={"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)},
+            log=self.log,
+        )
+
+    def close(self) -> None:
+        """End everything that was started."""
+        self.watcher.ended.set()
+        self.watcher.join(timeout=20)
+        left = self.cluster.stop()
+        if left:
+            raise LocalError(f"still running after the rehearsal: processes {left}", code=1)
+
+
+def _last(message: str) -> str:
+    return ([line.strip() for line in message.splitlines() if line.strip()] or ["no message"])[-1][:300]
+
+
+def draw(report_file: Path, *, bin_folder: Path) -> dict[str, str]:
+    """The timeline as SVG and PNG beside the report; drawn by the rehearsal environment, which has matplotlib."""
+    done = subprocess.run(
+        [str(bin_folder / "python"), "-m", "rehearsal.picture", str(report_file)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LocalError(f"the picture could not be drawn: {_last(done.stderr)}", code=1)
+    return {path.suffix[1:]: str(path) for path in map(Path, done.stdout.split())}
+
+
+def run(
+    environment: str,
+    *,
+    faults: Sequence[str] = ("worker", "node", "freeze"),
+    job: str = "finetune",
+    out: Path | None = None,
+    options: Options | None = None,
+    listener: Listener | None = None,
+    manifest: Manifest | None = None,
+    project: Path = PROJECT,
+) -> Report:
+    """Rehearse an environment's recovery on this machine: real Ray processes, real kills, nothing deployed.
+
+    Args:
+        environment: an environment's name (`local`, `dev`, …) or the path of a RayCluster manifest.
+        faults: what to inject, in order; see `FAULTS`.
+        job: folder in `jobs/`.
+        out: folder for `report.json`, `timeline.svg` and `timeline.png`. Left out: `.rehearsal/TIME`.
+        options: everything else; its `faults` and `job` give way to the arguments.
+        listener: shows progress. Left out: nobody.
+        manifest: a RayCluster to use instead of the environment's.
+        project: the project's folder.
+
+    Raises:
+        LocalError: bad input (`code` 2), or the rehearsal could not be carried through (`code` 1).
+    """
+    base = options or Options()
+    wanted = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
+    bin_folder = rehearsal_bin(project=project)
+    if not any(bin_folder.parent.glob("lib/python*/site-packages/matplotlib")):  # now, not after minutes of training
+        raise LocalError(
+            "the rehearsal environment has no matplotlib for the picture; make it anew with: make rehearsal-env"
+        )
+    rehearsal = Rehearsal(
+        environment=environment,
+        manifest=manifest or manifest_of(environment, project=project),
+        options=wanted,
+        listener=listener or Silent(),
+        project=project,
+    )
+    try:
+        report = rehearsal.all()
+    finally:
+        rehearsal.close()
+    folder = out or project / OUT / datetime.fromtimestamp(rehearsal.start, tz=UTC).strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "report.json"
+    file.write_text(report.to_json(), encoding="utf-8")
+    report.files.update({"json": str(file), **draw(file, bin_folder=bin_folder)})
+    file.write_text(report.to_json(), encoding="utf-8")
+    return report

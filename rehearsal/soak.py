@@ -1,0 +1,241 @@
+"""Many kills at random moments in one run, the middle of a checkpoint included.
+
+`plan` draws all kills from the seed before anything starts; the log (`soak.jsonl`) holds the plan and what came of
+each, so that a failure can be run again with `--soak N --seed S`. The plan is repeatable; the machine's own
+timing is not.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rehearsal.events import Event
+from rehearsal.job import Job, Undisturbed
+from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.ray_hosts.manifest import Manifest
+from rehearsal.ray_hosts.source import manifest_of
+from rehearsal.report import Injected, compare, measure
+from rehearsal.runner import FINAL, OUT, PROJECT, Options, Rehearsal
+from rehearsal.show import Show
+
+# what is killed, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
+KINDS = {"worker": 6, "node": 2, "die-before-shard": 3, "die-after-shard": 3, "die-before-metadata": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """One planned kill.
+
+    Args:
+        number: from 1.
+        kind: worker or node (from outside), or a moment inside a save.
+        rank: which rank (inside a save) or which of the training pods (from outside).
+        steps: after how many steps since the last resume.
+        seconds: how long after that step; what puts a kill anywhere in a step or a save.
+    """
+
+    number: int
+    kind: str
+    rank: int
+    steps: int
+    seconds: float
+
+
+def plan(*, kills: int, seed: int, interval: int, size: int) -> list[Kill]:
+    """The kills of a seed; the same arguments give the same plan."""
+    if kills < 1:
+        raise LocalError(f"--soak: got {kills}, allowed: 1 or more")
+    dice = random.Random(seed)  # noqa: S311  # a plan, not a secret
+    out = []
+    for number in range(1, kills + 1):
+        kind = dice.choices(list(KINDS), weights=list(KINDS.values()))[0]
+        rank = 0 if kind == "die-before-metadata" else dice.randrange(size)
+        out.append(
+            Kill(
+                number=number,
+                kind=kind,
+                rank=rank,
+                steps=dice.randint(1, interval + interval // 2),
+                seconds=round(dice.random(), 3),
+            )
+        )
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a kill.
+
+    Args:
+        kill: as planned.
+        step: newest step when it hit.
+        saved_step: newest step whose checkpoint had been announced before; 0 for none.
+        restored_step: what the next attempt resumed from; 0 for a start from nothing.
+        recovery_s: seconds to the next step.
+        lost_checkpoint: resumed from an older one than announced.
+    """
+
+    kill: Kill
+    t: float
+    step: int
+    saved_step: int
+    restored_step: int
+    recovery_s: float | None
+
+    @property
+    def lost_checkpoint(self) -> bool:
+        """An announced checkpoint was not used."""
+        return self.restored_step < self.saved_step
+
+
+def judge(kill: Kill, *, t: float, events: Sequence[Event]) -> Outcome:
+    """Hold what was restored after a kill against what had been saved before it."""
+    report = measure(Injected(fault=kill.kind, t=t, step=0, target="", run=""), events, until=float("inf"))
+    before = [event for event in events if event.t <= t]
+    return Outcome(
+        kill=kill,
+        t=t,
+        step=max((event.step or 0 for event in before if event.kind == "step"), default=0),
+        saved_step=max((event.step or 0 for event in before if event.kind == "save"), default=0),
+        restored_step=report.checkpoint_step or 0,
+        recovery_s=report.recovery_s,
+    )
+
+
+def soak(
+    environment: str,
+    *,
+    kills: int,
+    seed: int,
+    options: Options,
+    out: Path | None,
+    console: Console,
+    manifest: Manifest | None = None,
+) -> int:
+    """Run it; 0 if no checkpoint was lost or half-loaded and the job ended SUCCEEDED by itself, else 1."""
+    plan(kills=kills, seed=seed, interval=options.interval, size=1)  # refuse bad input before anything starts
+    manifest = manifest or manifest_of(environment, project=PROJECT)
+    folder = out or PROJECT / OUT / datetime.now(tz=UTC).strftime("soak-%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Show(console) as show, (folder / "soak.jsonl").open("w", encoding="utf-8") as log:
+
+        def write(kind: str, **values: Any) -> None:
+            log.write(json.dumps({"t": round(time.time(), 3), "kind": kind, **values}) + "\n")
+            log.flush()
+
+        rehearsal = Rehearsal(
+            environment=environment, manifest=manifest, options=options, listener=show, project=PROJECT
+        )
+        try:
+            size = rehearsal.cluster.plan.training_pods
+            kill_plan = plan(kills=kills, seed=seed, interval=options.interval, size=size)
+            write("plan", seed=seed, kills=[asdict(kill) for kill in kill_plan], options=asdict(options))
+            # no kill lets more than one checkpoint through, so the run cannot end before the last kill
+            job = rehearsal.job(steps=options.interval * (kills + 3), workers=str(size))
+            undisturbed = Undisturbed(job, bin_folder=rehearsal.cluster.bin, storage=rehearsal.cluster.fsx)
+            try:
+                outcomes = _kill_all(rehearsal, job, kill_plan, write=write)
+                truth = undisturbed.events(timeout_s=1800)
+            finally:
+                undisturbed.stop()
+            run = next(iter(rehearsal.tails))
+            events = rehearsal.tails[run].events
+        finally:
+            rehearsal.close()
+    verdict = compare(
+        name=run,
+        status=rehearsal.status[run],
+        submissions=rehearsal.submissions[run],
+        events=events,
+        undisturbed=truth,
+        elastic=False,
+    )
+    lost = [outcome for outcome in outcomes if outcome.lost_checkpoint]
+    slow = max((outcome.recovery_s or 0 for outcome in outcomes), default=0)
+    good = (
+        verdict.status == "SUCCEEDED"
+        and verdict.equal
+        and not verdict.steps_different
+        and not lost
+        and verdict.submissions == 1
+    )
+    summary = {
+        "schema_version": 1, "seed": seed, "kills": len(outcomes),
+        "inside_a_save": sum(o.kill.kind.startswith("die") for o in outcomes),
+        "lost_checkpoints": len(lost), "steps_compared": verdict.steps_compared,
+        "steps_different": verdict.steps_different,
+        "status": verdict.status, "submissions": verdict.submissions, "slowest_recovery_s": slow, "good": good,
+    }  # fmt: skip
+    with (folder / "soak.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"t": round(time.time(), 3), "kind": "summary", **summary}) + "\n")
+    console.print(
+        f"{len(outcomes)} kills ({summary['inside_a_save']} inside a save), seed {seed}: "
+        f"{len(lost)} checkpoints lost, "
+        f"{verdict.steps_different} of {verdict.steps_compared} steps off the undisturbed run, {verdict.status}, "
+        f"slowest recovery {slow:.1f} s; log {folder / 'soak.jsonl'}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    return 0 if good else 1
+
+
+def _kill_all(rehearsal: Rehearsal, job: Job, kills: Sequence[Kill], *, write: Any) -> list[Outcome]:
+    run = f"{rehearsal.options.job}-soak-{rehearsal.tag}"
+    rehearsal.submit(job, run)
+    outcomes = []
+    since = 0.0
+    for kill in kills:
+        t = _kill(rehearsal, job, run, kill, since=since)
+        rehearsal.tell(f"kill {kill.number} of {len(kills)}: {kill.kind}, rank {kill.rank}")
+
+        def again(tail: Any, t: float = t) -> bool:
+            restart = next((e for e in tail.events if e.t > t and e.kind == "start" and e.worker), None)
+            return restart is not None and any(e.kind == "step" and e.t > restart.t for e in tail.events)
+
+        rehearsal.until(run, job, again, doing=f"recovering from kill {kill.number}")
+        outcome = judge(kill, t=t, events=rehearsal.tails[run].events)
+        outcomes.append(outcome)
+        write("kill", **{k: v for k, v in asdict(outcome).items() if k != "t"}, at=t, lost=outcome.lost_checkpoint)
+        since = next(e.t for e in rehearsal.tails[run].events if e.t > t and e.kind == "start" and e.worker)
+    rehearsal.until(run, job, lambda tail: rehearsal.watcher.status in FINAL, doing="finishing")
+    rehearsal.pump(run, job, doing="finishing")
+    rehearsal.status[run] = rehearsal.watcher.status
+    return outcomes
+
+
+def _kill(rehearsal: Rehearsal, job: Job, run: str, kill: Kill, *, since: float) -> float:
+    """Wait for the moment, do it, and give the time it happened."""
+
+    def due(tail: Any) -> bool:
+        done = sum(e.kind == "step" and e.t > since for e in tail.events)
+        return done >= kill.steps and rehearsal.replacement.complete
+
+    rehearsal.until(run, job, due, doing=f"before kill {kill.number}")
+    cluster = rehearsal.cluster
+    armed = time.time()
+    if kill.kind.startswith("die"):
+        job.arm(cluster, run=run, fault=kill.kind, rank=kill.rank)
+        rehearsal.until(
+            run,
+            job,
+            lambda tail: any(e.kind == "fault" and e.t >= armed - 1 for e in tail.events),
+            doing=f"kill {kill.number} in a save",
+        )
+        return next(e.t for e in rehearsal.tails[run].events if e.kind == "fault" and e.t >= armed - 1)
+    time.sleep(kill.seconds)
+    pods = [pod for pod in cluster.training_pods() if cluster.find(pod, "RayTrainWorker")]
+    pod = pods[kill.rank % len(pods)] if pods else rehearsal.training_pod()
+    t = time.time()
+    if kill.kind == "node":
+        cluster.kill(pod)
+    else:
+        cluster.kill_worker(pod)
+    return t

@@ -1,0 +1,47 @@
+"""Training that survives: resume, checkpoints that count only when complete, drain notices, timeouts from one place.
+
+Importing this package is cheap: torch and ray load on first use of the names that need them, so that `k8s/` can render
+the same settings without either.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from resilience.errors import InputError, Unrecoverable
+from resilience.settings import Settings
+
+if TYPE_CHECKING:
+    from resilience.order import batch_of, share_of
+    from resilience.resumable import Resumable
+    from resilience.run import Run, add_arguments, main_of, run_from
+
+__all__ = [
+    "InputError",
+    "Resumable",
+    "Run",
+    "Settings",
+    "Unrecoverable",
+    "add_arguments",
+    "batch_of",
+    "main_of",
+    "run_from",
+    "share_of",
+]
+
+_LAZY = {
+    "Resumable": "resilience.resumable",
+    "Run": "resilience.run",
+    "add_arguments": "resilience.run",
+    "main_of": "resilience.run",
+    "run_from": "resilience.run",
+    "batch_of": "resilience.order",
+    "share_of": "resilience.order",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,317 @@
+"""The driver's half: describe a run once, check what can be checked before anything starts, then fit it to the end.
+
+Submitting the same storage and name again resumes the run; there is nothing else to say.
+Ray is imported only where it is needed, so that wrong arguments are told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resilience.errors import MARK, InputError, Unrecoverable
+from resilience.folder import RunFolder, check_writable, names_missing
+from resilience.journal import Journal, say
+from resilience.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run and where it lives; plain data, travels to the workers.
+
+    Args:
+        storage: Folder of all runs: a path mounted on every node, or a URL that fsspec and pyarrow know
+            (`s3://bucket/runs`).
+        name: The run. The same storage and name again continue it.
+        save_every_steps: Checkpoint interval in steps, 1 or more.
+        async_save: True (default) writes in the background on its own process group; False stops the step for the
+            write.
+        keep: How many checkpoints Ray keeps (the newest is always kept); None keeps all.
+        best: Metric whose best checkpoints are kept, with "min" or "max"; None (default) keeps the newest.
+        writer: `auto` (default: shared on a mounted path, else fsspec), `shared`, `fsspec` or `tiered`.
+        start_from: Folder of another run whose newest complete checkpoint a *new* run starts from; ignored when
+            resuming.
+        rebuild_snapshot: Set Ray's snapshot aside where it cannot be used (another Ray version, folders deleted by
+            hand) and continue from the newest complete checkpoint on disk. False (default) refuses with a message.
+        event_every_steps: One `step` event per so many steps.
+        settings: Timeouts and intervals; default from the environment.
+    """
+
+    storage: str
+    name: str
+    save_every_steps: int = 50
+    async_save: bool = True
+    keep: int | None = 3
+    best: tuple[str, str] | None = None
+    writer: str = "auto"
+    start_from: str | None = None
+    rebuild_snapshot: bool = False
+    event_every_steps: int = 1
+    settings: Settings = field(default_factory=Settings.from_env)
+
+    def __post_init__(self) -> None:
+        wrong = []
+        if "://" not in self.storage and not os.path.isabs(self.storage):  # noqa: PTH117 - may be a URL
+            wrong.append(
+                f"storage: got {self.storage!r}, allowed: an absolute path (workers have other folders) or a URL"
+            )
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            wrong.append(f"name: got {self.name!r}, allowed: one folder name")
+        if self.save_every_steps < 1 or self.event_every_steps < 1:
+            wrong.append(
+                f"save_every_steps, event_every_steps: got {self.save_every_steps}, {self.event_every_steps}, "
+                "allowed: 1 or more"
+            )
+        if self.keep is not None and self.keep < 1:
+            wrong.append(f"keep: got {self.keep}, allowed: 1 or more, or none to keep all")
+        if self.best is not None and self.best[1] not in {"min", "max"}:
+            wrong.append(f"best: got {':'.join(self.best)}, allowed: METRIC:min or METRIC:max")
+        if wrong:
+            raise InputError("; ".join(wrong))
+
+    @property
+    def url(self) -> str:
+        """The run's folder."""
+        return f"{self.storage.rstrip('/')}/{self.name}"
+
+    def folder(self) -> RunFolder:
+        """The run's folder, opened."""
+        return RunFolder(self.url)
+
+    def fit(
+        self,
+        loop: Callable[[dict[str, Any]], Any],
+        *,
+        config: Mapping[str, Any] | None = None,
+        workers: str | int = 1,
+        gpus_per_worker: float = 0,
+        cpus_per_worker: float = 1,
+    ) -> Any:
+        """Train to the end and return Ray's `Result`; the loop gets `config` plus `run` (this object).
+
+        Args:
+            loop: Training loop, run in every worker.
+            config: What the loop needs; plain data.
+            workers: A number, `min:max` for an elastic size, or 0 for local mode (this process, no cluster).
+            gpus_per_worker: GPUs per worker; 0 trains on CPU over gloo.
+            cpus_per_worker: CPUs per worker.
+
+        Raises InputError (nothing was started, or the size cannot be formed) and Unrecoverable (no retry can help).
+        """
+        sizes = parse_workers(workers)
+        if gpus_per_worker < 0 or cpus_per_worker < 0 or gpus_per_worker + cpus_per_worker == 0:
+            raise InputError(
+                f"resources: got {gpus_per_worker} GPU and {cpus_per_worker} CPU per worker, allowed: some of one"
+            )
+        self.settings.apply()
+        folder = self.preflight()
+        journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
+        journal.event("start", role="driver", pid=os.getpid(), workers=str(workers))
+        journal.update(now=True, state="starting", last_error=None)
+        try:
+            result = self._fit(loop, dict(config or {}), sizes, gpus_per_worker, cpus_per_worker)
+        except Exception as error:
+            text = cause_of(error)
+            journal.progress |= journal._read()
+            journal.event("error", role="driver", message=text[:2000])
+            journal.update(now=True, state="failed", last_error=text[:2000])
+            if MARK in str(error):
+                raise Unrecoverable(text) from error
+            raise
+        journal.progress |= journal._read()
+        journal.update(now=True, state="done")
+        return result
+
+    def _fit(
+        self,
+        loop: Callable[[dict[str, Any]], Any],
+        config: dict[str, Any],
+        sizes: tuple[int, int],
+        gpus: float,
+        cpus: float,
+    ) -> Any:
+        import ray  # noqa: PLC0415
+        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig  # noqa: PLC0415
+        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
+
+        from resilience.watch import Watch  # noqa: PLC0415
+
+        resources = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        least, most = sizes
+        if most > 0:
+            if not ray.is_initialized():
+                ray.init(log_to_driver=True)
+            wait_for_placement(least=least, resources=resources, wait_s=self.settings.placement_wait_s)
+            # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an
+            # elastic run that was cut off leaves a resource request that holds the next one up for 180 s
+            signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        best, order = self.best or (None, "max")
+        trainer = TorchTrainer(
+            loop,
+            train_loop_config=config | {"run": self},
+            torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s),
+            scaling_config=ScalingConfig(
+                num_workers=most if least == most else (least, most),
+                use_gpu=gpus > 0,
+                resources_per_worker=resources if most > 0 else None,
+                elastic_resize_monitor_interval_s=self.settings.elastic_resize_monitor_interval_s,
+            ),
+            run_config=RunConfig(
+                name=self.name,
+                storage_path=self.storage,
+                failure_config=FailureConfig(max_failures=-1),
+                checkpoint_config=CheckpointConfig(
+                    num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
+                ),
+                callbacks=[Watch(self, elastic=least < most)],
+            ),
+        )
+        return trainer.fit()
+
+    def preflight(self) -> RunFolder:
+        """Everything that can be refused before a worker starts; returns the run's folder. Overwrites nothing."""
+        folder = self.folder()
+        check_writable(folder)
+        try:
+            snapshot = folder.snapshot()
+        except ValueError as error:
+            # Ray writes this file in place: a controller killed in that moment leaves half of it, and Ray would
+            # refuse it for ever
+            aside = folder.set_snapshot_aside()
+            say(
+                f"{folder.url}: Ray's snapshot was cut short ({error}); set aside as {aside}, the checkpoints on "
+                "disk count"
+            )
+            return folder
+        if snapshot is None:
+            return folder
+        problem = self._problem_with(folder, snapshot.ray_version, snapshot.names)
+        if problem is None:
+            return folder
+        if self.rebuild_snapshot:
+            aside = folder.set_snapshot_aside()
+            say(
+                f"{folder.url}: {problem}; snapshot set aside as {aside}, continuing from the newest complete "
+                "checkpoint"
+            )
+            return folder
+        raise InputError(
+            f"run {folder.url}: {problem}; nothing was changed. Go on from the newest complete checkpoint on disk with "
+            f"--rebuild-snapshot, or start a new name with --start-from {folder.url}"
+        )
+
+    @staticmethod
+    def _problem_with(folder: RunFolder, version: str | None, names: frozenset[str]) -> str | None:
+        import ray  # noqa: PLC0415
+
+        if version != ray.__version__:
+            return (
+                f"its snapshot was written by Ray {version or 'of an unknown version'}, this is Ray {ray.__version__}"
+            )
+        missing = names_missing(folder, names)
+        if missing:
+            return f"Ray's snapshot names checkpoints that are gone: {', '.join(missing)} (deleted by hand?)"
+        return None
+
+
+def parse_workers(text: str | int) -> tuple[int, int]:
+    """`4` to (4, 4), `2:8` to (2, 8), 0 to local mode; InputError for a size that cannot be formed."""
+    parts = str(text).split(":")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise InputError(f"workers: got {text!r}, allowed: N, MIN:MAX or 0 for local mode")
+    least, most = int(parts[0]), int(parts[-1])
+    if least > most or (len(parts) == 2 and least < 1):
+        raise InputError(f"workers: got {text!r}, allowed: 1 <= MIN <= MAX")
+    return least, most
+
+
+def placeable(nodes: list[Mapping[str, Any]], resources: Mapping[str, float]) -> int:
+    """How many workers of `resources` the living nodes could hold if they were empty."""
+    total = 0
+    for node in nodes:
+        if node.get("Alive"):
+            has = node.get("Resources", {})
+            total += min(int((has.get(kind, 0.0) + 1e-9) // need) for kind, need in resources.items() if need > 0)
+    return total
+
+
+def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: float) -> None:
+    """Wait until the cluster could hold the smallest size; InputError after `wait_s` with what it has instead."""
+    import ray  # noqa: PLC0415
+
+    until, told = time.monotonic() + wait_s, 0.0
+    while (room := placeable(ray.nodes(), resources)) < least:
+        need = " + ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
+        if time.monotonic() >= until:
+            raise InputError(
+                f"workers: the cluster can hold {room} of the {least} workers asked for ({need} each), waited "
+                f"{wait_s:g} s; "
+                "add nodes, ask for fewer workers or make the size elastic (MIN:MAX)"
+            )
+        if time.monotonic() - told > 30:
+            told = time.monotonic()
+            say(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
+        time.sleep(1.0)
+
+
+def cause_of(error: BaseException) -> str:
+    """The message that matters of a training failure: the unrecoverable one where there is one, else the first line."""
+    text = str(error)
+    if MARK in text:
+        return text.split(MARK, 1)[1].splitlines()[0].strip()
+    lines = [line for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments every job shares; `run_from` reads them back."""
+    group = parser.add_argument_group("run")
+    group.add_argument("--storage", required=True, help="folder of all runs, on storage that every node sees")
+    group.add_argument("--name", required=True, help="the run; the same name again resumes it")
+    group.add_argument("--workers", default="2", help="N, MIN:MAX for an elastic size, 0 for local mode (default 2)")
+    group.add_argument("--gpus-per-worker", type=float, default=0, help="0 (default) trains on CPU over gloo")
+    group.add_argument("--cpus-per-worker", type=float, default=1)
+    group.add_argument("--save-every-steps", type=int, default=50)
+    group.add_argument("--save", choices=["async", "sync"], default="async")
+    group.add_argument("--keep", type=int, default=3, help="checkpoints to keep (default 3)")
+    group.add_argument("--best", default=None, help="METRIC:min or METRIC:max: keep the best instead of the newest")
+    group.add_argument("--writer", default="auto", help="auto, shared, fsspec or tiered")
+    group.add_argument("--start-from", default=None, help="folder of another run to take the newest checkpoint from")
+    group.add_argument("--rebuild-snapshot", action="store_true", help="set a snapshot aside that Ray cannot use")
+
+
+def run_from(arguments: argparse.Namespace) -> Run:
+    """The run that the shared arguments describe."""
+    best = None
+    if arguments.best is not None:
+        metric, _, order = arguments.best.partition(":")
+        best = (metric, order)
+    return Run(
+        storage=arguments.storage,
+        name=arguments.name,
+        save_every_steps=arguments.save_every_steps,
+        async_save=arguments.save == "async",
+        keep=arguments.keep,
+        best=best,
+        writer=arguments.writer,
+        start_from=arguments.start_from,
+        rebuild_snapshot=arguments.rebuild_snapshot,
+    )
+
+
+def main_of(body: Callable[[], None]) -> None:
+    """Run a job's body: bad input exits 2 and a failed run 1, each with one line and no traceback."""
+    try:
+        body()
+    except InputError as error:
+        say(f"error: {error}")
+        sys.exit(2)
+    except Unrecoverable as error:
+        say(f"error: {cause_of(error)}")
+        sys.exit(1)

@@ -1,0 +1,124 @@
+"""What a client of the embedded AWS needs: environment variables, and calls to the control plane."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox.aws import paths
+
+# settings of the person's own AWS that must not reach a command meant for the emulator
+FORBIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
+
+
+class ControlError(RuntimeError):
+    """The emulator refused a command of the control plane, or does not answer."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """One running emulator, seen from outside; `account` is the access key, as the emulator takes it."""
+
+    port: int
+    account: str
+    region: str
+    home: Path
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of every AWS service."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make the AWS CLI, SDKs and `cdk` talk to the emulator and to nothing else."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.account,
+            "AWS_SECRET_ACCESS_KEY": "embedded",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_CONFIG_FILE": str(self.home / "no-config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.home / "no-credentials"),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            # ~/.cdk/cache remembers which account a key belongs to: a HOME of its own keeps it out of the person's
+            "HOME": str(self.home),
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(paths.ROOT / ".cache" / "jsii"),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DISABLE_VERSION_CHECK": "true",
+            "CDK_NOTICES": "false",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def health(self) -> bool:
+        """Say whether the emulator answers."""
+        try:
+            return bool(self._call("GET", "health").get("ready"))
+        except ControlError:
+            return False
+
+    def set_fault(self, **fault: Any) -> list[dict[str, Any]]:
+        """Inject a fault (see `sandbox.aws.emulator.faults`); return those set now."""
+        return list(self._call("POST", "faults", fault)["faults"])
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the faults set now."""
+        return list(self._call("GET", "faults")["faults"])
+
+    def clear_faults(self) -> None:
+        """Remove every fault; what was stuck goes on."""
+        self._call("DELETE", "faults")
+
+    def fail_node(self, node_id: str, message: str = "NVRM: Xid 74: NVLink error") -> dict[str, Any]:
+        """Make a HyperPod node faulty, as the health-monitoring agent would."""
+        return self._call("POST", "fail-node", {**self._scope(), "node_id": node_id, "message": message})
+
+    @contextmanager
+    def time_held(self) -> Iterator[None]:
+        """Hold the emulator's time meanwhile: nothing changes its state by itself, so that a test can look at it."""
+        self._call("POST", "clock", {"held": True})
+        try:
+            yield
+        finally:
+            self._call("POST", "clock", {"held": False})
+
+    def set_quota(self, name: str, value: float) -> None:
+        """Set a service quota by its name or by an instance type."""
+        self._call("POST", "quotas", {"name": name, "value": value})
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """Return every resource that exists now as `{type, id, stack, …}`."""
+        return list(self._call("POST", "inventory", self._scope())["resources"])
+
+    def _scope(self) -> dict[str, Any]:
+        return {"account": self.account, "region": self.region}
+
+    def _call(self, method: str, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        body = json.dumps(data or {}).encode()
+        request = urllib.request.Request(  # noqa: S310  # the URL is ours, on loopback
+            f"{self.endpoint}/_local/{path}", data=body, method=method, headers={"Content-Type": "application/json"}
+        )
+        # a proxy of the environment has no business with loopback
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as answer:
+                decoded: dict[str, Any] = json.load(answer)
+                return decoded
+        except urllib.error.HTTPError as error:
+            raise ControlError(_message(error)) from None
+        except (OSError, ValueError) as error:
+            raise ControlError(f"the embedded AWS does not answer on {self.endpoint}: {error}") from None
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError):
+        return f"HTTP {error.code}"

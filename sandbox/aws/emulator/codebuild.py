@@ -1,0 +1,91 @@
+"""CodeBuild's StartBuild as a deploy-time image build uses it: the image tag appears, the stack gets its answer.
+
+Nothing is built: there is no Docker here. The build is recorded, the tag asked for is put into the emulated ECR
+repository, and the ResponseURL of the custom resource is answered as the build's own last step would.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from typing import Any
+
+from sandbox.aws.emulator.context import Context
+
+Json = dict[str, Any]
+
+
+def answer_builds(context: Context) -> None:
+    """Make StartBuild finish what `cdklabs.deploy-time-build` waits for."""
+    codebuild = context.hooks.codebuild
+    original = codebuild._start_build
+
+    def start_build(data: Json) -> Any:
+        answer = original(data)
+        if answer[0] < 400:
+            build = json.loads(answer[2])["build"]
+            given = data.get("environmentVariablesOverride", [])
+            variables = {v["name"]: v["value"] for v in given}
+            codebuild._builds[build["id"]]["environment"]["environmentVariables"] = copy.deepcopy(given)
+            scope = (context.hooks.account(), context.hooks.region())
+            threading.Thread(target=_finish, args=(context, scope, build["id"], variables), daemon=True).start()
+        return answer
+
+    codebuild._start_build = start_build
+
+
+def _finish(context: Context, scope: tuple[str, str], build_id: str, variables: dict[str, str]) -> None:
+    time.sleep(context.seconds_per_state)
+    with context.hooks.responses.request_scope(*scope):
+        reason = ""
+        fault = context.faults.strike("codebuild", "Build")
+        if fault:
+            reason = fault.message
+        elif "repositoryUri" in variables:
+            reason = _push(context, variables["repositoryUri"], variables["imageTag"])
+        build = context.hooks.codebuild._builds[build_id]
+        build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
+    token = variables.get("responseURL", "").rpartition("/")[2]
+    if token:
+        context.hooks.custom_resource.deliver_response(token, _response(variables, reason))
+
+
+def _response(variables: dict[str, str], reason: str) -> Json:
+    return {
+        "StackId": variables.get("stackId", ""),
+        "RequestId": variables.get("requestId", ""),
+        "LogicalResourceId": variables.get("logicalResourceId", ""),
+        "PhysicalResourceId": variables.get("imageTag", ""),
+        "Status": "FAILED" if reason else "SUCCESS",
+        "Reason": reason,
+        "Data": {"ImageTag": variables.get("imageTag", "")},
+    }
+
+
+def _push(context: Context, repository_uri: str, tag: str) -> str:
+    """Put an empty image under a tag; return why that is not possible, or nothing."""
+    ecr = context.hooks.ecr
+    name = repository_uri.partition("/")[2]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": "sha256:" + "0" * 64, "size": 2},
+        "layers": [],
+        "annotations": {"emulated": f"{name}:{tag}"},
+    }
+    media_type = str(manifest["mediaType"])
+    status, _, body = ecr._put_image(
+        {
+            "repositoryName": name,
+            "imageTag": tag,
+            "imageManifest": json.dumps(manifest),
+            "imageManifestMediaType": media_type,
+        }
+    )
+    if status < 400:
+        return ""
+    error = json.loads(body)
+    # the same content under the same immutable tag is what a rebuild pushes; ECR accepts that
+    return "" if "AlreadyExists" in str(error.get("__type")) else str(error.get("message", error))

@@ -1,0 +1,172 @@
+"""The emulator process: MiniStack with everything added, and a control plane under /_local on the same port."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sandbox.aws.emulator import codebuild, inventory, lambdas, resources_ec2, resources_eks, resources_other
+from sandbox.aws.emulator.api_faults import inject
+from sandbox.aws.emulator.cloudformation import Registry
+from sandbox.aws.emulator.context import Context
+from sandbox.aws.emulator.errors import ServiceError
+from sandbox.aws.emulator.faults import Faults
+from sandbox.aws.emulator.fsx import Fsx
+from sandbox.aws.emulator.hooks import HookError, load
+from sandbox.aws.emulator.json_service import JsonService
+from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.resources_sagemaker import cluster_type, file_system_type
+from sandbox.aws.emulator.sagemaker import SageMaker
+from sandbox.aws.emulator.service_quotas import ServiceQuotas
+
+Json = dict[str, Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Json]]
+Send = Callable[[Json], Awaitable[None]]
+log = logging.getLogger("emulator")
+CONTROL = "/_local/"
+
+
+class Emulator:
+    """Everything wired together, as an ASGI application."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        network = Network(context.hooks)
+        self._sagemaker = SageMaker(context, network)
+        self._fsx = Fsx(context, network)
+        self._quotas = ServiceQuotas(context)
+        sagemaker_api = JsonService(context, self._sagemaker)
+        fsx_api = JsonService(context, self._fsx)
+        sagemaker_api.mount("sagemaker")
+        fsx_api.mount("fsx")
+        JsonService(context, self._quotas).mount("servicequotas")
+        registry = Registry(context)
+        registry.add(
+            [
+                cluster_type(context, self._sagemaker, sagemaker_api),
+                file_system_type(context, self._fsx, fsx_api),
+                *resources_ec2.ec2_types(context),
+                *resources_eks.eks_types(context),
+                *resources_other.other_types(context),
+            ]
+        )
+        resources_ec2.protect(registry, context, network)
+        resources_eks.extend_cluster(registry, context, network)
+        resources_other.keep_bucket_tags(registry, context)
+        codebuild.answer_builds(context)
+        lambdas.fail_fast(context)
+        lambdas.find_layer_tools(context)
+        lambdas.forget_late_logs(context)
+        registry.enable_faults()
+        inject(context)
+        context.start_clock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the control plane, and hand everything else to MiniStack."""
+        if scope["type"] == "http" and scope["path"].startswith(CONTROL):
+            await self._control(scope, receive, send)
+            return
+        if scope["type"] == "http":
+            # the port is loopback: policies that demand aws:SecureTransport count it as such
+            scope = {**scope, "scheme": "https"}
+        await self._context.hooks.app.app(scope, receive, send)
+
+    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        try:
+            data = json.loads(body or b"{}")
+            if not isinstance(data, dict):
+                raise ValueError("the body is a JSON object")
+            with self._context.lock:
+                status, answer = self._command(scope["method"], scope["path"].removeprefix(CONTROL), data)
+        except (ValueError, KeyError) as error:
+            status, answer = 400, {"error": str(error).strip("'\"") or type(error).__name__}
+        except ServiceError as error:
+            status, answer = error.status, {"error": error.message}
+        payload = json.dumps(answer, default=str).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(payload)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": payload})
+
+    def _command(  # noqa: PLR0911  # one line per command
+        self, method: str, path: str, data: Json
+    ) -> tuple[int, Json]:
+        faults = self._context.faults
+        match method, path:
+            case "GET", "health":
+                return 200, {"ready": True, "seconds_per_state": self._context.seconds_per_state}
+            case "GET", "faults":
+                return 200, {"faults": faults.list()}
+            case "POST", "faults":
+                faults.add(data)
+                return 200, {"faults": faults.list()}
+            case "DELETE", "faults":
+                faults.clear()
+                self._fsx.release_stuck()
+                return 200, {"faults": []}
+            case "POST", "fail-node":
+                message = str(data.get("message", "NVRM: Xid 74: NVLink error"))
+                with self._scope(data):
+                    return 200, self._sagemaker.fail_node(str(data["node_id"]), message)
+            case "POST", "clock":
+                self._context.hold(bool(data["held"]))
+                return 200, {}
+            case "POST", "quotas":
+                self._quotas.set_value(str(data["name"]), float(data["value"]))
+                return 200, {}
+            case "POST", "inventory":
+                listers = [self._sagemaker.inventory, self._fsx.inventory]
+                account, region = str(data["account"]), str(data["region"])
+                found = inventory.take(self._context, account=account, region=region, extra=listers)
+                return 200, {"resources": found}
+        return 404, {"error": f"no {method} {CONTROL}{path}"}
+
+    def _scope(self, data: Json) -> Any:
+        return self._context.hooks.responses.request_scope(str(data["account"]), str(data["region"]))
+
+
+def main(argv: list[str]) -> int:
+    """Serve until stopped; exit code 1 with one line where MiniStack is not the release expected."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.aws.emulator")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--seconds-per-state", type=float, default=1.0)
+    parser.add_argument("--kubernetes-endpoint", default="")
+    parser.add_argument("--kubernetes-ca", default="", help="base64 of the API server's CA certificates")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # MiniStack reads these when it is imported
+    os.environ["GATEWAY_PORT"] = str(options.port)
+    os.environ["BIND_HOST"] = "127.0.0.1"
+    try:
+        hooks = load()
+    except HookError as error:
+        sys.stderr.write(f"embedded AWS: {error}\n")
+        return 1
+    application = Emulator(
+        Context(
+            hooks=hooks,
+            faults=Faults(),
+            seconds_per_state=options.seconds_per_state,
+            kubernetes_endpoint=options.kubernetes_endpoint,
+            kubernetes_ca=options.kubernetes_ca,
+        )
+    )
+    config = importlib.import_module("hypercorn.config").Config()
+    config.bind = [f"127.0.0.1:{options.port}"]
+    config.keep_alive_timeout = 75
+    serve = importlib.import_module("hypercorn.asyncio").serve
+    asyncio.run(serve(application, config))
+    return 0

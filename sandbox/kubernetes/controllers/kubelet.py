@@ -1,0 +1,154 @@
+"""What kubelets and the node lifecycle controller do to pods: start, end, and be lost with their node.
+
+Times in real life, multiplied by `time_scale`: a container starts after 20 s; a Job's container ends after another 20
+s; a deleted pod goes after 2 s; a pod on a node that does not answer is evicted after its toleration of the
+unreachable taint (300 s unless it says otherwise) and then stays Terminating until the node's object goes or carries
+the taint `node.kubernetes.io/out-of-service` (FIELD-NOTES, section 5: "node unreachable but its object kept").
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.controllers.common import alive, condition, event, has, node_ready, remove, set_status
+
+Json = dict[str, Any]
+
+START_SECONDS = 20.0
+RUN_SECONDS = 20.0
+STOP_SECONDS = 2.0
+TOLERATION_SECONDS = 300.0
+UNREACHABLE = "node.kubernetes.io/unreachable"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+# a pod with this annotation set to "failed" ends badly: a hook for tests
+OUTCOME = "rehearsal.local/outcome"
+
+
+class Kubelet:
+    """Moves pods through their phases."""
+
+    def __init__(self, api: Api, time_scale: float) -> None:
+        self.api = api
+        self.scale = time_scale
+        self._since: dict[str, float] = {}
+
+    def _waited(self, mark: str, seconds: float) -> bool:
+        """Whether so many (real-life) seconds have gone by since this was first asked."""
+        return time.monotonic() - self._since.setdefault(mark, time.monotonic()) >= seconds * self.scale
+
+    def reconcile(self) -> None:
+        """One pass over the pods that have a node."""
+        nodes = {n["metadata"]["name"]: n for n in self.api.all("v1", "Node")}
+        marks = set()
+        for pod in self.api.all("v1", "Pod"):
+            name = pod["spec"].get("nodeName")
+            if not name:
+                continue
+            marks.add(pod["metadata"]["uid"])
+            node = nodes.get(name)
+            if node is None:
+                # pod garbage collection: its node is no more
+                self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+            elif node_ready(node):
+                self._served(pod, node)
+            else:
+                self._lost(pod, node)
+        for mark in [m for m in self._since if m.split("/")[0] not in marks]:
+            del self._since[mark]
+
+    def _served(self, pod: Json, node: Json) -> None:
+        uid = pod["metadata"]["uid"]
+        self._since.pop(f"{uid}/evict", None)
+        if pod["metadata"].get("deletionTimestamp"):
+            if self._waited(f"{uid}/stop", STOP_SECONDS) and not pod["metadata"].get("finalizers"):
+                self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+            return
+        phase = (pod.get("status") or {}).get("phase", "Pending")
+        if phase == "Pending" and self._waited(f"{uid}/start", START_SECONDS):
+            self._run(pod)
+        elif phase == "Running":
+            if not has(pod, "Ready"):
+                self._ready(pod, ready=True)
+            if pod["spec"].get("restartPolicy") != "Always" and self._waited(f"{uid}/run", RUN_SECONDS):
+                self._end(pod)
+
+    def _run(self, pod: Json) -> None:
+        address = f"10.1.{int(pod['metadata']['uid'][:2], 16)}.{1 + int(pod['metadata']['uid'][2:4], 16) % 250}"
+        started = now()
+
+        def fill(status: Json) -> None:
+            status.update(
+                phase="Running", podIP=address, podIPs=[{"ip": address}], startTime=started, qosClass="Burstable"
+            )
+            status["containerStatuses"] = [
+                {
+                    "name": c["name"],
+                    "image": c["image"],
+                    "imageID": "",
+                    "ready": True,
+                    "started": True,
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": started}},
+                }
+                for c in pod["spec"]["containers"]
+            ]
+            for kind in ("Initialized", "ContainersReady", "Ready"):
+                condition(status, kind, "True")
+
+        set_status(self.api, pod, fill)
+
+    def _ready(self, pod: Json, *, ready: bool) -> None:
+        def fill(status: Json) -> None:
+            reason = "" if ready else "NodeNotReady"
+            condition(status, "Ready", "True" if ready else "False", reason)
+            # as in real life the container statuses keep what the kubelet last said
+            if ready:
+                condition(status, "ContainersReady", "True")
+
+        set_status(self.api, pod, fill)
+
+    def _end(self, pod: Json) -> None:
+        bad = (pod["metadata"].get("annotations") or {}).get(OUTCOME) == "failed"
+        code, reason = (1, "Error") if bad else (0, "Completed")
+
+        def fill(status: Json) -> None:
+            status["phase"] = "Failed" if bad else "Succeeded"
+            for container in status.get("containerStatuses") or []:
+                started = container["state"].get("running", {}).get("startedAt", now())
+                container.update(
+                    ready=False,
+                    started=False,
+                    state={
+                        "terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}
+                    },
+                )
+            condition(status, "Ready", "False", "PodFailed" if bad else "PodCompleted")
+            condition(status, "ContainersReady", "False", "PodFailed" if bad else "PodCompleted")
+
+        set_status(self.api, pod, fill)
+
+    def _lost(self, pod: Json, node: Json) -> None:
+        taints = (node.get("spec") or {}).get("taints") or []
+        if has(pod, "Ready"):
+            self._ready(pod, ready=False)
+            event(self.api, pod, "Warning", "NodeNotReady", "Node is not ready", "node-controller")
+        if pod["metadata"].get("deletionTimestamp"):
+            if any(t["key"] == OUT_OF_SERVICE for t in taints):
+                self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+            return
+        if not alive(pod) or not any(t["key"] == UNREACHABLE and t["effect"] == "NoExecute" for t in taints):
+            return
+        if any(t["key"] == OUT_OF_SERVICE for t in taints):
+            remove(self.api, pod)
+            return
+        seconds: float | None = TOLERATION_SECONDS
+        for toleration in pod["spec"].get("tolerations") or []:
+            if toleration.get("key") in (None, "", UNREACHABLE) and toleration.get("effect") in (None, "", "NoExecute"):
+                seconds = toleration.get("tolerationSeconds")  # without one: for ever
+        if seconds is not None and self._waited(f"{pod['metadata']['uid']}/evict", float(seconds)):
+            event(
+                self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller"
+            )
+            remove(self.api, pod)

@@ -1,0 +1,77 @@
+"""A small good environment, and files that differ from it in one point."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.loader import EnvironmentFile, EnvironmentFileError, Problem, parse
+from core.plan import Plan
+
+GOOD: dict[str, Any] = {
+    "account": "123456789012",
+    "region": "us-west-2",
+    "network": {"availability_zone_ids": ["usw2-az1", "usw2-az2"]},
+    "hyperpod": {
+        "cluster_name": "test",
+        "instance_groups": [
+            {"name": "head", "type": "ml.m5.2xlarge", "count": 2, "threads_per_core": 2},
+            {"name": "workers", "type": "ml.p5.48xlarge", "count": 4},
+        ],
+    },
+    "storage": {"mode": "static"},
+    "ray": {
+        "head": {"instance_group": "head"},
+        "workers": [{"name": "gpu", "instance_group": "workers", "replicas": 4}],
+    },
+}
+"""Two CPU nodes for the head, four P5 for the workers; no warning."""
+
+GONE = object()
+"""As a value in `changed`: remove the key."""
+
+
+def changed(edits: dict[str, Any]) -> dict[str, Any]:
+    """`GOOD` with the values at the dotted paths replaced; numbers are list indexes (one past the end appends)."""
+    data = copy.deepcopy(GOOD)
+    for path, value in edits.items():
+        here: Any = data
+        *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+        for part in way:
+            here = here[part] if isinstance(part, int) else here.setdefault(part, {})
+        if value is GONE:
+            del here[last]
+        elif isinstance(here, list) and last == len(here):
+            here.append(copy.deepcopy(value))
+        else:
+            here[last] = copy.deepcopy(value)
+    return data
+
+
+def text_of(edits: dict[str, Any]) -> str:
+    """The changed environment as YAML."""
+    return yaml.safe_dump(changed(edits), sort_keys=False)
+
+
+def judged(text: str) -> tuple[EnvironmentFile | None, list[Problem]]:
+    """The loaded file, None when it is bad, and all problems: errors and warnings in the order of their lines."""
+    try:
+        found = parse(text, name="test", path=Path("environments/test.yaml"))
+    except EnvironmentFileError as error:
+        return None, sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
+    return found, found.warnings
+
+
+def problems(edits: dict[str, Any]) -> list[Problem]:
+    """All problems of the changed environment."""
+    return judged(text_of(edits))[1]
+
+
+def plan(edits: dict[str, Any] | None = None) -> Plan:
+    """The plan of a changed environment, which must be good."""
+    found, said = judged(text_of(edits or {}))
+    assert found is not None, [str(problem) for problem in said]
+    return found.plan

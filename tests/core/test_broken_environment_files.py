@@ -1,0 +1,232 @@
+"""Eighteen ways to get a cluster file wrong, each of which another tool called valid; and files that are no files."""
+
+# ruff: noqa: E501  (the whole message on one line, as a person sees it)
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.loader import FOLDER, EnvironmentFileError, load, names, parse
+
+PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8")
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+EIGHTEEN = {
+    "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge' is not a HyperPod instance type; did you mean 'ml.p5.48xlarge'?"),
+    "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here; did you mean 'ml.p5.48xlarge'? If it is new, give its figures in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
+    "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small; the least is 0"),
+    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: got the text 'nine'; a whole number is wanted"),
+    "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn' is not allowed; allowed: InstanceStress, InstanceConnectivity"),
+    "health check on a CPU type": ("threads_per_core: 2", "threads_per_core: 2\n      deep_health_checks: [InstanceStress]", "deep_health_checks: [InstanceStress]", "hyperpod.instance_groups[0].deep_health_checks: ml.m5.2xlarge has no accelerator and deep health checks exist for GPU and Trainium types only; remove the setting"),
+    "network of /99": ("10.64.0.0/16", "10.64.0.0/99", "10.64.0.0/99", "network.cidr: '10.64.0.0/99' is no IPv4 range: the prefix length is 0 to 32"),
+    "unknown key": ("alarm_emails:", "alarm_email:", "alarm_email:", "hyperpod.alarm_email: unknown setting; did you mean 'alarm_emails'?"),
+    "key in the wrong section": ("protected: true", "capacity_gib: 9600", "capacity_gib: 9600", "capacity_gib: unknown setting here; 'capacity_gib' belongs at storage.capacity_gib"),
+    "missing key": ("      count: 9 ", "      # count: 9 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing (`InstanceCount`: nodes wanted)"),
+    "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers' is not valid; allowed are letters, digits and hyphens, at most 63, no underscore, beginning and ending with a letter or digit"),
+    "group that is not there": ("instance_group: workers", "instance_group: wrokers", "instance_group: wrokers", "ray.workers[0].instance_group: no instance group is called 'wrokers'; did you mean 'workers'?"),
+    "more workers than nodes": ("replicas: 8 ", "replicas: 10 ", "replicas: 10 ", "ray.workers[0].replicas: 10 × worker of 'gpu' (8 accelerators, 32 EFA, 94 vCPUs, 1892 GiB) need 10 nodes, 'workers' has 9 × ml.p5.48xlarge, which carry 9"),
+    "more nodes than addresses": ("count: 9 ", "count: 400 ", "count: 400 ", "hyperpod.instance_groups[1].count: the nodes in usw2-az3 take 32,445 addresses (400 × 81 of ml.p5.48xlarge and 1 more group); the subnet there, a /18, has 16,379: at most 201 nodes of this group fit; a wider network.cidr or a smaller node_subnet_prefix makes room"),
+    "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c' is not valid; an availability zone ID looks like usw2-az1 (aws ec2 describe-availability-zones lists them; names such as us-west-2a differ between accounts)"),
+    "size that FSx does not have": ("capacity_gib: 9600", "capacity_gib: 10000", "capacity_gib: 10000", "storage.capacity_gib: 10000 is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of 2400 (9600 or 12000)"),
+    "account without quotes": ('account: "444455556666"', "account: 444455556666", "account: 444455556666", "account: got the number that YAML makes of 444455556666; it is text here: put it in quotes ('444455556666')"),
+    "the same key twice": ("      count: 9 ", "      count: 9\n      count: 8 ", "count: 8 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}; keep one"),
+}  # fmt: skip
+"""Name → what is replaced in prod.yaml, by what, where the message must point, and the message."""
+
+
+@pytest.mark.parametrize("name", EIGHTEEN)
+def test_each_of_the_eighteen_is_told(name: str) -> None:
+    old, new, marker, message = EIGHTEEN[name]
+    text = PROD.replace(old, new, 1)
+    assert text != PROD
+    with pytest.raises(EnvironmentFileError) as caught:
+        parse(text, name="prod", path=FOLDER / "prod.yaml")
+    line = line_of(text, marker)
+    file = (FOLDER / "prod.yaml").relative_to(Path.cwd())
+    assert str(caught.value) == f"{file}:{line}: {message.replace('{before}', str(line - 1))}"
+
+
+def test_there_are_eighteen() -> None:
+    assert len(EIGHTEEN) == 18
+
+
+def test_all_problems_of_a_file_come_together() -> None:
+    text = PROD
+    for old, new, *_ in (
+        EIGHTEEN[name] for name in ("negative count", "network of /99", "unknown key", "account without quotes")
+    ):
+        text = text.replace(old, new, 1)
+    with pytest.raises(EnvironmentFileError) as caught:
+        parse(text, name="prod", path=FOLDER / "prod.yaml")
+    assert [problem.path for problem in caught.value.problems] == [
+        "account",
+        "network.cidr",
+        "hyperpod.alarm_email",
+        "hyperpod.instance_groups[1].count",
+    ]
+
+
+YAML_TRAPS = {
+    "tab": ("a:\n\tb: 1\n", 2, "(file)", "a tab in the indentation"),
+    "no closing bracket": ("a: [1,\nb: 2\n", 2, "(file)", "not valid YAML"),
+    "no closing quote": ('a: "x\n', 1, "(file)", "a quote or bracket is not closed"),
+    "colon in a value": ("a: b: c\n", 1, "(file)", "a value with ': ' in it needs quotes"),
+    "at sign": ("a: @b\n", 1, "(file)", "needs quotes"),
+    "nothing": ("", 1, "(file)", "has no settings"),
+    "only a comment": ("# later\n", 1, "(file)", "has no settings"),
+    "a list": ("- a\n- b\n", 1, "(file)", "got a list of 2"),
+    "a word": ("hello\n", 1, "(file)", "got the text 'hello'"),
+    "two documents": ("region: us-west-2\n---\nregion: us-west-2\n", 2, "(file)", "a second document starts here"),
+    "anchor": ("region: &r us-west-2\n", 1, "region", "anchors are not used"),
+    "alias of nothing": ("region: us-west-2\ntags: *r\n", 2, "tags", "aliases are not used"),
+    "alias of an anchor": ("region: &r us-west-2\nprotected: *r\n", 2, "protected", "aliases are not used"),
+    "merge key": ("<<: {region: us-west-2}\n", 1, "(file)", "merge keys (<<) are not used"),
+    "tag": ("region: !!python/object:os.system us-west-2\n", 1, "region", "tags are not used"),
+    "key that is a list": ("? [a]\n: b\n", 1, "(file)", "a key must be text"),
+    "octal": ("account: 000000000017\n", 1, "account", "means different things to different YAML readers"),
+    "underscored number": ("storage: {capacity_gib: 1_200}\n", 1, "storage.capacity_gib", "means different things"),
+    "base 60": ("tags: {time: 12:30}\n", 1, "tags.time", "means different things"),
+    "0o": ("protected: 0o17\n", 1, "protected", "means different things"),
+    "no as text": ("tags: {spot: no}\n", 1, "tags.spot", "got the truth value that YAML makes of no; put it in quotes ('no')"),
+    "version as a number": ("eks: {version: 1.30}\n", 1, "eks.version", "YAML makes of 1.30; it is text here: put it in quotes ('1.30')"),
+    "quoted number": ('storage: {capacity_gib: "1200"}\n', 1, "storage.capacity_gib", "remove the quotes"),
+    "number with its unit": ("storage: {capacity_gib: 1200GiB}\n", 1, "storage.capacity_gib", "without its unit"),
+    "control character": ('region: "us\\x01west"\n', 1, "region", "holds U+0001"),
+    "raw control character": ("region: us\x01west\n", 1, "(file)", "not a character that YAML allows: U+0001"),
+    "empty section": ("storage:\nregion: us-west-2\n", 1, "storage", "the section is empty; write its settings (mode,"),
+    "twice": ("region: us-west-2\nregion: us-east-1\n", 2, "region", "set twice: first in line 1; keep one"),
+    "too deep": ("a: " + "[" * 60 + "]" * 60 + "\n", 1, "a" + "[0]" * 23, "nested more than 24 levels deep"),
+    "huge number": ("storage: {capacity_gib: " + "9" * 5000 + "}\n", 1, "storage.capacity_gib", "a number of 5000 digits"),
+    "float": ("storage: {capacity_gib: 1200.5}\n", 1, "storage.capacity_gib", "got the number 1200.5; a whole number is wanted"),
+    "infinity": ("storage: {capacity_gib: .inf}\n", 1, "storage.capacity_gib", "a whole number is wanted"),
+    "truth value as a number": ("storage: {capacity_gib: yes}\n", 1, "storage.capacity_gib", "got the truth value true; a whole number is wanted"),
+    "number as an enum": ("storage: {lustre_version: 2.15}\n", 1, "storage.lustre_version", "put it in quotes ('2.15')"),
+    "text as a number enum": ("storage: {throughput_mbs_per_tib: '250'}\n", 1, "storage.throughput_mbs_per_tib", "remove the quotes"),
+    "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "a list is wanted"),
+    "too short a list": ("network: {availability_zone_ids: [usw2-az1]}\n", 1, "network.availability_zone_ids", "at least 2 entries needed"),
+    "bad key of a map": ("ray: {env: {1X: a}}\n", 1, "ray.env['1X']", "does not begin with a digit"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", YAML_TRAPS)
+def test_yaml_traps(name: str) -> None:
+    text, line, path, message = YAML_TRAPS[name]
+    with pytest.raises(EnvironmentFileError) as caught:
+        parse(text, name="x", path=FOLDER / "x.yaml")
+    found = [p for p in caught.value.problems if (p.line, p.path) == (line, path) and message in p.message]
+    assert len(found) == 1, str(caught.value)
+
+
+def test_alias_bombs_are_refused_without_being_built() -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    with pytest.raises(EnvironmentFileError, match="aliases are not used"):
+        parse("\n".join(lines), name="x", path=FOLDER / "x.yaml")
+
+
+def test_a_hundred_thousand_brackets_do_not_exhaust_the_stack() -> None:
+    with pytest.raises(EnvironmentFileError):
+        parse("a: " + "[" * 100_000, name="x", path=FOLDER / "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("raw", "line", "message"),
+    [
+        (b"region: us-west-2\ntags: {a: \xff}\n", 2, "byte 0xff is not UTF-8"),
+        ("region: us-west-2\n".encode("utf-16"), 1, "is UTF-16; save it as UTF-8"),
+        (b"#" * 1_000_001, 1, "is larger than 1,000,000 bytes"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, raw: bytes, line: int, message: str) -> None:
+    (tmp_path / "x.yaml").write_bytes(raw)
+    with pytest.raises(EnvironmentFileError) as caught:
+        load("x", folder=tmp_path)
+    assert [(p.line, p.path) for p in caught.value.problems] == [(line, "(file)")]
+    assert message in caught.value.problems[0].message
+
+
+def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "prod.yaml").write_bytes(b"\xef\xbb\xbf" + PROD.encode())
+    assert load("prod", folder=tmp_path).settings.region == "us-west-2"
+
+
+def test_windows_line_ends_are_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "prod.yaml").write_bytes(PROD.replace("\n", "\r\n").replace("count: 9", "count: -9").encode())
+    with pytest.raises(EnvironmentFileError) as caught:
+        load("prod", folder=tmp_path)
+    assert [problem.line for problem in caught.value.problems] == [line_of(PROD, "count: 9")]
+
+
+def test_a_missing_file_names_its_neighbours() -> None:
+    with pytest.raises(EnvironmentFileError) as caught:
+        load("prd")
+    (problem,) = caught.value.problems
+    assert (
+        problem.message
+        == "no environment is called 'prd'; there are dev, local, prod in environments; did you mean 'prod'?"
+    )
+    assert (problem.file, problem.line) == ("environments/prd.yaml", 1)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").mkdir()
+    with pytest.raises(EnvironmentFileError, match="is a folder"):
+        load("x", folder=tmp_path)
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFileError, match="there is none in"):
+        load("x", folder=tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_a_link_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").symlink_to("x.yaml")
+    with pytest.raises(EnvironmentFileError, match="cannot be read"):
+        load("x", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Prod", "../prod", "prod.yaml", "1prod", "a" * 22, "prod-", "instance_types", "a\0b", "pröd"]
+)
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(EnvironmentFileError, match="cannot name an environment"):
+        load(name)
+
+
+def test_files_outside_the_current_folder_are_named_in_full(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("region: 1\n", encoding="utf-8")
+    with pytest.raises(EnvironmentFileError) as caught:
+        load("x", folder=tmp_path)
+    assert caught.value.problems[0].file == str(tmp_path / "x.yaml")
+
+
+def test_the_shipped_files_are_good_and_without_warnings() -> None:
+    assert names() == ["dev", "local", "prod"]
+    assert [load(name).warnings for name in names()] == [[], [], []]
+
+
+def test_the_shipped_files_differ_for_good_reasons() -> None:
+    dev, local, prod = (load(name).settings for name in names())
+    assert [one.storage.mode for one in (dev, local, prod)] == ["dynamic", "static", "static"]
+    assert [one.storage.on_destroy for one in (dev, local, prod)] == ["delete", "delete", "retain"]
+    assert [one.protected for one in (dev, local, prod)] == [False, False, True]
+    assert [one.network.egress for one in (dev, local, prod)] == ["nat", "nat", "closed"]
+    assert local.helm.lock_file == "sandbox/charts/charts.lock.yaml"
+    assert len({one.account for one in (dev, local, prod)}) == 3
+    assert len({one.network.cidr for one in (dev, prod)}) == 2
+
+
+@pytest.mark.parametrize("name", ["dev", "local", "prod"])
+def test_editors_find_the_schema(name: str) -> None:
+    assert (
+        (FOLDER / f"{name}.yaml")
+        .read_text(encoding="utf-8")
+        .startswith("# yaml-language-server: $schema=schema.json\n")
+    )

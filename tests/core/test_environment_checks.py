@@ -1,0 +1,318 @@
+"""Each rule has a file that trips it and nothing else, and one next to it that does not."""
+
+# ruff: noqa: E501  (a case of the table is one line, to be read across)
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from core import checks, messages
+from core.findings import RULES
+from core.model import Environment
+from core.plan import Plan
+from tests.core.environment_files import GONE, changed, judged, problems, text_of
+
+GROUPS = "hyperpod/instance_groups"
+HEAD, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1"
+WORKER = "ray/workers/0"
+NEW_TYPE = {
+    "vcpus": 96,
+    "memory_gib": 1024,
+    "accelerator": "nvidia",
+    "accelerators": 8,
+    "efa": 8,
+    "ips": 60,
+    "pods": 49,
+}
+SUBNETS = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "vpc_cidr": "10.0.0.0/16",
+    "node_subnet_ids": {"usw2-az1": "subnet-0123456789abcdef0", "usw2-az2": "subnet-0123456789abcdef1"},
+    "node_subnet_cidrs": {"usw2-az1": "10.0.0.0/20", "usw2-az2": "10.0.16.0/20"},
+    "control_plane_subnet_ids": ["subnet-0123456789abcdef2", "subnet-0123456789abcdef3"],
+}
+EXISTING = {"network/existing": SUBNETS}
+FILE_SYSTEM = {"file_system_id": "fs-0123456789abcdef0", "mount_name": "fsx", "availability_zone_id": "usw2-az1"}
+CLUSTER = {
+    "cluster_name": "shared",
+    "security_group_id": "sg-0123456789abcdef0",
+    "oidc_issuer_url": "https://oidc.eks.us-west-2.amazonaws.com/id/ABC",
+    "kubectl_role_arn": "arn:aws:iam::123456789012:role/kubectl",
+}
+ROLE = "arn:aws:iam::123456789012:role/Admin"
+CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_core": 2}
+MORE_P5 = {"name": "more", "type": "ml.p5.48xlarge", "count": 2}
+DIGEST = "redis@sha256:" + "a" * 64
+PUBLIC = {"public": True, "public_cidrs": ["20.0.0.0/24"]}
+SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
+
+
+def worker(**settings: Any) -> dict[str, Any]:
+    return {"name": "more", "instance_group": "workers", "replicas": 1, **settings}
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: str
+    trips: dict[str, Any]
+    path: str
+    says: str
+    passes: dict[str, Any] = field(default_factory=dict)
+    severity: str = "error"
+    """All of the rule's own findings for `trips` are at `path`; `passes` is the nearest file that it accepts."""
+    beside: tuple[str, ...] = ()
+    """Paths of what other rules rightly say about `trips`, too."""
+
+
+CASES = [
+    # --- instance groups
+    Case("group_names_differ", {f"{GROUPS}/2": {**CPU_GROUP, "name": "HEAD"}}, "hyperpod.instance_groups[2].name", "already the name of instance_groups[0]", {f"{GROUPS}/2": {**CPU_GROUP, "name": "head2"}}),
+    Case("type_is_known", {f"{WORKERS}/type": "ml.p5.48xlrge"}, "hyperpod.instance_groups[1].type", "did you mean 'ml.p5.48xlarge'?", {f"{WORKERS}/type": "ml.p5e.48xlarge"}),
+    Case("type_is_known", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge"}, "hyperpod.instance_groups[1].type", "no figures of", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}),
+    Case("type_is_known", {f"{WORKERS}/type": "ml.p9.48xlarge", "instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "hyperpod.instance_groups[1].type", "the figures of instance_types are used", {}, "warning"),
+    Case("figures_are_used", {"instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "instance_types['ml.p9.48xlarge']", "no instance group is of this type", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, "warning"),
+    Case("figures_agree", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**NEW_TYPE, "accelerator": "none"}}}, "instance_types['ml.p6e-gb200.36xlarge'].accelerators", "'none' has 0", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}),
+    Case("deep_health_checks_have_a_device", {f"{HEAD}/deep_health_checks": ["InstanceStress"]}, "hyperpod.instance_groups[0].deep_health_checks", "has no accelerator", {f"{HEAD}/deep_health_checks": [], f"{WORKERS}/deep_health_checks": ["InstanceStress"]}),
+    Case("connectivity_needs_two", {f"{WORKERS}/count": 1, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}, "hyperpod.instance_groups[1].deep_health_checks", "count of 2 or more, got 1", {f"{WORKERS}/count": 2, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}),
+    Case("deep_health_checks_once", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceStress"]}, "hyperpod.instance_groups[1].deep_health_checks", "named twice", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceConnectivity"]}),
+    Case("taints_meet_deep_health_checks", {f"{WORKERS}/taints": [{"key": "example.com/x", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[1].taints", "may not tolerate", {f"{WORKERS}/taints": [{"key": "example.com/x", "effect": "NoSchedule"}], f"{WORKERS}/deep_health_checks": []}, "warning"),
+    Case("continuous_features", {"hyperpod/node_provisioning_mode": None, f"{WORKERS}/capacity": "spot"}, "hyperpod.instance_groups[1].capacity", "needs provisioning mode Continuous", {f"{WORKERS}/capacity": "spot"}),
+    Case("continuous_features", {"hyperpod/node_provisioning_mode": None, f"{WORKERS}/min_count": 1}, "hyperpod.instance_groups[1].min_count", "needs provisioning mode Continuous", {f"{WORKERS}/min_count": 1}),
+    Case("continuous_features", {"hyperpod/node_provisioning_mode": None, "hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "hyperpod.managed_autoscaling", "needs provisioning mode Continuous", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True}),
+    Case("continuous_features", {"hyperpod/node_recovery": "None", "hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "hyperpod.managed_autoscaling", "set it to Automatic", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, beside=("hyperpod.node_recovery",)),
+    Case("min_count_at_most_count", {f"{WORKERS}/min_count": 5}, "hyperpod.instance_groups[1].min_count", "5 is more than the group's count of 4", {f"{WORKERS}/min_count": 4}),
+    Case("spot_draws_from_no_plan", {f"{WORKERS}/capacity": "spot", f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}, "hyperpod.instance_groups[1].capacity", "exclude each other", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}),
+    Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p"}, "hyperpod.instance_groups[1].training_plan_arn", "is of region us-east-1", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}),
+    Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:210987654321:training-plan/p"}, "hyperpod.instance_groups[1].training_plan_arn", "is of account 210987654321", {f"{WORKERS}/volume_kms_key_arn": "arn:aws:kms:us-west-2:210987654321:key/k"}),
+    Case("threads_exist", {f"{GROUPS}/2": {**CPU_GROUP, "type": "ml.m7g.4xlarge"}}, "hyperpod.instance_groups[2].threads_per_core", "have one thread", {f"{GROUPS}/2": {**CPU_GROUP, "type": "ml.m7g.4xlarge", "threads_per_core": 1}}),
+    Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 24 ? * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "'24' is no hours here; allowed: 0-23", {f"{WORKERS}/update_schedule": {"cron": "cron(0 23 ? * SUN *)"}}),
+    Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "5 fields; six are wanted", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 */3 ? 2027)"}}),
+    Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "exactly one of day of month and day of week must be ?", {f"{WORKERS}/update_schedule": SCHEDULE}),
+    Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 101, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "the most is 100", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 100, "batch_unit": "CAPACITY_PERCENTAGE"}}}),
+    Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 5}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "5 nodes at once, but the group has 4", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 4}}}),
+    Case("groups_are_used", {f"{GROUPS}/2": MORE_P5}, "hyperpod.instance_groups[2].name", "stand idle", {f"{GROUPS}/2": CPU_GROUP}, "warning"),
+    Case("system_pods_have_a_place", {f"{HEAD}/count": 0}, "hyperpod.instance_groups", "no group of a CPU type with nodes", {f"{GROUPS}/2": CPU_GROUP}, beside=("hyperpod.instance_groups[0].count", "ray.head.instance_group")),
+    Case("recovery_is_on", {"hyperpod/node_recovery": "None"}, "hyperpod.node_recovery", "until a person replaces them", {}, "warning"),
+    # --- network
+    Case("ranges_exist", {"network/cidr": "10.0.0.0/99"}, "network.cidr", "the prefix length is 0 to 32", {"network/cidr": "10.0.0.0/16"}),
+    Case("ranges_exist", {"network/cidr": "10.0.300.0/16"}, "network.cidr", "0 to 255", {"network/cidr": "10.255.0.0/16"}),
+    Case("ranges_exist", {"network/cidr": "10.0.0.1/16"}, "network.cidr", "did you mean '10.0.0.0/16'?", {"network/cidr": "10.0.0.0/16"}),
+    Case("ranges_exist", {"network/cidr": "10.0.0.0/21"}, "network.cidr", "allowed are /16 to /20", {"network/cidr": "10.0.0.0/20"}),
+    Case("ranges_exist", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.0.16.0/29"}, "network.existing.node_subnet_cidrs.usw2-az2", "AWS allows /16 to /28", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.0.16.0/28"}),
+    Case("range_is_private", {"network/cidr": "11.0.0.0/16"}, "network.cidr", "is not private", {"network/cidr": "172.31.0.0/16"}),
+    Case("range_is_private", {"network/cidr": "172.17.0.0/16"}, "network.cidr", "bridge network", {"network/cidr": "172.18.0.0/16"}, "warning"),
+    Case("subnets_lie_in_the_vpc", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.0.8.0/21"}, "network.existing.node_subnet_cidrs.usw2-az2", "overlaps 10.0.0.0/20", EXISTING),
+    Case("subnets_lie_in_the_vpc", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.1.0.0/20"}, "network.existing.node_subnet_cidrs.usw2-az2", "outside vpc_cidr", EXISTING, "warning"),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_cidrs": {"usw2-az1": "10.0.0.0/20"}}, "network.existing.node_subnet_ids.usw2-az2", "has no entry in node_subnet_cidrs", EXISTING),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_cidrs.usw2-az3", "has no entry in node_subnet_ids", EXISTING),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_ids/usw2-az3": "subnet-0123456789abcdef9", "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_ids.usw2-az3", "is not one of network.availability_zone_ids", EXISTING),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids": ["subnet-0123456789abcdef2"] * 2}, "network.existing.control_plane_subnet_ids[1]", "named twice", EXISTING),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids/2": "subnet-0123456789abcdef4"}, "network.existing.control_plane_subnet_ids", "3 subnets for 2 zones", EXISTING),
+    Case("zones_differ", {"network/availability_zone_ids": ["usw2-az1", "usw2-az1"]}, "network.availability_zone_ids[1]", "named twice", {"network/availability_zone_ids": ["usw2-az1", "usw2-az3"]}),
+    Case("zones_belong_to_the_region", {"network/availability_zone_ids": ["usw2-az1", "use2-az2"]}, "network.availability_zone_ids[1]", "did you mean 'usw2-az2'?", {"region": "ap-southeast-2", "network/availability_zone_ids": ["apse2-az1", "apse2-az3"]}),
+    Case("region_is_known", {"region": "us-west-9", "network/availability_zone_ids": ["usw9-az1", "usw9-az2"]}, "region", "not in the list of regions", {}, "warning"),
+    Case("groups_stand_in_our_zones", {f"{HEAD}/availability_zone_id": "usw2-az4"}, "hyperpod.instance_groups[0].availability_zone_id", "is not one of network.availability_zone_ids", {f"{HEAD}/availability_zone_id": "usw2-az2"}),
+    Case("groups_stand_in_our_zones", {"network/existing": {**SUBNETS, "node_subnet_ids": {"usw2-az2": "subnet-0123456789abcdef1"}, "node_subnet_cidrs": {"usw2-az2": "10.0.16.0/20"}}, f"{WORKERS}/availability_zone_id": "usw2-az2"}, "hyperpod.instance_groups[0]", "no entry in network.existing.node_subnet_ids", EXISTING),
+    Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/count": 3}, "hyperpod.instance_groups[1].count", "at most 2 nodes of this group fit", {"network/node_subnet_prefix": 23, f"{HEAD}/count": 3}),
+    Case("addresses_fit", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az1": "10.0.0.0/24", f"{HEAD}/availability_zone_id": "usw2-az2"}, "hyperpod.instance_groups[1].count", "4 × 81 of ml.p5.48xlarge", EXISTING),
+    Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 3, f"{WORKER}/replicas": 3}, "network.node_subnet_prefix", "no room for one replacement", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 2, f"{WORKER}/replicas": 2}, "warning"),
+    Case("subnets_fit_the_vpc", {"network/node_subnet_prefix": 17}, "network.node_subnet_prefix", "/18 is the largest that fits", {"network/node_subnet_prefix": 18}),
+    Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
+    Case("settings_have_effect", {**EXISTING, "network/egress": "closed"}, "network.egress", "has no effect with network.existing", EXISTING, "warning"),
+    Case("settings_have_effect", {"network/egress": "closed", "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", {"network/egress": "closed"}, "warning"),
+    # --- EKS
+    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.34"}),
+    Case("kubectl_is_near", {"eks/version": "1.32"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.33"}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True}}, "eks.endpoint.public_cidrs", "needs the ranges that may reach it", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["0.0.0.0/0"]}}, "eks.endpoint.public_cidrs[0]", "the whole internet", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/7"]}}, "eks.endpoint.public_cidrs[0]", "a large part of the internet", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/8"]}}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["10.0.0.0/8"]}}, "eks.endpoint.public_cidrs[0]", "is private", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["203.0.113.0/24"]}}, "eks.endpoint.public_cidrs[0]", "reserved for examples", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public_cidrs": ["20.0.0.0/24"]}}, "eks.endpoint.public_cidrs", "has no effect", {"eks/endpoint": PUBLIC}, "warning"),
+    Case("closed_network_reaches_nothing", {"network/egress": "closed", "eks/endpoint": PUBLIC}, "eks.endpoint.public", "otherwise closed", {"eks/endpoint": PUBLIC}, "warning"),
+    Case("existing_cluster_has_existing_network", {"eks/existing": CLUSTER}, "eks.existing", "give it in network.existing", {"eks/existing": CLUSTER, **EXISTING}),
+    Case("existing_cluster_is_left_alone", {**EXISTING, "eks/existing": CLUSTER, "eks/log_retention_days": 30}, "eks.log_retention_days", "whose cluster is not changed", {"eks/existing": CLUSTER, **EXISTING}, "warning"),
+    Case("issuer_is_of_the_region", {**EXISTING, "eks/existing": {**CLUSTER, "oidc_issuer_url": "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"}}, "eks.existing.oidc_issuer_url", "is not in us-west-2", {"eks/existing": CLUSTER, **EXISTING}),
+    Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("aws", "aws-cn", 1)]}, "eks.admin_role_arns[0]", "in partition aws-cn", {"eks/admin_role_arns": [ROLE]}),
+    Case("roles_are_plausible", {"eks/admin_role_arns": [f"{ROLE}*"]}, "eks.admin_role_arns[0]", "a wildcard is not allowed", {"eks/admin_role_arns": [ROLE]}),
+    Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE, ROLE]}, "eks.admin_role_arns[1]", "one access entry per role", {"eks/admin_role_arns": [ROLE, f"{ROLE}2"]}),
+    Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("1234", "4321")]}, "eks.admin_role_arns[0]", "is a role of account 432156789012", {"eks/admin_role_arns": [ROLE]}, "warning"),
+    Case("users_get_ray_namespaces", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["ray", "kube-system"]}]}, "eks.ray_users[0].namespaces[1]", "belongs to the cluster itself", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["ray", "mine"]}]}),
+    Case("users_get_ray_namespaces", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine"]}]}, "eks.ray_users[0].namespaces", "'ray', where the RayCluster is", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine", "ray"]}]}, "warning"),
+    # --- storage
+    Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "(2400 or 4800)", {"storage/capacity_gib": 4800}),
+    Case("mode_and_existing_agree", {"storage": {"mode": "existing"}}, "storage.existing", "needs the file system", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
+    Case("mode_and_existing_agree", {"storage": {"mode": "static", "existing": FILE_SYSTEM}}, "storage.mode", "set mode: existing", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
+    Case("mode_and_existing_agree", {"storage": {"mode": "existing", "existing": FILE_SYSTEM, "on_destroy": "delete"}}, "storage.on_destroy", "what was made elsewhere is kept", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
+    Case("mode_and_existing_agree", {"storage": {"mode": "existing", "existing": FILE_SYSTEM, "capacity_gib": 2400}}, "storage.capacity_gib", "has no effect", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, "warning"),
+    Case("storage_zone_exists", {"storage": {"mode": "existing", "existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id",)),
+    Case("storage_is_beside_the_workers", {"storage/availability_zone_id": "usw2-az2"}, "storage.availability_zone_id", "traffic between zones is slow", {"storage/availability_zone_id": "usw2-az1"}),
+    Case("storage_is_beside_the_workers", {"storage": {"mode": "existing", "existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, "warning"),
+    Case("claims_keep_their_data", {"storage": {"on_destroy": "delete", "backup_retention_days": 7}}, "storage.backup_retention_days", "deleted together with the file system", {"storage": {"on_destroy": "retain", "backup_retention_days": 7}}, "warning"),
+    # --- protection
+    Case("protected_keeps_data", {"protected": True, "storage/on_destroy": "delete", "storage/backup_retention_days": 7}, "storage.on_destroy", "'delete' in a protected environment", {"protected": True, "storage/backup_retention_days": 7}, beside=("storage.backup_retention_days",)),
+    Case("protected_keeps_images", {"protected": True, "image/on_destroy": "delete", "storage/backup_retention_days": 7}, "image.on_destroy", "'delete' in a protected environment", {"protected": True, "storage/backup_retention_days": 7}),
+    Case("protected_has_backups", {"protected": True}, "storage.backup_retention_days", "7 keeps a week", {"protected": True, "storage/backup_retention_days": 1}, "warning"),
+    Case("protected_has_auth", {"protected": True, "storage/backup_retention_days": 7, "ray/auth": "none"}, "ray.auth", "run code on the cluster", {"ray/auth": "token"}),
+    Case("protected_has_auth", {"ray/auth": "none"}, "ray.auth", "run code on the cluster", {"ray/auth": "token"}, "warning"),
+    # --- names
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"sagemaker.amazonaws.com/x": "y"}}, "hyperpod.instance_groups[1].labels['sagemaker.amazonaws.com/x']", "is reserved", {f"{WORKERS}/labels": {"example.com/x": "y"}}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"node.kubernetes.io/x": "y"}}, "hyperpod.instance_groups[1].labels['node.kubernetes.io/x']", "the prefix kubernetes.io/ is reserved", {f"{WORKERS}/labels": {"notkubernetes.io/x": "y"}}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"team": "a b"}}, "hyperpod.instance_groups[1].labels.team", "is no label value", {f"{WORKERS}/labels": {"team": "a" * 63}}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"-team": "a"}}, "hyperpod.instance_groups[1].labels['-team']", "a key has letters, digits", {f"{WORKERS}/labels": {"a" * 63: ""}}),
+    Case("taints_are_valid", {f"{HEAD}/taints": [{"key": "k8s.io/x", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[0].taints[0].key", "is reserved", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}]}),
+    Case("taints_are_valid", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}, {"key": "x", "value": "y", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[0].taints[1]", "keep one", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]}),
+    Case("tags_are_valid", {"tags": {"aws:x": "y"}}, "tags['aws:x']", "reserved", {"tags": {"awsx": "y"}}),
+    Case("tags_are_valid", {"tags": {"hyperpod-ray:x": "y"}}, "tags['hyperpod-ray:x']", "this project's own", {"tags": {"hyperpod-rays": "y"}}),
+    Case("tags_are_valid", {"tags": {"x": "y" * 257}}, "tags.x", "at most 256 characters, got 257", {"tags": {"x": "y" * 256}}),
+    Case("tags_are_valid", {"tags": {"x": "a;b"}}, "tags.x", "allowed in keys and values", {"tags": {"x": "a b_c:d/e=f+g-h@i.ü"}}),
+    Case("tags_are_valid", {"tags": {"x": "a", "X": "b"}}, "tags.X", "in case only", {"tags": {"x": "a", "y": "b"}}),
+    Case("ray_cluster_name_fits", {"ray/cluster_name": "1ray"}, "ray.cluster_name", "begins with a digit", {"ray/cluster_name": "ray1"}),
+    Case("ray_cluster_name_fits", {"ray/cluster_name": "r" * 54}, "ray.cluster_name", "54 characters; KubeRay allows 53", {"ray/cluster_name": "r" * 53}),
+    Case("namespace_is_ours", {"ray/namespace": "default"}, "ray.namespace", "a namespace of its own", {"ray/namespace": "training"}),
+    Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
+    Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
+    Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "images/..training"}),
+    Case("image_is_given_or_built", {"image": {"uri": DIGEST, "folder": "image"}}, "image.folder", "has no effect with image.uri", {"image": {"uri": DIGEST}}, "warning"),
+    Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "charts/x.yaml"}),
+    Case("variables_are_free", {"ray/env": {"RAY_ADDRESS": "x"}}, "ray.env.RAY_ADDRESS", "KubeRay sets it", {"ray/env": {"RAY_DEDUP_LOGS": "0"}}),
+    Case("variables_are_free", {f"{WORKER}/env": {"HF_TOKEN": "x"}}, "ray.workers[0].env.HF_TOKEN", "looks like a secret", {f"{WORKER}/env": {"TOKENIZERS_PARALLELISM": "false"}}, "warning"),
+    # --- Ray
+    Case("groups_exist", {f"{WORKER}/instance_group": "worker"}, "ray.workers[0].instance_group", "did you mean 'workers'?", {}),
+    Case("worker_names_differ", {f"{WORKER}/replicas": 3, "ray/workers/1": worker(name="gpu")}, "ray.workers[1].name", "already the name of workers[0]", {f"{WORKER}/replicas": 3, "ray/workers/1": worker()}),
+    Case("worker_names_differ", {f"{WORKER}/name": "driver"}, "ray.workers[0].name", "is taken", {f"{WORKER}/name": "drivers"}),
+    Case("replicas_are_in_order", {f"{WORKER}/min_replicas": 5}, "ray.workers[0].min_replicas", "5 is more than replicas, 4", {f"{WORKER}/min_replicas": 4}),
+    Case("replicas_are_in_order", {f"{WORKER}/max_replicas": 3}, "ray.workers[0].max_replicas", "3 is less than replicas, 4", {f"{WORKER}/max_replicas": 4}),
+    Case("replicas_have_effect", {f"{WORKER}/replicas": 3, f"{WORKER}/max_replicas": 4}, "ray.workers[0].max_replicas", "has no effect without ray.autoscaling", {f"{WORKER}/replicas": 3, f"{WORKER}/max_replicas": 4, "ray/autoscaling": True}, "warning"),
+    Case("some_worker_works", {f"{WORKER}/replicas": 0}, "ray.workers", "nothing trains", {f"{WORKER}/replicas": 1}, "warning"),
+    Case("version_is_recent_enough", {"ray/version": "2.51.2"}, "ray.version", "take 2.52.0 or newer", {"ray/version": "2.52.0"}),
+    Case("version_is_recent_enough", {"ray/version": "2.50.0", "ray/auth": "none"}, "ray.version", "older than Train V2", {"ray/version": "2.51.0", "ray/auth": "none"}, beside=("ray.auth",)),
+    Case("operator_knows_auth", {"helm/kuberay_operator": "1.5.0"}, "helm.kuberay_operator", "take 1.5.1 or newer", {"helm/kuberay_operator": "1.5.1"}),
+    Case("head_is_off_accelerators", {f"{GROUPS}/2": MORE_P5, "ray/head/instance_group": "more"}, "ray.head.instance_group", "an accelerated type", {f"{GROUPS}/2": CPU_GROUP, "ray/head/instance_group": "cpu"}),
+    Case("head_is_off_accelerators", {f"{HEAD}/capacity": "spot"}, "ray.head.instance_group", "is spot capacity", {f"{HEAD}/capacity": "on-demand"}, "warning"),
+    Case("head_has_a_second_node", {f"{HEAD}/count": 1}, "hyperpod.instance_groups[0].count", "with 2 a second one carries on", {f"{HEAD}/count": 2}, "warning"),
+    Case("redis_is_given_once", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head"}}, "ray.gcs_fault_tolerance", "needs a Redis", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}}),
+    Case("redis_is_given_once", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST, "redis_address": "redis:6379"}}, "ray.gcs_fault_tolerance.redis_address", "exclude each other", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_address": "redis:6379"}}),
+    Case("redis_is_given_once", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_address": "redis:65536"}}, "ray.gcs_fault_tolerance.redis_address", "no port between", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_address": "redis:65535"}}),
+    Case("driver_is_off_the_head", {"ray/gcs_fault_tolerance": {"driver_instance_group": "workers", "redis_image": DIGEST}, f"{WORKERS}/count": 5}, "ray.gcs_fault_tolerance.driver_instance_group", "the driver belongs on a CPU group", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}}),
+    Case("driver_is_off_the_head", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}, f"{HEAD}/count": 1}, "ray.gcs_fault_tolerance.driver_instance_group", "needs a second one: count 2", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}}, beside=("hyperpod.instance_groups[0].count",)),
+    Case("workers_share_a_zone", {f"{GROUPS}/2": {**MORE_P5, "availability_zone_id": "usw2-az2"}, "ray/workers/1": worker(instance_group="more")}, "ray.workers[1].instance_group", "EFA does not cross zones", {f"{GROUPS}/2": MORE_P5, "ray/workers/1": worker(instance_group="more")}, "warning"),
+    Case("one_architecture", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1}, "ray.workers[0].instance_group", "head and workers share one image", {f"{HEAD}/type": "ml.m7i.2xlarge"}),
+    Case("workers_have_one_kind_of_accelerator", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.trn1.32xlarge"}, "ray/workers/1": worker(instance_group="more")}, "ray.workers[1].instance_group", "which no one image serves", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.p5en.48xlarge"}, "ray/workers/1": worker(instance_group="more")}),
+    Case("nodes_scale_too", {"hyperpod/managed_autoscaling": True}, "hyperpod.managed_autoscaling", "none are asked for", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "warning"),
+    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "grafana:3000"}}, "ray.observability.grafana_host", "begins with http://", {"ray/observability": {"grafana_host": "http://grafana:3000"}}),
+    # --- pods
+    Case("pods_fit_their_node", {f"{WORKER}/gpus": 9}, "ray.workers[0].gpus", "asks for 9 accelerators, but a node of 'workers' (ml.p5.48xlarge) has 8", {f"{WORKER}/gpus": 8}),
+    Case("pods_fit_their_node", {f"{WORKER}/efa": 33}, "ray.workers[0].efa", "asks for 33 EFA interfaces", {f"{WORKER}/efa": 32}),
+    Case("pods_fit_their_node", {"ray/head/cpu": 8}, "ray.head.cpu", "asks for 8 vCPUs, but a node of 'head' (ml.m5.2xlarge) has 7", {"ray/head/cpu": 7}),
+    Case("pods_fit_their_node", {"ray/head/memory_gib": 29}, "ray.head.memory_gib", "has 28 after system pods", {"ray/head/memory_gib": 28}),
+    Case("pods_fit_their_node", {"ray/head/cpu": 4, f"{HEAD}/threads_per_core": 1}, "ray.head.cpu", "with threads_per_core 1; with 2 it has 7", {"ray/head/cpu": 3, f"{HEAD}/threads_per_core": 1}),
+    Case("pods_fit_their_node", {f"{HEAD}/type": "ml.t3.medium", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, "ray.head.instance_group", "carries 5 pods, and the 5 daemon sets", {f"{HEAD}/type": "ml.t3.large", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}),
+    Case("pods_fit_their_node", {"ray/head/cpu": 7, "ray/autoscaling": True}, "ray.head.cpu", "asks for 8 vCPUs", {"ray/head/cpu": 6, "ray/autoscaling": True}),
+    Case("pods_fit_their_node", {"hyperpod/tiered_storage_memory_percent": 20, f"{WORKER}/memory_gib": 1500}, "ray.workers[0].memory_gib", "has 1482", {"hyperpod/tiered_storage_memory_percent": 20, f"{WORKER}/memory_gib": 1482}),
+    Case("replicas_fit_the_group", {f"{WORKER}/replicas": 5}, "ray.workers[0].replicas", "need 5 nodes, 'workers' has 4 × ml.p5.48xlarge", {f"{WORKER}/replicas": 4}),
+    Case("replicas_fit_the_group", {f"{WORKER}/replicas": 9, f"{WORKER}/gpus": 4}, "ray.workers[0].replicas", "9 × worker of 'gpu' (4 accelerators, 16 EFA", {f"{WORKER}/replicas": 8, f"{WORKER}/gpus": 4}),
+    Case("replicas_fit_the_group", {"ray/workers/1": worker()}, "ray.workers[1].replicas", "together 'gpu' and 'more' ask for 40 accelerators", {f"{WORKER}/replicas": 3, "ray/workers/1": worker()}),
+    Case("replicas_fit_the_group", {f"{WORKER}/replicas": 2, f"{WORKER}/gpus": 5, f"{WORKERS}/count": 2, "ray/workers/1": worker(replicas=2, gpus=3), "ray/workers/2": worker(name="third", gpus=0, efa=0, cpu=30, memory_gib=1)}, "ray.workers[2].replicas", "ask for 216 vCPUs", {f"{WORKER}/replicas": 2, f"{WORKER}/gpus": 5, f"{WORKERS}/count": 2, "ray/workers/1": worker(replicas=2, gpus=3)}, beside=("ray.workers[2].gpus",)),
+    Case("replicas_fit_the_group", {f"{WORKER}/replicas": 2, f"{WORKER}/gpus": 6, f"{WORKERS}/count": 2, f"{WORKER}/cpu": 10, f"{WORKER}/memory_gib": 10, "ray/workers/1": worker(gpus=4, cpu=10, memory_gib=10, efa=4)}, "ray.workers[1].replicas", "node by node there is not", {f"{WORKER}/replicas": 2, f"{WORKER}/gpus": 6, f"{WORKERS}/count": 2, f"{WORKER}/cpu": 10, f"{WORKER}/memory_gib": 10, "ray/workers/1": worker(gpus=2, cpu=10, memory_gib=10, efa=4)}, "warning"),
+    Case("max_replicas_are_reachable", {f"{WORKER}/max_replicas": 5, "ray/autoscaling": True}, "ray.workers[0].max_replicas", "need 5 nodes", {f"{WORKER}/max_replicas": 5, "ray/autoscaling": True, "hyperpod/managed_autoscaling": True}),
+    Case("efa_goes_to_its_pods", {f"{WORKER}/gpus": 0}, "ray.workers[0].gpus", "stand idle", {f"{WORKER}/gpus": 1}, "warning"),
+    Case("efa_goes_to_its_pods", {f"{WORKER}/efa": 0}, "ray.workers[0].efa", "many times slower", {f"{WORKER}/efa": 1}, "warning"),
+    Case("shared_memory_fits", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 100}, "ray.workers[0].shared_memory_gib", "a quarter is 25", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 99}),
+]  # fmt: skip
+
+
+@functools.cache
+def whole(index: int) -> Environment:
+    """The settings that trip a case, valid by themselves."""
+    return Environment.model_validate(changed(CASES[index].trips), strict=True)
+
+
+RULE: dict[str, Callable[[Plan], Any]] = {rule.check.__name__: rule.check for rule in RULES}
+
+
+def test_the_good_environment_has_no_problem() -> None:
+    found, said = judged(text_of({}))
+    assert found is not None
+    assert said == []
+
+
+def test_every_rule_has_a_case() -> None:
+    assert sorted(RULE) == sorted({case.rule for case in CASES})
+    assert len(RULE) == len(RULES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:30]}")
+def test_rule(case: Case) -> None:
+    said = problems(case.trips)
+    ours = [problem for problem in said if problem.path == case.path and case.says in problem.message]
+    assert len(ours) == 1, [str(problem) for problem in said]
+    assert ours[0].severity == case.severity
+    assert ours[0].line >= 1
+    others = [problem.path for problem in said if problem is not ours[0]]
+    assert sorted(others) == sorted(case.beside), [str(problem) for problem in said]
+    near = [
+        problem for problem in problems(case.passes) if problem.path == case.path and problem.severity == case.severity
+    ]
+    assert near == [], "the boundary trips the rule as well"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:30]}")
+def test_the_named_rule_says_it(case: Case) -> None:
+    """... and not another one that happens to look at the same setting."""
+    settings = whole(CASES.index(case))
+    assert any(case.says in finding.message for finding in RULE[case.rule](Plan(name="test", settings=settings)))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.check.__name__)
+def test_rules_read_what_they_declare(rule: Any) -> None:
+    """A rule runs while other sections are broken, so it must not look at them: here they are not there at all."""
+    for index in range(len(CASES)):
+        part = Environment.model_construct(**{name: getattr(whole(index), name) for name in rule.reads})
+        list(rule.check(Plan(name="test", settings=part)))
+
+
+def test_a_broken_section_hides_nothing_of_the_others() -> None:
+    said = problems({"storage/capacity_gib": "many", "network/cidr": "10.0.0.0/99", f"{HEAD}/count": 1})
+    assert [problem.path for problem in said] == [
+        "network.cidr",
+        "hyperpod.instance_groups[0].count",
+        "storage.capacity_gib",
+    ]
+
+
+def test_a_section_with_a_flaw_is_not_cross_checked() -> None:
+    assert [problem.path for problem in problems({"hyperpod/node_recovery": "Sometimes", f"{WORKERS}/count": 1})] == [
+        "hyperpod.node_recovery"
+    ]
+
+
+def test_run_needs_all_sections() -> None:
+    settings = Environment.model_validate(changed({f"{WORKER}/instance_group": "nobody"}), strict=True)
+    plan = Plan(name="test", settings=settings)
+    assert checks.run(plan, valid=frozenset({"network", "region"})) == []
+    assert len(checks.run(plan, valid=frozenset(Environment.model_fields))) == 1
+
+
+def test_every_pattern_of_the_model_has_words() -> None:
+    def patterns(value: Any) -> set[str]:
+        if isinstance(value, dict):
+            own = {value["pattern"]} if isinstance(value.get("pattern"), str) else set()
+            keyed = set(value.get("patternProperties", {}))
+            return own.union(keyed, *(patterns(child) for child in value.values()))
+        return set().union(*(patterns(child) for child in value)) if isinstance(value, list) else set()
+
+    schema = json.loads(json.dumps(Environment.model_json_schema()))
+    assert patterns(schema) - set(messages.PATTERNS) == set()
+
+
+def test_removing_a_required_key_is_said_once() -> None:
+    said = problems({f"{WORKER}/replicas": GONE})
+    assert [problem.path for problem in said] == ["ray.workers[0].replicas"]
+    assert "required setting is missing (Pods wanted)" in said[0].message

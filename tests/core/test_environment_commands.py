@@ -1,0 +1,142 @@
+"""`python -m core`, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from core import reference
+from core.__main__ import main
+from core.loader import FOLDER, names
+from core.model import Environment
+
+PROJECT = FOLDER.parent
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "core", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in names():
+        (tmp_path / f"{name}.yaml").write_text((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    return tmp_path
+
+
+def test_good_files_are_ok() -> None:
+    done = run("check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok dev\nok local\nok prod\n", "")
+
+
+def test_a_bad_file_is_exit_code_2_with_everything_on_stderr() -> None:
+    done = run("check", "local", "nowhere", "prod")
+    assert done.returncode == 2
+    assert done.stdout == "ok local\nok prod\n"
+    assert done.stderr.startswith("environments/nowhere.yaml:1: (file): no environment is called 'nowhere'")
+    assert "Traceback" not in done.stderr
+
+
+def test_all_problems_of_all_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("dev", "prod"):
+        text = (folder / f"{name}.yaml").read_text(encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(text.replace("region: us-west-2", "region: west"), encoding="utf-8")
+    assert main(["check", "--folder", str(folder)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "ok local\n"
+    assert [line.split(":")[0] for line in printed.err.splitlines()] == [
+        str(folder / f"{name}.yaml") for name in ("dev", "prod")
+    ]
+
+
+def test_warnings_are_shown_and_do_not_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (folder / "local.yaml").read_text(encoding="utf-8")
+    (folder / "local.yaml").write_text(f"{text}\n  # more\n".replace("count: 2 ", "count: 1 ", 1), encoding="utf-8")
+    assert main(["check", "local", "--folder", str(folder)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "ok local (1 warning)\n"
+    assert "warning: hyperpod.instance_groups[0].count: the head's group has 1 node" in printed.err
+
+
+def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--folder", str(tmp_path)]) == 2
+    assert "no environment here" in capsys.readouterr().err
+
+
+def test_bad_use_is_exit_code_2() -> None:
+    assert run("chekc").returncode == 2
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """The package starts fast because it needs pydantic and PyYAML only."""
+    code = (
+        "import sys; before = set(sys.modules); from core.__main__ import main; main(['check', 'local']); "
+        "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    imported = {name for name in json.loads(done.stdout.splitlines()[-1].replace("'", '"')) if not name.startswith("_")}
+    pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+    assert imported - {"cython_runtime"} == {"core", "yaml", *pydantic}
+
+
+# --- the generated reference -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["schema", "settings"])
+def test_the_reference_is_fresh(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--check"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "file"), [("schema", "SCHEMA_FILE"), ("settings", "SETTINGS_FILE")])
+def test_a_stale_reference_is_found_and_written(
+    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reference, file, tmp_path / "new" / "reference")
+    assert main([command, "--check"]) == 1
+    assert f"stale; run: python -m core {command}" in capsys.readouterr().err
+    assert main([command]) == 0
+    assert main([command, "--check"]) == 0
+    (tmp_path / "new" / "reference").write_text("old", encoding="utf-8")
+    assert main([command, "--check"]) == 1
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_schema_accepts_the_shipped_files(name: str) -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
+    assert list(validator.iter_errors(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("count: 9", "count: -9"), ("alarm_emails", "alarm_email"), ("Stress,", "Burn,"), ("mode: static", "mode: s3")],
+)
+def test_the_schema_refuses_what_the_loader_refuses(old: str, new: str) -> None:
+    text = (FOLDER / "prod.yaml").read_text(encoding="utf-8")
+    assert old in text
+    validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
+    assert not validator.is_valid(yaml.safe_load(text.replace(old, new, 1)))
+
+
+def test_every_setting_is_described() -> None:
+    """The page and the editors' schema are only as good as the model's docstrings."""
+    document = Environment.model_json_schema()
+    page = reference.settings_page()
+    for name, section in [("Environment", document), *document["$defs"].items()]:
+        assert section.get("description"), name
+        for key, info in section["properties"].items():
+            assert info.get("description"), f"{name}.{key}"
+            assert f"`{key}`" in page
+
+
+def test_the_pages_tables_are_tables() -> None:
+    rows = [line for line in reference.settings_page().splitlines() if line.startswith("|")]
+    assert rows
+    assert {line.replace("\\|", "").count("|") for line in rows} == {6}

@@ -1,0 +1,152 @@
+"""Figures that follow from the settings: reserve of the node, pods, subnets, names."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from core.loader import load, names
+from core.model import RayWorkerGroup
+from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, NodeRoom, Plan, PodResources, catalogue
+from tests.core.environment_files import plan
+
+
+def only_worker(plan: Plan) -> RayWorkerGroup:
+    (worker,) = plan.settings.ray.workers
+    return worker
+
+
+def test_a_p5_worker_gets_the_node() -> None:
+    one = plan()
+    assert one.worker_resources(only_worker(one)) == PodResources(
+        cpu=94, memory_gib=1892, gpus=8, gpu_resource="nvidia.com/gpu", efa=32, shared_memory_gib=473
+    )
+
+
+def test_the_reserve_is_the_kubelets_the_daemon_sets_and_the_machines() -> None:
+    """By hand, for an ml.m5.2xlarge with two threads per core."""
+    one = plan()
+    kubelet_cpu = 60 + 10 + 5 + 5 + 4 * 2.5
+    kubelet_memory = 255 + 11 * 14 + 100
+    assert one.node_room(one.group("head")) == NodeRoom(
+        cpu=int((8000 - kubelet_cpu - DAEMON_SET_CPU_MILLIS) // 1000),
+        memory_gib=int((32 * 1024 * 0.925 - kubelet_memory - DAEMON_SET_MEMORY_MIB) // 1024),
+        gpus=0,
+        efa=0,
+        pods=14 - 5,
+    )
+
+
+@pytest.mark.parametrize(("threads", "vcpus"), [(1, 96), (2, 192)])
+def test_threads_per_core_halve_the_vcpus(threads: int, vcpus: int) -> None:
+    one = plan({"hyperpod/instance_groups/1/threads_per_core": threads})
+    assert one.vcpus(one.group("workers")) == vcpus
+
+
+def test_cores_with_one_thread_are_not_halved() -> None:
+    group = {"name": "arm", "type": "ml.m7g.2xlarge", "count": 1}
+    one = plan({"hyperpod/instance_groups/2": group})
+    assert one.vcpus(one.group("arm")) == 8
+
+
+def test_half_the_gpus_take_half_the_node() -> None:
+    one = plan({"ray/workers/0/gpus": 4, "ray/workers/0/replicas": 8})
+    pod = one.worker_resources(only_worker(one))
+    assert (pod.gpus, pod.efa, pod.cpu, pod.memory_gib) == (4, 16, 47, 946)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"gpus": 0}, (0, 0, 94, 1892)),
+        ({"gpus": 1, "efa": 32}, (1, 32, 11, 236)),
+        ({"cpu": 7, "memory_gib": 9}, (8, 32, 7, 9)),
+    ],
+)
+def test_what_is_set_wins(settings: dict[str, Any], expected: tuple[int, ...]) -> None:
+    one = plan({f"ray/workers/0/{key}": value for key, value in settings.items()})
+    pod = one.worker_resources(only_worker(one))
+    assert (pod.gpus, pod.efa, pod.cpu, pod.memory_gib) == expected
+
+
+def test_checkpoints_in_memory_take_their_share() -> None:
+    without, with_share = plan(), plan({"hyperpod/tiered_storage_memory_percent": 20})
+    group = with_share.group("workers")
+    lost = without.node_room(without.group("workers")).memory_gib - with_share.node_room(group).memory_gib
+    assert lost == pytest.approx(0.2 * 2048, abs=1)
+
+
+def test_neuron_devices_have_their_own_resource() -> None:
+    one = plan({"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge"})
+    pod = one.worker_resources(only_worker(one))
+    assert (pod.gpu_resource, pod.gpus, pod.efa) == ("aws.amazon.com/neuron", 16, 8)
+
+
+@pytest.mark.parametrize(
+    ("edits", "checks"),
+    [
+        ({}, ["InstanceStress", "InstanceConnectivity"]),
+        ({"hyperpod/instance_groups/1/count": 1, "ray/workers/0/replicas": 1}, ["InstanceStress"]),
+        ({"hyperpod/instance_groups/1/deep_health_checks": []}, []),
+    ],
+)
+def test_deep_health_checks_by_default(edits: dict[str, Any], checks: list[str]) -> None:
+    one = plan(edits)
+    assert one.deep_health_checks(one.group("workers")) == checks
+    assert one.deep_health_checks(one.group("head")) == []
+
+
+def test_zones() -> None:
+    one = plan({"hyperpod/instance_groups/0/availability_zone_id": "usw2-az2"})
+    assert one.node_zones == ["usw2-az1", "usw2-az2"]
+    assert one.storage_zone == "usw2-az1"
+    assert one.node_addresses("usw2-az1") == 4 * 81
+    assert one.node_addresses("usw2-az2") == 2 * 15
+
+
+@pytest.mark.parametrize("egress", ["nat", "closed"])
+@pytest.mark.parametrize("prefix", [16, 17, 18, 19, 20])
+@pytest.mark.parametrize("zones", [2, 3, 4])
+def test_the_default_subnets_fit_every_vpc(prefix: int, zones: int, egress: str) -> None:
+    one = plan(
+        {
+            "network/cidr": f"10.0.0.0/{prefix}",
+            "network/egress": egress,
+            "network/availability_zone_ids": [f"usw2-az{zone + 1}" for zone in range(zones)],
+        }
+    )
+    vpc = ipaddress.IPv4Network(one.settings.network.cidr)
+    assert one.vpc_addresses_needed <= vpc.num_addresses
+    # laid out as the VPC is: node subnets first, then the small ones
+    at = int(vpc.network_address)
+    for length in [one.node_subnet_prefix] * zones + [27] * zones * (2 if egress == "nat" else 1):
+        subnet = ipaddress.IPv4Network((at, length))  # raises when it is not aligned
+        assert subnet.subnet_of(vpc)
+        at = int(subnet.broadcast_address) + 1
+
+
+def test_scaling_a_group_moves_no_subnet() -> None:
+    assert plan({"hyperpod/instance_groups/1/count": 40}).node_subnet_prefix == plan().node_subnet_prefix
+
+
+def test_names_that_others_need() -> None:
+    one = plan({"hyperpod/cluster_name": "Test-1"})
+    assert one.eks_cluster_name == "Test-1-eks"
+    assert one.lifecycle_bucket_name == "sagemaker-test-1-123456789012-us-west-2"
+
+
+@pytest.mark.parametrize("name", names())
+def test_shipped_environments_plan(name: str) -> None:
+    one = load(name).plan
+    for worker in one.settings.ray.workers:
+        pod = one.worker_resources(worker)
+        room = one.node_room(one.group(worker.instance_group))
+        assert (pod.gpus, pod.efa, pod.cpu, pod.memory_gib) == (room.gpus, room.efa, room.cpu, room.memory_gib)
+
+
+def test_unknown_types_are_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        plan().figures("ml.none.large")
+    assert "ml.none.large" not in catalogue()

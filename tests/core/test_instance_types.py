@@ -1,0 +1,111 @@
+"""The data files: consistent in themselves, and up to date with the service's own API model."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+
+import botocore.session
+import pytest
+
+from core.plan import catalogue
+from core.service_limits import partition_of, platform, zone_prefix_of
+
+PODS_OF_THE_GUIDE = {
+    "ml.p4d.24xlarge": 49, "ml.p4de.24xlarge": 49, "ml.p5.48xlarge": 49, "ml.p5e.48xlarge": 49, "ml.trn1.32xlarge": 49,
+    "ml.g5.xlarge": 14, "ml.g5.2xlarge": 14, "ml.g5.4xlarge": 29, "ml.g5.8xlarge": 29, "ml.g5.16xlarge": 29,
+    "ml.g5.12xlarge": 49, "ml.g5.24xlarge": 49, "ml.g5.48xlarge": 49, "ml.m5.large": 9, "ml.m5.xlarge": 14,
+    "ml.m5.2xlarge": 14, "ml.m5.4xlarge": 29, "ml.m5.8xlarge": 29, "ml.m5.12xlarge": 29, "ml.m5.16xlarge": 49,
+    "ml.m5.24xlarge": 49, "ml.c5.large": 9, "ml.t3.medium": 5,
+}  # fmt: skip
+"""Pods per node as the SageMaker guide lists them, written down by hand."""
+
+
+@pytest.mark.parametrize(("name", "pods"), PODS_OF_THE_GUIDE.items())
+def test_pods_are_the_guides(name: str, pods: int) -> None:
+    assert catalogue()[name].pods == pods
+
+
+@pytest.mark.parametrize("name", ["ml.p5.48xlarge", "ml.p5e.48xlarge"])
+def test_a_p5_takes_81_addresses(name: str) -> None:
+    assert catalogue()[name].ips == 81
+
+
+def test_types_are_the_services() -> None:
+    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ClusterInstanceType")
+    assert platform().instance_types == frozenset(shape.metadata["enum"])
+
+
+def test_figures_are_of_types_that_exist_and_miss_one() -> None:
+    assert platform().instance_types - set(catalogue()) == {"ml.p6e-gb200.36xlarge"}
+    assert set(catalogue()) <= platform().instance_types
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_figures_agree(name: str) -> None:
+    figures = catalogue()[name]
+    assert (figures.accelerator == "none") == (figures.accelerators == 0)
+    assert figures.pods < figures.ips
+    assert figures.vcpus % figures.threads == 0
+    gpus = re.match(r"ml\.(p|g|gr)\d", name)
+    assert (figures.accelerator == "nvidia") == bool(gpus)
+    assert (figures.accelerator == "neuron") == name.startswith("ml.trn")
+    assert (figures.architecture == "arm64") == bool(re.match(r"ml\.[cmr]\dg\.", name))
+
+
+def test_regions_are_botocores() -> None:
+    session = botocore.session.get_session()
+    partitions = ("aws", "aws-cn", "aws-us-gov")
+    known = {region for name in partitions for region in session.get_available_regions("ec2", name)}
+    assert known <= set(platform().regions)
+    for name in partitions:
+        assert {partition_of(region) for region in session.get_available_regions("ec2", name)} == {name}
+
+
+@pytest.mark.parametrize(
+    ("region", "prefix"),
+    [
+        ("us-west-2", "usw2"), ("us-east-1", "use1"), ("eu-central-1", "euc1"), ("ap-south-1", "aps1"),
+        ("ap-southeast-2", "apse2"), ("ap-northeast-1", "apne1"), ("ca-central-1", "cac1"), ("eu-north-1", "eun1"),
+        ("cn-north-1", "cnn1"), ("us-gov-west-1", "usgw1"),
+    ],
+)  # fmt: skip
+def test_zone_ids_begin_with_their_region(region: str, prefix: str) -> None:
+    assert zone_prefix_of(region) == prefix
+
+
+def test_kubectl_is_the_layers() -> None:
+    requirements = (Path(__file__).parents[2] / "requirements.in").read_text(encoding="utf-8")
+    layer = re.search(r"lambda-layer-kubectl-v(\d+)", requirements)
+    assert layer is not None
+    assert platform().kubectl_version == f"1.{layer.group(1)}"
+
+
+def test_support_of_every_version_that_hyperpod_takes_is_known() -> None:
+    """A version without dates would be priced, and judged, as if its standard support never ended."""
+    platform_ = platform()
+    assert set(platform_.kubernetes_versions) <= set(platform_.eks_support)
+    for version, support in platform_.eks_support.items():
+        assert type(support.standard) is date
+        year_later = support.standard.replace(year=support.standard.year + 1)
+        assert support.extended == year_later, version
+
+
+@pytest.mark.parametrize(
+    ("day", "phase"),
+    [
+        (date(2026, 7, 28), "standard"),
+        (date(2026, 7, 29), "extended"),
+        (date(2027, 7, 28), "extended"),
+        (date(2027, 7, 29), "ended"),
+    ],
+)
+def test_support_ends_at_the_beginning_of_its_day(day: date, phase: str) -> None:
+    assert platform().eks_support["1.33"].phase(day) == phase
+
+
+def test_versions_are_in_order() -> None:
+    versions = platform().kubernetes_versions
+    assert list(versions) == sorted(versions, key=lambda version: int(version.split(".")[1]))
+    assert platform().kubectl_version in versions

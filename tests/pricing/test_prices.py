@@ -1,0 +1,190 @@
+"""Prices: what is known, from where, and what follows from it."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from core import Plan, load
+from core.loader import parse
+from core.model import ExistingEks
+from hyperpod_ray.network import CLOSED_ENDPOINTS
+from pricing import prices
+from pricing.prices import Alike, Price, Prices
+
+DAY = date(2026, 11, 21)
+
+
+def price(usd: float, *, estimate: str = "") -> Price:
+    return Price(usd=usd, read=DAY, source="test", estimate=estimate)
+
+
+KNOWN = Prices(
+    instances={"us-west-2": {"ml.m5.2xlarge": price(0.5), "ml.p5.48xlarge": price(60)}},
+    storage={"us-west-2": {1000: price(0.6)}},
+    fixed={
+        "any": {"eks_cluster": price(0.1), "eks_extended_support": price(0.5)},
+        "us-west-2": {
+            "nat_gateway": price(0.04),
+            "public_ipv4": price(0.005),
+            "interface_endpoint": price(0.01),
+        },
+    },
+)
+
+
+def plan_of(network: str, *, eks: str = "") -> Plan:
+    text = f"""
+account: "111122223333"
+region: us-west-2
+network: {network}
+{eks}
+hyperpod:
+  cluster_name: ray-cost
+  instance_groups:
+    - {{name: head, type: ml.m5.2xlarge, count: 2}}
+    - {{name: workers, type: ml.g5.8xlarge, count: 2}}
+storage: {{mode: static}}
+ray:
+  head: {{instance_group: head, cpu: 2, memory_gib: 8}}
+  workers:
+    - {{name: gpu, instance_group: workers, replicas: 1}}
+"""
+    return parse(text, name="cost", path=Path("cost.yaml")).plan
+
+
+def test_cost_by_group_storage_and_what_is_always_paid() -> None:
+    found = prices.cost(load("prod").plan, KNOWN, day=DAY)
+    assert [line.name for line in found.lines] == [
+        "head",
+        "workers",
+        "storage",
+        "EKS control plane",
+        "interface endpoints",
+    ]
+    hours = 3 * 0.5 + 9 * 60 + 0.1 + CLOSED_ENDPOINTS_OF_TWO_ZONES * 0.01
+    assert found.usd_per_hour == pytest.approx(hours + 9600 * 0.6 / 730)
+    assert found.usd_per_month == pytest.approx(hours * 730 + 9600 * 0.6)
+    assert found.unknown == []
+    assert found.estimated == []
+
+
+CLOSED_ENDPOINTS_OF_TWO_ZONES = 2 * len(CLOSED_ENDPOINTS)
+
+
+def test_the_closed_network_has_as_many_endpoints_as_are_counted() -> None:
+    assert len(CLOSED_ENDPOINTS) == prices.CLOSED_ENDPOINTS
+
+
+@pytest.mark.parametrize(
+    ("network", "counted"),
+    [
+        ("{availability_zone_ids: [usw2-az1, usw2-az2]}", {"eks_cluster": 1, "nat_gateway": 1, "public_ipv4": 1}),
+        (
+            "{availability_zone_ids: [usw2-az1, usw2-az2], nat_gateways: 2}",
+            {"eks_cluster": 1, "nat_gateway": 2, "public_ipv4": 2},
+        ),
+        (
+            "{availability_zone_ids: [usw2-az1, usw2-az2], egress: closed}",
+            {"eks_cluster": 1, "interface_endpoint": CLOSED_ENDPOINTS_OF_TWO_ZONES},
+        ),
+    ],
+)
+def test_what_is_always_paid_follows_from_the_network(network: str, counted: dict[str, int]) -> None:
+    assert dict(prices.always_paid(plan_of(network), day=DAY)) == counted
+
+
+LAST_DAY = date(2026, 7, 28)
+"""On which EKS has 1.33 in standard support."""
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "usd"),
+    [
+        ("1.33", LAST_DAY, 0.1),
+        ("1.33", LAST_DAY + timedelta(days=1), 0.6),
+        ("1.33", date(2027, 7, 29), 0.6),
+        ("1.34", DAY, 0.1),
+        ("1.34", date(2026, 12, 2), 0.6),
+    ],
+)
+def test_a_control_plane_past_standard_support_costs_more_from_that_day(version: str, day: date, usd: float) -> None:
+    plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks=f'eks: {{version: "{version}"}}')
+    lines = [line for line in prices.cost(plan, KNOWN, day=day).lines if line.name.startswith("EKS")]
+    assert sum(line.usd_per_hour or 0 for line in lines) == pytest.approx(usd)
+    assert [line.what for line in lines[1:]] == (["1 × cluster past standard support"] if usd > 0.5 else [])
+
+
+def test_an_existing_cluster_is_not_counted_in_extended_support_either() -> None:
+    plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks='eks: {version: "1.33"}')
+    cluster = ExistingEks.model_construct(cluster_name="theirs")
+    eks = plan.settings.eks.model_copy(update={"existing": cluster})
+    theirs = Plan(name="cost", settings=plan.settings.model_copy(update={"eks": eks}))
+    assert "eks_extended_support" in dict(prices.always_paid(plan, day=DAY))
+    assert not {"eks_cluster", "eks_extended_support"} & set(dict(prices.always_paid(theirs, day=DAY)))
+
+
+def test_unknown_is_unknown_and_left_out() -> None:
+    found = prices.cost(load("prod").plan, Prices(instances={"us-west-2": {"ml.m5.2xlarge": price(1)}}), day=DAY)
+    assert [line.name for line in found.unknown] == ["workers", "storage", "EKS control plane", "interface endpoints"]
+    assert found.usd_per_hour == 3
+    elsewhere = Prices(instances={"us-east-1": {"ml.m5.2xlarge": price(1)}})
+    assert prices.cost(load("prod").plan, elsewhere, day=DAY).usd_per_hour == 0
+
+
+def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
+    known = Prices(
+        instances={"us-east-1": {"ml.p5.48xlarge": price(66), "ml.m5.2xlarge": price(7)}, **KNOWN.instances},
+        alike={"us-west-2": Alike(region="us-east-1", why="they are neighbours")},
+    )
+    own = known.instance("us-west-2", "ml.m5.2xlarge")
+    assert own is not None
+    assert (own.usd, own.estimate) == (0.5, "")
+    nothing = Prices(instances={"us-east-1": known.instances["us-east-1"]}, alike=known.alike)
+    taken = nothing.instance("us-west-2", "ml.p5.48xlarge")
+    assert taken == Price(usd=66, read=DAY, source="test; they are neighbours", estimate="as in us-east-1")
+    found = prices.cost(load("prod").plan, nothing, day=DAY)
+    assert [line.name for line in found.estimated] == ["head", "workers"]
+    assert found.estimated[0].source == "test; they are neighbours"
+
+
+def test_an_estimate_never_rests_on_another() -> None:
+    known = Prices(
+        instances={
+            "us-east-1": {"ml.p5.48xlarge": price(66)},
+            "us-east-2": {"ml.m5.2xlarge": price(1, estimate="a guess")},
+        },
+        alike={
+            "us-west-2": Alike(region="us-east-2", why="x"),
+            "us-east-2": Alike(region="us-east-1", why="y"),
+        },
+    )
+    assert known.instance("us-east-2", "ml.p5.48xlarge") is not None
+    assert known.instance("us-west-2", "ml.p5.48xlarge") is None
+    assert known.instance("us-west-2", "ml.m5.2xlarge") is None
+
+
+def test_a_training_plan_is_not_paid_by_the_hour() -> None:
+    plan = load("prod").plan
+    groups = plan.settings.hyperpod.instance_groups
+    arn = "arn:aws:sagemaker:us-west-2:444455556666:training-plan/p"
+    reserved = [groups[0], groups[1].model_copy(update={"training_plan_arn": arn})]
+    hyperpod = plan.settings.hyperpod.model_copy(update={"instance_groups": reserved})
+    changed = Plan(name="prod", settings=plan.settings.model_copy(update={"hyperpod": hyperpod}))
+    line = prices.cost(changed, KNOWN, day=DAY).lines[1]
+    assert (line.usd_per_hour, line.usd_per_unit) == (None, 60)
+    assert "training plan" in line.note
+
+
+def test_todays_price_goes_before_the_recorded_one() -> None:
+    today = Prices(instances={"us-west-2": {"ml.g5.8xlarge": price(3)}}, fixed={"any": {"eks_cluster": price(0.2)}})
+    old = Prices(instances={"us-west-2": {"ml.g5.8xlarge": price(9), "ml.m5.2xlarge": price(1)}}, fixed=KNOWN.fixed)
+    both = today.over(old)
+    assert {kind: item.usd for kind, item in both.instances["us-west-2"].items()} == {
+        "ml.g5.8xlarge": 3,
+        "ml.m5.2xlarge": 1,
+    }
+    assert both.fixed["any"]["eks_cluster"].usd == 0.2
+    assert both.fixed["us-west-2"] == KNOWN.fixed["us-west-2"]

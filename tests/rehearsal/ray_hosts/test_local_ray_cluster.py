@@ -1,0 +1,209 @@
+"""Pods started, broken, replaced and stopped. `ray` is a stand-in (`stand_in_ray.py`), the rest is real.
+
+With Ray itself the same happens in tests/rehearsal/test_rehearse_cluster.py.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.ray_hosts import cluster as module
+from rehearsal.ray_hosts import isolation
+from rehearsal.ray_hosts.cluster import Cluster
+from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.ray_hosts.manifest import load
+from rehearsal.replacement import Replacement
+
+HERE = Path(__file__).parent
+
+
+def soon(check: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 60
+    while not (result := check()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return result
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    ray = tmp_path / ".venv-rehearsal" / "bin" / "ray"
+    ray.parent.mkdir(parents=True)
+    ray.write_text(f"#!{sys.executable}\n" + (HERE / "stand_in_ray.py").read_text())
+    ray.chmod(0o755)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "must-not-reach-a-pod")
+    return tmp_path
+
+
+@pytest.fixture(params=["namespace", "session"])
+def cluster(project: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    if request.param == "session":
+        monkeypatch.setattr(isolation, "choose", lambda: "session")
+    manifest = load(HERE / "raycluster.yaml")
+    started = Cluster.start(manifest=manifest, project=project, name=f"test-{request.param}", env={"EXTRA": "1"})
+    yield started
+    started.stop()
+
+
+def told(cluster: Cluster, pod: module.Pod, what: str) -> Any:
+    log = (cluster.folder / "logs" / f"{pod.name}.log").read_text()
+    return next(json.loads(line.split(" ", 1)[1]) for line in log.splitlines() if line.startswith(what))
+
+
+def test_three_pods_at_three_addresses_with_the_manifest_s_environment(cluster: Cluster) -> None:
+    assert [pod.group for pod in cluster.state.pods] == ["headgroup", "gpu", "gpu"]
+    assert len({pod.ip for pod in cluster.state.pods} | {pod.temp for pod in cluster.state.pods}) == 6
+    assert all(pod.ip.startswith("127.") for pod in cluster.state.pods)
+    head, worker = cluster.state.pods[:2]
+    assert told(cluster, head, "environment")["RAY_health_check_period_ms"] == "1000"
+    assert "RAY_ADDRESS" not in told(cluster, head, "environment")
+    assert told(cluster, worker, "environment")["RAY_ADDRESS"] == f"{cluster.head_ip}:{cluster.state.gcs_port}"
+    assert told(cluster, worker, "environment")["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "90"
+    assert "--num-cpus=1" in told(cluster, worker, "arguments")
+    assert f"--dashboard-host={cluster.head_ip}" in told(cluster, head, "arguments"), "never 0.0.0.0"
+
+
+def test_no_secret_of_the_caller_reaches_a_pod_and_the_token_is_no_argument(cluster: Cluster) -> None:
+    token = cluster.token_path.read_text()
+    assert stat.S_IMODE(cluster.token_path.stat().st_mode) == 0o600
+    for pod in cluster.state.pods:
+        for pid in cluster.members(pod):
+            assert token not in isolation.command_line(pid)
+            assert b"must-not-reach" not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert token not in (cluster.folder / "state.json").read_text()
+    assert cluster.dashboard.request("/api/v0/nodes", token="wrong")[0] == 401
+
+
+def test_a_killed_node_is_gone_with_all_its_processes_and_replaced_at_a_new_address(cluster: Cluster) -> None:
+    pod = cluster.training_pods()[0]
+    inside = cluster.members(pod)
+    assert sum(isolation.command_line(pid).startswith("sleep 100") for pid in inside) == 2
+    cluster.kill(pod)
+    assert soon(lambda: not any(isolation.command_line(pid).startswith("sleep 100") for pid in inside))
+    assert soon(lambda: cluster.dashboard.nodes()[pod.ip] == "DEAD")
+    fresh = cluster.replace(pod)
+    assert fresh.ip != pod.ip
+    assert fresh.name != pod.name
+    assert cluster.dashboard.nodes()[fresh.ip] == "ALIVE"
+    assert len(cluster.training_pods()) == 2
+
+
+def test_another_command_sees_the_same_cluster(cluster: Cluster) -> None:
+    again = Cluster.load(name=cluster.state.name, project=cluster.project)
+    again.freeze(again.training_pods()[0])
+    states = [isolation._stat(pid)[0] for pid in cluster.members(cluster.training_pods()[0])]
+    assert set(states) == {"T"}
+    again.freeze(again.training_pods()[0], thaw=True)
+    assert "T" not in [isolation._stat(pid)[0] for pid in cluster.members(cluster.training_pods()[0])]
+
+
+def test_a_new_head_keeps_the_address_of_the_head_service(cluster: Cluster) -> None:
+    old = cluster.head()
+    cluster.kill(old)
+    assert not cluster.gcs_up()
+    fresh = cluster.replace(old)
+    assert fresh.ip == old.ip
+    assert cluster.gcs_up()
+
+
+def test_replacement_waits_for_its_delay_and_for_the_head(cluster: Cluster) -> None:
+    lines: list[str] = []
+    replacement = Replacement(cluster, delay_s=3600, tell=lines.append)
+    pod = cluster.training_pods()[0]
+    cluster.kill(pod)
+    replacement.tick({})
+    assert not replacement.complete
+    assert lines == []
+    replacement.delay_s = 0
+    replacement.tick({})
+    assert replacement.complete
+    assert "is replaced by" in lines[0]
+
+
+def test_a_held_replacement_comes_when_released(cluster: Cluster) -> None:
+    replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
+    pod = cluster.training_pods()[0]
+    replacement.hold(pod)
+    cluster.kill(pod)
+    replacement.tick({})
+    assert not replacement.complete
+    replacement.release()
+    replacement.tick({})
+    assert replacement.complete
+
+
+def test_a_frozen_node_is_replaced_only_once_ray_has_given_it_up(cluster: Cluster) -> None:
+    replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
+    pod = cluster.training_pods()[0]
+    cluster.freeze(pod)
+    replacement.tick({pod.ip: "ALIVE"})
+    assert pod in cluster.state.pods
+    replacement.tick({pod.ip: "DEAD"})
+    assert pod not in cluster.state.pods
+    assert not pod.alive
+
+
+def test_a_deleted_pod_gets_sigterm_and_after_its_grace_period_sigkill(cluster: Cluster) -> None:
+    first, second = cluster.training_pods()
+    cluster.delete(first)
+    assert soon(lambda: not first.alive), "the stand-in ends on SIGTERM"
+    cluster.freeze(second)  # cannot answer SIGTERM
+    cluster.delete(second)
+    assert cluster.expire() == []
+    second.deleted_at = time.time() - cluster.group(second).grace_seconds - 1
+    assert cluster.expire() == [second]
+    assert not second.alive
+
+
+def test_stop_ends_everything_and_leaves_no_secret_and_no_folder(cluster: Cluster) -> None:
+    inside = [pid for pod in cluster.state.pods for pid in cluster.members(pod)]
+    folders = [Path(pod.temp) for pod in cluster.state.pods]
+    gone = cluster.training_pods()[0]
+    cluster.replace(gone)
+    assert cluster.stop() == []
+    assert soon(lambda: not any("sleep 100" in isolation.command_line(pid) for pid in inside))
+    assert not any(folder.exists() for folder in folders), "a replaced pod's included"
+    assert not cluster.token_path.exists()
+    assert (cluster.folder / "logs").exists()
+    assert gone not in cluster.state.pods
+    with pytest.raises(LocalError, match="no ray cluster"):
+        Cluster.load(name=cluster.state.name, project=cluster.project)
+
+
+def test_a_second_start_of_a_running_cluster_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(LocalError, match="runs already"):
+        Cluster.start(manifest=load(HERE / "raycluster.yaml"), project=cluster.project, name=cluster.state.name)
+    assert len(cluster.alive_pods()) == 3
+
+
+def test_what_a_killed_command_left_is_no_running_cluster_and_is_cleared_at_the_next_start(cluster: Cluster) -> None:
+    for pod in cluster.state.pods:
+        isolation.destroy(pod.process, mode=cluster.state.mode, marker=pod.name)
+    assert soon(lambda: Cluster.running(project=cluster.project) == [])
+    assert Cluster.names(project=cluster.project) == [cluster.state.name]
+    assert cluster.token_path.exists()
+    told: list[str] = []
+    manifest = load(HERE / "raycluster.yaml")
+    second = Cluster.start(manifest=manifest, project=cluster.project, name="second", tell=told.append)
+    try:
+        assert told[0] == f"cleared up after {cluster.state.name}, whose command was killed"
+        assert Cluster.names(project=cluster.project) == ["second"] == Cluster.running(project=cluster.project)
+        assert not cluster.token_path.exists()
+        assert not any(Path(temp).exists() for temp in cluster.state.temps)
+    finally:
+        second.stop()
+
+
+def test_a_pod_that_will_not_start_is_told_with_its_last_words(project: Path) -> None:
+    (project / ".venv-rehearsal" / "bin" / "ray").write_text("#!/bin/sh\necho no room on this machine\nexit 1\n")
+    with pytest.raises(LocalError, match="ended while starting: no room on this machine") as caught:
+        Cluster.start(manifest=load(HERE / "raycluster.yaml"), project=project, name="broken")
+    assert caught.value.code == 1
+    assert Cluster.names(project=project) == []

@@ -1,0 +1,167 @@
+"""Real Ray, real kills, by the very commands of `docs/what-happens-when-a-node-dies.md`. Minutes, not seconds.
+
+Asserts on states, steps and losses, never on times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.events import Tail
+from rehearsal.ray_hosts.cluster import Cluster
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGE = PROJECT / "docs" / "what-happens-when-a-node-dies.md"
+LIMIT_S = 900  # only so that a hang ends; a quiet machine needs a fifth of it
+
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (PROJECT / ".venv-rehearsal" / "bin" / "ray").exists(), reason="needs .venv-rehearsal (make rehearsal-env)"
+    ),
+]
+
+
+def commands(word: str) -> list[list[str]]:
+    """The page's `python -m rehearsal WORD …` lines, in order."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line[1:4] == ["-m", "rehearsal", word]]
+
+
+def ray_processes() -> set[str]:
+    """Processes started for a pod of `local ray`, by this system's ids."""
+    out = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            variables = (entry / "environ").read_bytes()
+            if (
+                b"RAY_ON_HYPERPOD_POD=" in variables
+                and bytes(PROJECT) in variables
+                and (entry / "cmdline").read_bytes()
+            ):
+                out.add(entry.name)
+        except OSError:
+            continue
+    return out
+
+
+class Probe(threading.Thread):
+    """While the rehearsal runs: what does its Jobs API say to someone without the token?"""
+
+    def __init__(self, before: set[str]) -> None:
+        super().__init__(daemon=True)
+        self.before, self.answers, self.ended = before, set[int](), threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(1):
+            for name in set(Cluster.names(project=PROJECT)) - self.before:
+                try:
+                    dashboard = Cluster.load(name=name, project=PROJECT).dashboard
+                    self.answers.add(dashboard.request("/api/jobs/", token="wrong")[0])
+                    self.answers.add(dashboard.request("/api/jobs/")[0])
+                except Exception:  # noqa: S112 - the cluster comes and goes
+                    continue
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    (command,) = commands("rehearse")
+    folder = tmp_path_factory.mktemp("rehearsal")
+    command[command.index("--out") + 1] = str(folder)
+    before, names = ray_processes(), set(Cluster.names(project=PROJECT))
+    probe = Probe(names)
+    probe.start()
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    probe.ended.set()
+    probe.join()
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return {
+        "report": report,
+        "folder": folder,
+        "left": ray_processes() - before,
+        "answers": probe.answers,
+        "out": done.stdout,
+    }
+
+
+def test_every_fault_is_survived_with_no_hand_on_it(rehearsed: dict[str, Any]) -> None:
+    report = rehearsed["report"]
+    assert report["survived"]
+    assert [fault["fault"] for fault in report["faults"]] == ["worker", "node"]
+    assert all(fault["interrupted"] and fault["survived"] and not fault["resubmitted"] for fault in report["faults"])
+    assert [run["status"] for run in report["runs"]] == ["SUCCEEDED"]
+    assert report["runs"][0]["submissions"] == 1
+
+
+def test_every_loss_equals_the_undisturbed_run_s_to_the_last_bit(rehearsed: dict[str, Any]) -> None:
+    (run,) = rehearsed["report"]["runs"]
+    assert run["equal"]
+    assert run["steps_different"] == 0
+    assert run["steps_compared"] > rehearsed["report"]["settings"]["steps"], "steps done again count too"
+
+
+def test_no_more_than_one_interval_is_lost_and_work_resumed_from_a_checkpoint(rehearsed: dict[str, Any]) -> None:
+    report = rehearsed["report"]
+    for fault in report["faults"]:
+        assert 0 < fault["steps_lost"] <= report["settings"]["interval_steps"]
+        assert fault["checkpoint_step"] >= report["settings"]["interval_steps"]
+        assert fault["checkpoint"].startswith(f"step-{fault['checkpoint_step']:08d}")
+
+
+def test_nothing_is_left_running(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["left"] == set()
+
+
+def test_the_jobs_api_asks_for_the_token(rehearsed: dict[str, Any]) -> None:
+    assert 401 in rehearsed["answers"] or 403 in rehearsed["answers"]
+    assert 200 in rehearsed["answers"]
+
+
+def test_report_and_picture_are_there_and_say_what_was_not_shown(rehearsed: dict[str, Any]) -> None:
+    for name in ("report.json", "timeline.svg", "timeline.png"):
+        assert (rehearsed["folder"] / name).stat().st_size > 1000
+        assert name in rehearsed["out"]
+    assert "NCCL and EFA" in rehearsed["out"]
+    assert rehearsed["report"]["cluster"]["token_auth"]
+
+
+def test_the_commands_by_hand(tmp_path: Path) -> None:
+    before = ray_processes()
+    others = Cluster.running(project=PROJECT)
+    if others:
+        pytest.skip(f"another local Ray cluster runs ({', '.join(others)}), and the commands name none")
+    seen: list[str] = []
+    try:
+        for command in commands("ray"):
+            done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+            seen.append(done.stdout)
+    finally:
+        for name in set(Cluster.names(project=PROJECT)) - set(others):
+            Cluster.load(name=name, project=PROJECT).stop()
+    assert "not honoured" in seen[0]
+    assert "ray ALIVE" in seen[1]
+    assert "gone" in seen[3]
+    assert "replaced by" in seen[4]
+    assert ray_processes() - before == set()
+
+
+def test_events_of_the_page_s_run_can_be_read_again(rehearsed: dict[str, Any]) -> None:
+    name = rehearsed["report"]["cluster"]["name"]
+    run = rehearsed["report"]["runs"][0]["name"]
+    tail = Tail(PROJECT / ".local" / "ray" / name / "fsx" / run / "events.jsonl")
+    tail.read()
+    assert tail.step == rehearsed["report"]["settings"]["steps"]
+    assert os.access(tail.path, os.R_OK)

@@ -1,0 +1,73 @@
+"""Tests of jobs/: they run in `.venv-rehearsal`, where torch and Ray are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if any(importlib.util.find_spec(name) is None for name in ("torch", "ray")):
+    raise pytest.UsageError("tests/resilience run in .venv-rehearsal, with torch and Ray: `make test` does it")
+
+
+def job_environment(**extra: str) -> dict[str, str]:
+    """The environment of a job started by a test: this tree's library, no running cluster, no telemetry."""
+    keep = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "RESILIENCE_"))}
+    return keep | {
+        "PYTHONPATH": str(ROOT),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+    } | extra  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[subprocess.Popen[str]]:
+    """The process that has imported torch and ray and forks jobs on request."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("launcher.py"))],
+        env=job_environment(),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture
+def run_job(tmp_path: Path, launcher: subprocess.Popen[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a job in local mode to its end: one process, or `ranks` over gloo with torchrun's environment."""
+
+    def start(
+        job: str, *arguments: str, ranks: int = 0, check: bool = True, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        request = {
+            "script": str(ROOT / "jobs" / job / "train.py"),
+            "arguments": ["--storage", str(tmp_path), "--workers", "0", *arguments],
+            "ranks": ranks,
+            "environment": job_environment(**extra),
+            "output": str(tmp_path / "output"),
+        }
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        launcher.stdin.write(json.dumps(request) + "\n")
+        launcher.stdin.flush()
+        codes = json.loads(launcher.stdout.readline())
+        told = "".join(path.read_text() for path in sorted(tmp_path.glob("output.*")))
+        code = next((code for code in codes if code), 0)
+        if check and code:
+            pytest.fail(f"{job} {' '.join(arguments)} exited {codes}:\n{told[-4000:]}")
+        return subprocess.CompletedProcess(args=arguments, returncode=code, stdout="", stderr=told)
+
+    return start

@@ -1,0 +1,105 @@
+"""What docs/make-your-script-survive.md shows is run here: its script, its commands, its submit line, its table."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, job_environment
+
+from resilience.settings import Settings
+
+PAGE = (ROOT / "docs" / "make-your-script-survive.md").read_text()
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{re.escape(kind)}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def test_no_block_is_left_untested() -> None:
+    assert set(re.findall(r"^```(.+)$", PAGE, re.M)) == {"python title=mine.py", "bash", "bash submit"}
+
+
+@pytest.mark.slow
+def test_the_ten_lines_resume(tmp_path: Path) -> None:
+    (script,) = blocks("python title=mine.py")
+    assert len(re.findall(r"  # \d( |$)", script, re.M)) <= 10
+    (tmp_path / "mine.py").write_text(script)
+    # the venv's packages, for an interpreter reached by another path
+    environment = job_environment(PATH=f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    for command in blocks("bash"):
+        done = subprocess.run(
+            ["bash", "-ec", command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in (tmp_path / "runs/first/events.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == list(range(1, 61))  # none twice, none missing
+    assert [line["step"] for line in lines if line["kind"] == "restore"] == [40]
+
+
+def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = blocks("bash submit")
+    words = shlex.split(line.replace("\\\n", " "))
+    options, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
+    from click.testing import CliRunner
+    from ray.dashboard.modules.job import cli
+
+    seen: dict[str, object] = {}
+
+    class Client:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def get_version(self) -> str:
+            return "1"
+
+        def submit_job(self, **fields: object) -> str:
+            seen.update(fields)
+            return "id"
+
+    monkeypatch.setattr(cli, "_get_sdk_client", lambda *_, **__: Client())
+    done = CliRunner().invoke(cli.submit, [*options[3:], "--no-wait", "--", *entrypoint])
+    assert done.exit_code == 0, done.output
+    runtime = seen["runtime_env"]
+    assert isinstance(runtime, dict)
+    assert (ROOT / runtime["working_dir"] / entrypoint[1]).is_file()
+    assert [(ROOT / module / "resilience").is_dir() for module in runtime["py_modules"]] == [True]
+    # and the job takes those arguments
+    from resilience import add_arguments, run_from
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arguments, rest = parser.parse_known_args(entrypoint[2:])
+    assert run_from(arguments).url == "/fsx/runs/first"
+    assert rest == ["--steps", "1000"]
+
+
+def test_the_readme_s_first_job_is_one_that_the_job_understands() -> None:
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^\.venv/bin/python -m ops submit (.*)$", text, re.M)
+    words = shlex.split(line)
+    options, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
+    folder = ROOT / options[options.index("--working-dir") + 1]
+    assert (folder / entrypoint[1]).is_file()
+    help_ = subprocess.run(
+        [sys.executable, entrypoint[1], "--help"],
+        cwd=folder,
+        env=job_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    given = [word for word in entrypoint if word.startswith("--")]
+    assert given
+    assert [word for word in given if f"{word} " not in help_] == []
+
+
+def test_the_settings_table_has_every_setting_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", PAGE, re.M))
+    assert rows == {field.name: str(field.default) for field in dataclasses.fields(Settings)}

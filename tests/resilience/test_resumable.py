@@ -1,0 +1,398 @@
+"""The loop's half in local mode: resume, damage, a full disk, a drain notice. One process, no cluster, no sleeping."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray.train
+import torch
+import torch.distributed as dist
+from ray.train.v2.api.preemption import PreemptionInfo
+
+from resilience import InputError, Resumable, Run, Settings, Unrecoverable
+from resilience.folder import SNAPSHOT
+
+STEPS, EVERY = 12, 3
+FULL_BYTES = 20_000  # the largest file a full disk still takes: a shard has more, the journal less
+
+
+@pytest.fixture(autouse=True)
+def no_process_group_left_behind() -> Iterator[None]:
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(storage=str(tmp_path), name="run", save_every_steps=EVERY, settings=Settings())
+
+
+def loop(config: dict[str, Any]) -> None:
+    """A linear layer on made-up data; `stop_at` raises there, `at_step` is called with each step."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(10, 200)  # a shard of 26 kB
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    generator_of = torch.Generator()
+    with Resumable(config["run"], model=model, optimizer=optimizer) as training:
+        for step in training.steps(STEPS):
+            if step == config.get("stop_at"):
+                raise RuntimeError("stopped by the test")
+            if "at_step" in config:
+                config["at_step"](training, step)
+            x = torch.randn(8, 10, generator=generator_of.manual_seed(step))
+            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            training.finished(step, loss=loss.item())
+    config["seen"].append({"loss": loss.item(), "weight": model.weight.detach().clone(), "step": training.step})
+
+
+def fit(run: Run, **config: Any) -> dict[str, Any]:
+    seen: list[dict[str, Any]] = []
+    run.fit(loop, config={"seen": seen, **config}, workers=0)
+    return seen[0]
+
+
+def fit_stopped(run: Run, at: int) -> None:
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        fit(run, stop_at=at)
+    dist.destroy_process_group()
+
+
+def events(run: Run, kind: str | None = None) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in Path(run.url, "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if kind in {None, line["kind"]}]
+
+
+def progress(run: Run) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(run.url, "progress.json").read_text())
+    return content
+
+
+def checkpoints(run: Run) -> list[Path]:
+    return sorted(Path(run.url).glob("step-*"))
+
+
+def shard(checkpoint: Path) -> Path:
+    return next(iter(checkpoint.glob("*.distcp")))
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> dict[str, Any]:
+    return fit(Run(storage=str(tmp_path), name="undisturbed", save_every_steps=EVERY, settings=Settings()))
+
+
+def test_a_stopped_run_ends_with_the_very_same_weights(run: Run, undisturbed: dict[str, Any]) -> None:
+    fit_stopped(run, at=5)
+    fit_stopped(run, at=10)
+    result = fit(run)
+    assert [event["step"] for event in events(run, "restore")] == [3, 9]
+    assert torch.equal(result["weight"], undisturbed["weight"])
+    assert result["loss"] == undisturbed["loss"]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_each_save_holds_the_moment_it_was_asked_for(run: Run, undisturbed: dict[str, Any], asynchronous: bool) -> None:
+    run = Run(storage=run.storage, name="moment", save_every_steps=1, async_save=asynchronous, settings=Settings())
+    fit_stopped(run, at=7)
+    assert torch.equal(fit(run)["weight"], undisturbed["weight"])
+    assert [event["step"] for event in events(run, "restore")] == [7]
+
+
+def test_a_finished_run_has_nothing_left_to_do(run: Run) -> None:
+    fit(run)
+    before = {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")}
+
+    def nothing(config: dict[str, Any]) -> None:
+        model = torch.nn.Linear(10, 200)
+        with Resumable(config["run"], model=model, optimizer=torch.optim.AdamW(model.parameters())) as training:
+            assert list(training.steps(STEPS)) == []
+
+    run.fit(nothing, workers=0)
+    assert {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")} == before
+
+
+def test_progress_and_events_say_what_happened(run: Run) -> None:
+    fit_stopped(run, at=5)
+    assert progress(run)["state"] == "failed"
+    assert "stopped by the test" in progress(run)["last_error"]
+    assert progress(run)["last_checkpoint_step"] == 3
+    fit(run)
+    kinds = [event["kind"] for event in events(run)]
+    assert kinds.count("step") == 5 + (STEPS - 3)
+    assert kinds.count("start") == 4  # driver and worker, twice
+    assert kinds[-1] == "done"
+    final = progress(run)
+    assert (final["state"], final["last_step"], final["last_checkpoint_step"], final["world_size"]) == (
+        "done",
+        STEPS,
+        STEPS,
+        1,
+    )
+    assert final["last_checkpoint_t"] <= final["t"]
+    assert Path(final["last_checkpoint_path"], ".metadata").exists()
+    assert all(event["t"] > 1.7e9 for event in events(run))
+
+
+# ---- damage ----
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "flipped bit": (lambda path: flip(shard(path)), "CRC-32"),
+    "short shard": (lambda path: shard(path).write_bytes(shard(path).read_bytes()[:100]), "has 100 bytes"),
+    "missing shard": (lambda path: shard(path).unlink(), "is missing"),
+    "damaged metadata": (
+        lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"),
+        ".metadata cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_checkpoint_is_told_and_passed_over(run: Run, undisturbed: dict[str, Any], kind: str) -> None:
+    fit_stopped(run, at=10)
+    damage, said = DAMAGE[kind]
+    newest = checkpoints(run)[-1]
+    damage(newest)
+    result = fit(run)
+    assert events(run, "restore")[-1]["step"] == 6
+    told = [event for event in events(run, "error") if event.get("path") == str(newest)]
+    assert said in told[0]["message"]
+    assert torch.equal(result["weight"], undisturbed["weight"])
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_with_none_usable_the_run_stops_and_overwrites_nothing(run: Run, kind: str) -> None:
+    fit_stopped(run, at=10)
+    for checkpoint in checkpoints(run):
+        DAMAGE[kind][0](checkpoint)
+    before = {path: path.read_bytes() for path in Path(run.url).rglob("step-*/*") if path.is_file()}
+    with pytest.raises(Unrecoverable, match=r"none can be used.*nothing was overwritten"):
+        fit(run)
+    after = {path: path.read_bytes() for path in Path(run.url).rglob("step-*/*") if path.is_file()}
+    # a folder that is incomplete may go, one that is complete may not change
+    assert all(after[path] == content for path, content in before.items() if path in after)
+    assert set(after) == set(before)
+    assert progress(run)["state"] == "failed"
+
+
+def test_an_unfinished_checkpoint_does_not_count_and_is_tidied_away(run: Run, undisturbed: dict[str, Any]) -> None:
+    fit_stopped(run, at=10)
+    (checkpoints(run)[-1] / ".metadata").unlink()
+    assert torch.equal(fit(run)["weight"], undisturbed["weight"])
+    assert events(run, "restore")[-1]["step"] == 6
+    assert all((path / ".metadata").exists() for path in checkpoints(run))
+
+
+def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
+    fit_stopped(run, at=10)
+    newest = checkpoints(run)[-1]
+    (newest / ".metadata").unlink()
+    write_snapshot(run, names=[newest.name], version=ray.__version__)
+    fit(run)
+    assert newest.exists()
+
+
+# ---- storage ----
+
+
+def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run: Run) -> None:
+    fit_stopped(run, at=5)
+    before = {path: path.read_bytes() for path in checkpoints(run)[0].iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES, hard))
+        with pytest.raises(Unrecoverable) as caught:
+            fit(run)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "File too large" in str(caught.value)
+    assert "step 3 and untouched" in str(caught.value)
+    assert {path: path.read_bytes() for path in checkpoints(run)[0].iterdir()} == before
+    assert [path.name[:13] for path in checkpoints(run)] == ["step-00000003"]  # failed ones gave their room back
+    dist.destroy_process_group()
+    assert fit(run)["step"] == STEPS  # with room again, the same run goes on
+
+
+def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dict[str, Any]) -> None:
+    def full_for_a_moment(training: Resumable, step: int) -> None:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        if training.in_flight is not None:
+            training._settle(wait=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES if step in {5, 6} else hard, hard))
+
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    try:
+        result = fit(run, at_step=full_for_a_moment)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert torch.equal(result["weight"], undisturbed["weight"])
+    assert [event["step"] for event in events(run, "save")] == [3, 9, 12]
+    assert [event["step"] for event in events(run, "error")] == [6]
+
+
+@pytest.mark.parametrize("where", ["/proc/nowhere", "FILE/below"])
+def test_an_unwritable_path_is_refused_before_anything_starts(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("")
+    storage = where.replace("FILE", str(tmp_path / "file"))
+    with pytest.raises(
+        InputError, match=r"storage .*: cannot be written \(.*allowed: a path that every node can write"
+    ):
+        fit(Run(storage=storage, name="run", settings=Settings()))
+
+
+# ---- Ray's snapshot ----
+
+
+def write_snapshot(run: Run, *, names: list[str], version: str | None) -> Path:
+    """A snapshot as Ray's checkpoint manager writes it."""
+    results = [{"version": 0, "checkpoint_dir_name": name, "metrics": {}} for name in names]
+    content = {
+        "ray_version": version, "checkpoint_results": results, "checkpoint_report_indices": list(range(len(names))),
+        "latest_checkpoint_result": results[-1] if results else None, "pending_training_results": [],
+        "pending_validation_specs": [], "current_report_index": len(names), "validated_checkpoint_dir_names": [],
+        "timed_out_validation_checkpoint_dir_names": [], "failed_validation_checkpoint_dir_names": [],
+    }  # fmt: skip
+    path = Path(run.url, SNAPSHOT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_another_ray_versions_snapshot_is_refused_and_left_alone(run: Run) -> None:
+    fit_stopped(run, at=5)
+    snapshot = write_snapshot(run, names=[checkpoints(run)[0].name], version="2.49.0")
+    before = snapshot.read_bytes()
+    with pytest.raises(
+        InputError, match=r"written by Ray 2\.49\.0, this is Ray 2\.\d+\.\d+; nothing was changed.*--rebuild-snapshot"
+    ):
+        fit(run)
+    assert snapshot.read_bytes() == before
+
+
+def test_rebuild_snapshot_goes_on_from_disk(run: Run, undisturbed: dict[str, Any]) -> None:
+    fit_stopped(run, at=5)
+    write_snapshot(run, names=[checkpoints(run)[0].name], version="2.49.0")
+    rebuilt = Run(
+        storage=run.storage, name=run.name, save_every_steps=EVERY, rebuild_snapshot=True, settings=Settings()
+    )
+    assert torch.equal(fit(rebuilt)["weight"], undisturbed["weight"])
+    assert events(run, "restore")[-1]["step"] == 3
+    assert list(Path(run.url).glob(f"{SNAPSHOT}.*"))  # set aside, not deleted
+
+
+def test_a_snapshot_that_names_a_deleted_folder_is_refused(run: Run) -> None:
+    fit_stopped(run, at=5)
+    write_snapshot(run, names=["step-00000001-abcdef", checkpoints(run)[0].name], version=ray.__version__)
+    with pytest.raises(InputError, match="names checkpoints that are gone: step-00000001-abcdef"):
+        fit(run)
+
+
+def test_a_snapshot_cut_short_is_set_aside_without_a_hand(run: Run, undisturbed: dict[str, Any]) -> None:
+    fit_stopped(run, at=5)
+    path = write_snapshot(run, names=[checkpoints(run)[0].name], version=ray.__version__)
+    path.write_text(path.read_text()[:40])
+    assert torch.equal(fit(run)["weight"], undisturbed["weight"])
+    assert events(run, "restore")[-1]["step"] == 3
+
+
+def test_a_new_run_can_start_from_another(run: Run, undisturbed: dict[str, Any]) -> None:
+    fit_stopped(run, at=10)
+    other = Run(storage=run.storage, name="other", save_every_steps=EVERY, start_from=run.url, settings=Settings())
+    assert torch.equal(fit(other)["weight"], undisturbed["weight"])
+    assert events(other, "restore")[0]["step"] == 9
+    with pytest.raises(InputError, match=r"start_from: got .*, which holds no checkpoint folder"):
+        fit(Run(storage=run.storage, name="third", start_from=run.storage, settings=Settings()))
+
+
+# ---- a drain notice ----
+
+
+def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {"t": time.time(), "step": 0}
+    notice = PreemptionInfo(deadline_ms=int((now["t"] + 1000) * 1000), preempted_node_to_ranks={"node-a": [0]})
+    monkeypatch.setattr(ray.train, "get_preemption_info", lambda: notice if now["step"] >= 4 else None)
+    monkeypatch.setattr(time, "time", lambda: now["t"])
+
+    def at_step(training: Resumable, step: int) -> None:
+        training.next_drain_check = 0  # ask every step, however fast the steps are
+        now["step"] = step
+        now["t"] += 900.0 if step == 6 else 0.0
+        now["t"] += 98.0 if step == 7 else 0.0
+
+    patient = Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings(deadline_margin_s=5.0))
+    fit(patient, at_step=at_step)
+    saves = [(event["step"], event["reason"]) for event in events(run, "save")]
+    assert saves == [(5, "drain"), (8, "deadline"), (STEPS, "final")]
+    assert [event["step"] for event in events(run, "drain")] == [5]
+
+
+def test_a_second_notice_saves_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    step_now = {"step": 0}
+
+    def notice() -> PreemptionInfo | None:
+        nodes = {"node-a": [0]} if step_now["step"] >= 2 else {}
+        nodes |= {"node-b": [1]} if step_now["step"] >= 7 else {}
+        return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks=nodes) if nodes else None
+
+    def at_step(training: Resumable, step: int) -> None:
+        training.next_drain_check = 0
+        step_now["step"] = step
+
+    monkeypatch.setattr(ray.train, "get_preemption_info", notice)
+    fit(Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings()), at_step=at_step)
+    assert [(event["step"], event["reason"]) for event in events(run, "save")] == [
+        (3, "drain"),
+        (8, "drain"),
+        (STEPS, "final"),
+    ]
+
+
+# ---- misuse ----
+
+
+def test_a_loop_that_forgets_finished_is_told(run: Run) -> None:
+    def forgetful(config: dict[str, Any]) -> None:
+        model = torch.nn.Linear(2, 1)
+        with Resumable(config["run"], model=model, optimizer=torch.optim.SGD(model.parameters())) as training:
+            for _ in training.steps(3):
+                pass
+
+    with pytest.raises(InputError, match=r"call finished\(0, …\) once at the end of each step"):
+        run.fit(forgetful, workers=0)
+
+
+def test_tiered_without_its_package_is_refused_in_words(run: Run) -> None:
+    tiered = Run(storage=run.storage, name=run.name, writer="tiered", settings=Settings())
+    with pytest.raises(InputError, match="writer tiered: needs the package amzn-sagemaker-checkpointing"):
+        fit(tiered)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("storage", "runs", "storage: got 'runs', allowed: an absolute path"),
+        ("name", "a/b", "name: got 'a/b', allowed: one folder name"),
+        ("save_every_steps", 0, "save_every_steps, event_every_steps: got 0, 1"),
+        ("keep", 0, "keep: got 0, allowed: 1 or more"),
+        ("best", ("loss", ""), "best: got loss:, allowed: METRIC:min or METRIC:max"),
+    ],
+)
+def test_a_wrong_run_is_refused(field: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Run(**{"storage": "/tmp", "name": "run", "settings": Settings(), field: value})
+    assert said in str(caught.value)

@@ -1,0 +1,80 @@
+"""The one place of timeouts: defaults, overrides, what reaches head, nodes and job. Needs neither torch nor ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from resilience.errors import InputError
+from resilience.settings import MAY_BE_ZERO, Settings
+
+
+def test_reading_settings_imports_neither_torch_nor_ray() -> None:
+    code = "import sys, resilience.settings, resilience; assert not {'torch', 'ray'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_defaults_are_tighter_than_rays() -> None:
+    settings = Settings()
+    assert settings.health_check_interval_s <= 0.5  # a report is lost if the controller has not polled since
+    assert settings.dead_node_after_s == 4.0
+    assert settings.termination_grace_period_s > settings.graceful_drain_timeout_s
+
+
+def test_head_nodes_and_job_get_disjoint_variables() -> None:
+    settings = Settings()
+    sets = [set(settings.head_env()), set(settings.node_env()), set(settings.job_env())]
+    assert sets[0] & sets[1] == sets[0] & sets[2] == sets[1] & sets[2] == set()
+    assert settings.head_env()["RAY_health_check_failure_threshold"] == "3"
+    assert settings.node_env() == {
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "30",
+        "RAY_raylet_liveness_self_check_interval_ms": "1000",
+    }
+    assert settings.job_env()["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "0.5"
+
+
+def test_every_field_can_be_overridden_by_the_environment() -> None:
+    for field in dataclasses.fields(Settings):
+        text = "false" if isinstance(field.default, bool) else "25"
+        settings = Settings.from_env({f"RESILIENCE_{field.name.upper()}": text})
+        assert getattr(settings, field.name) == (False if text == "false" else 25), field.name
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "soon"}, "got 'soon', allowed: int"),
+        ({"RESILIENCE_PROCESS_GROUP_TIMOUT_S": "5"}, "RESILIENCE_PROCESS_GROUP_TIMOUT_S: unknown; known: RESILIENCE_"),
+        ({"RESILIENCE_VERIFY_CHECKSUMS": "maybe"}, "got 'maybe', allowed: bool"),
+        (
+            {"RESILIENCE_WORKER_GROUP_START_TIMEOUT_S": "-1"},
+            "worker_group_start_timeout_s: got -1.0, allowed: more than 0",
+        ),
+        ({"RESILIENCE_HEALTH_CHECK_INTERVAL_S": "90"}, "at least health_check_interval_s (90.0)"),
+    ],
+)
+def test_a_wrong_override_is_refused_in_words(environ: dict[str, str], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Settings.from_env(environ)
+    assert said in str(caught.value)
+
+
+def test_zero_is_refused_except_where_it_means_something() -> None:
+    for field in dataclasses.fields(Settings):
+        if isinstance(field.default, bool):
+            continue
+        if field.name in MAY_BE_ZERO:
+            dataclasses.replace(Settings(), **{field.name: 0})  # type: ignore[arg-type]
+        else:
+            with pytest.raises(InputError, match=field.name):
+                dataclasses.replace(Settings(), **{field.name: 0})  # type: ignore[arg-type]
+
+
+def test_apply_leaves_what_the_user_has_set() -> None:
+    environ = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "3"}
+    Settings().apply(environ)
+    assert environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "3"
+    assert environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] == "5.0"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import time
+
+import botocore.exceptions
+import pytest
+
+from sandbox.aws.client import ControlError
+from tests.support.emulator import Emulator, outside
+
+pytestmark = pytest.mark.emulator
+
+
+# operations that the local Kubernetes API does not call by itself: it would use up the faults of those
+@pytest.mark.parametrize(
+    ("operation", "call"),
+    [
+        ("kms.ListKeys", lambda e: e.boto("kms").list_keys()),  # JSON
+        ("ec2.DescribeVpcs", lambda e: e.boto("ec2").describe_vpcs()),  # EC2's query protocol
+        ("iam.ListRoles", lambda e: e.boto("iam").list_roles()),  # query protocol
+        ("lambda.ListFunctions", lambda e: e.boto("lambda").list_functions()),  # REST with JSON
+        ("s3.ListBuckets", lambda e: e.boto("s3").list_buckets()),  # REST with XML
+        ("cloudformation.*", lambda e: e.boto("cloudformation").list_stacks()),
+    ],
+)
+def test_a_fault_strikes_as_often_as_asked_in_every_protocol(emulator: Emulator, operation: str, call) -> None:  # type: ignore[no-untyped-def]
+    emulator.control.set_fault(operation=operation, code="ThrottlingException", message="slow down", count=2)
+    for _ in range(2):
+        with pytest.raises(botocore.exceptions.ClientError) as error:
+            call(emulator)
+        assert error.value.response["Error"]["Code"] == "ThrottlingException"
+        assert error.value.response["Error"]["Message"] == "slow down"
+    call(emulator)
+    assert emulator.control.faults() == []
+
+
+def test_a_delay_delays_and_the_call_succeeds(emulator: Emulator) -> None:
+    emulator.control.set_fault(operation="kms.ListKeys", delay_seconds=0.5)
+    start = time.monotonic()
+    emulator.boto("kms").list_keys()
+    assert time.monotonic() - start >= 0.5  # a lower bound: a slow machine cannot break it
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"operation": "CreateCluster", "code": "X"}, "service.Operation"),
+        ({"operation": "a.B"}, "does nothing"),
+        ({"operation": "a.B", "effect": "explode"}, "expected one of"),
+        ({"operation": "a.B", "colour": "red"}, "no 'colour'"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused(emulator: Emulator, fault: dict[str, str], said: str) -> None:
+    with pytest.raises(ControlError, match=said):
+        emulator.control.set_fault(**fault)
+
+
+def test_quotas_can_be_made_small(emulator: Emulator) -> None:
+    quotas = emulator.boto("service-quotas")
+    emulator.control.set_quota("ml.p5.48xlarge", 3)
+    pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    found = {q["QuotaName"]: q for page in pages for q in page["Quotas"]}
+    wanted = found["ml.p5.48xlarge for cluster usage"]
+    assert wanted["Value"] == 3
+    one = quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=wanted["QuotaCode"])["Quota"]
+    assert one["Value"] == 3
+    with pytest.raises(ControlError, match="no quota has this name"):
+        emulator.control.set_quota("ml.imaginary", 3)
+
+
+def test_failing_a_node_that_is_not_there_says_so(emulator: Emulator) -> None:
+    with pytest.raises(ControlError, match="no cluster has a node i-1"):
+        emulator.control.fail_node("i-1")
+
+
+def test_the_client_environment_names_only_loopback(emulator: Emulator) -> None:
+    assert outside(emulator.control.environment()) == set()
+
+
+def test_an_empty_account_has_an_empty_inventory(emulator: Emulator) -> None:
+    sqs = emulator.boto("sqs")
+    url = sqs.create_queue(QueueName="seen")["QueueUrl"]
+    assert "AWS::SQS::Queue" in {r["type"] for r in emulator.control.inventory()}
+    sqs.delete_queue(QueueUrl=url)
+    assert "AWS::SQS::Queue" not in {r["type"] for r in emulator.control.inventory()}

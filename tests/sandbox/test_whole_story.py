@@ -1,0 +1,140 @@
+"""The whole life with storage made by a claim: deployed, a node lost and found, a careless destroy, nothing left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+import yaml
+
+from core.loader import FOLDER
+from tests.sandbox.story import Story, synthesized
+from tests.support.emulator import CDK, ROOT, running, until
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+NAME = "local"
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    if not CDK.exists():
+        pytest.fail("the cdk command line is not installed; run `make setup`")
+    root = tmp_path_factory.mktemp("story")
+    settings = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
+    settings["storage"] = {"mode": "dynamic", "on_destroy": "delete"}
+    with running(root / "aws", account=settings["account"], region=settings["region"]) as emulator:
+        story = synthesized(emulator, root, name=NAME, settings=settings)
+        story.cdk("bootstrap", f"aws://{settings['account']}/{settings['region']}")
+        story.cdk("deploy", f"{NAME}/*", "--require-approval", "never", "--concurrency", "3")
+        yield story
+
+
+def test_the_claim_made_a_file_system_that_says_whose_it_is(story: Story) -> None:
+    (made,) = story.file_systems()
+    tags = {tag["Key"]: tag["Value"] for tag in made["Tags"]}
+    assert tags["hyperpod-ray:environment"] == NAME
+    assert tags["CSIVolumeName"]
+    assert made["StorageCapacity"] == 1200
+
+
+def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
+    until(lambda: story.ops("status", NAME, allowed=(0, 3))["verdict"]["state"] == "Healthy")
+    nodes = story.ops("nodes", NAME, "--group", "workers")["nodes"]
+    lost = nodes[0]["id"]
+    with story.emulator.control.time_held():
+        story.emulator.control.fail_node(lost, "NVRM: Xid 74: NVLink error")
+        seen = until(
+            lambda: (status := story.ops("status", NAME, allowed=(0, 3)))["verdict"]["state"] != "Healthy" and status
+        )
+        assert seen["verdict"]["state"] == "Recovering"
+        assert lost in json.dumps(seen["verdict"])
+    until(lambda: story.ops("status", NAME, allowed=(0, 3))["verdict"]["state"] == "Healthy")
+    events = story.ops("nodes", "events", NAME)
+    assert "Xid 74" in json.dumps(events)
+    assert lost not in [node["id"] for node in story.ops("nodes", NAME)["nodes"]]
+
+
+def test_a_careless_destroy_waits_for_the_file_system_instead_of_orphaning_it(story: Story) -> None:
+    control = story.emulator.control
+    control.set_fault(operation="fsx.DeleteFileSystem", effect="stuck")
+    # the stack that a destroy of everything begins with; the others follow it only if it ends well
+    command = [str(CDK), "destroy", f"{NAME}/Ray", "--force", "--app", str(story.assembly)]
+    log = (story.environments.parent / "destroy.log").open("w")
+    destroy = subprocess.Popen(
+        command, cwd=story.environments.parent, env=story.emulator.environment(), stdout=log, stderr=log
+    )
+    try:
+        # the claim is gone, FSx is not done: the guard holds, and the driver's stack stands
+        until(lambda: [fs["Lifecycle"] for fs in story.file_systems()] == ["DELETING"], seconds=180)
+        until(lambda: _waits(story), seconds=180)
+        assert destroy.poll() is None
+        assert story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS"
+        assert story.stack(f"{NAME}-Platform").endswith("_COMPLETE")
+        assert len(story.file_systems()) == 1
+        control.clear_faults()
+        assert destroy.wait(timeout=400) == 0, (story.environments.parent / "destroy.log").read_text()[-3000:]
+    finally:
+        control.clear_faults()
+        if destroy.poll() is None:
+            destroy.terminate()
+            destroy.wait(timeout=60)
+    assert story.file_systems() == []
+
+
+def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) -> None:
+    story.cdk("deploy", f"{NAME}/Ray", "--exclusively", "--require-approval", "never")
+    until(lambda: [fs["Lifecycle"] for fs in story.file_systems()] == ["AVAILABLE"])
+    control = story.emulator.control
+    control.set_fault(operation="fsx.DeleteFileSystem", effect="stuck")
+    try:
+        _killed_when(story, "waiting for file systems of claims")
+    finally:
+        control.clear_faults()
+    assert story.stack(f"{NAME}-Ray"), "nothing is destroyed before the claims' file systems are gone"
+    _killed_when(story, f"{NAME}-Ray")  # cdk destroy is at work, and goes on for a while without its parent
+    process, told = _teardown(story)
+    everything = told.read()
+    assert process.wait() == 0, everything
+    assert f"'{NAME}' is down; nothing is left" in everything
+    assert story.file_systems() == []
+    assert story.left() == []
+
+
+def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:
+    command = [sys.executable, "-m", "ops", "--environments", str(story.environments), "teardown", NAME, "--yes"]
+    process = subprocess.Popen(
+        [*command, "--poll", "0.5", "--app", str(story.assembly)],
+        cwd=ROOT,
+        env=story.emulator.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    return process, process.stderr
+
+
+def _killed_when(story: Story, said: str) -> None:
+    """Start a teardown and kill it as soon as it has said something."""
+    process, told = _teardown(story)
+    lines = []
+    for line in told:
+        lines.append(line)
+        if said in line:
+            break
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, f"it ended before it said {said!r}: {''.join(lines)}"
+
+
+def _waits(story: Story) -> bool:
+    """The guard's waiter is under way."""
+    machines = story.emulator.boto("stepfunctions")
+    return any(
+        machines.list_executions(stateMachineArn=machine["stateMachineArn"], statusFilter="RUNNING")["executions"]
+        for machine in machines.list_state_machines()["stateMachines"]
+    )
