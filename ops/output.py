@@ -81,8 +81,22 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
+_written = {"json": 0}
+
+
+def forget() -> None:
+    """Begin to count JSON documents for the next command of this process."""
+    _written["json"] = 0
+
+
+def wrote_json() -> bool:
+    """Whether this command has written a JSON document: an error must not add a second one."""
+    return _written["json"] > 0
+
+
 def write_json(kind: str, data: Mapping[str, Any]) -> None:
     """Data as one JSON document: `schema_version`, `kind`, `generated_at` (UTC), then what the command has to say."""
+    _written["json"] += 1
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, "generated_at": stamp(now()), **plain(data)}
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 

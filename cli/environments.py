@@ -1,0 +1,95 @@
+"""`hyperpod-ray env`: create, check and show environment files, and the reference made from the settings model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import PROGRAM, Env, Out, Output, command, current, folder, group, names
+from ops import output
+from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from ops.output import Format
+
+app = group("Create, check and show environment files.")
+Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
+
+
+@command(app, examples=["env check", "env check prod", "env check prod -o json"])
+def check(
+    names_: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ENV]...", help="Environments. Default: all.", autocompletion=names),
+    ] = None,
+    form: Output = Format.table,
+) -> int:
+    """Check environment files. Prints every error with file and line; exit code 2 when there is one."""
+    import core  # noqa: PLC0415
+
+    where = folder()
+    selected = names_ or core.names(folder=where)
+    results: list[dict[str, Any]] = []
+    for name in selected:
+        try:
+            problems = list(core.load(name, folder=where).warnings)
+            good = True
+        except core.EnvironmentFileError as error:
+            problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
+            good = False
+        results.append({"name": name, "ok": good, "problems": problems})
+        if form is Format.json:
+            continue
+        for problem in problems:
+            sys.stderr.write(f"{problem}\n")
+        if good:
+            plural = "s" if len(problems) > 1 else ""
+            output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
+    if form is Format.json:
+        output.write_json("check", {"environments": results})
+    return OK if all(result["ok"] for result in results) else BAD_USE
+
+
+@command(app, examples=["env show prod", "env show prod -o json"])
+def show(env: Env, form: Output = Format.table) -> int:
+    """Print the settings of an environment with every default filled in, as YAML or JSON."""
+    import core  # noqa: PLC0415
+
+    current.environment = env
+    settings = core.load(env, folder=folder()).settings.model_dump(mode="json")
+    if form is Format.json:
+        output.write_json("environment", {"environment": env, "settings": settings})
+    else:
+        import yaml  # noqa: PLC0415
+
+        output.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=110))
+    return OK
+
+
+@command(app, examples=["env schema", "env schema --check"])
+def schema(check: Check = False, out: Out = None) -> int:
+    """Write the JSON Schema for editors, made from the settings model."""
+    from core import reference  # noqa: PLC0415
+
+    return written(out or reference.SCHEMA_FILE, reference.schema(), command="env schema", check=check)
+
+
+@command(app, examples=["env settings", "env settings --check"])
+def settings(check: Check = False, out: Out = None) -> int:
+    """Write the settings page of the documentation, made from the settings model."""
+    from core import reference  # noqa: PLC0415
+
+    return written(out or reference.SETTINGS_FILE, reference.settings_page(), command="env settings", check=check)
+
+
+def written(file: Path, text: str, *, command: str, check: bool) -> int:
+    """Write a generated file, or check that the present one is what would be written."""
+    if check:
+        if file.exists() and file.read_text(encoding="utf-8") == text:
+            return OK
+        raise OpsError(f"{file}: stale", next=f"{PROGRAM} {command}", code=CONDITION_FALSE)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    output.write_line(f"wrote {file}")
+    return OK

@@ -1,0 +1,136 @@
+"""The root of the command line: what all commands have in common, and how a failure is reported."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli import __version__, environments, nodes, operate
+from cli.options import PROGRAM, current
+from ops import output
+from ops.errors import ERROR, INTERRUPTED, OK, OpsError, explain
+
+TRACEBACK = "HYPERPOD_RAY_TRACEBACK"
+EXIT_CODES = (
+    (0, "success"),
+    (1, "error: the command failed"),
+    (2, "bad usage or an invalid environment file; nothing was done"),
+    (3, "the condition is false: not healthy, a check failed, a generated file is stale"),
+    (4, "timeout; what the command waited for continues"),
+    (130, "interrupted by Ctrl-C"),
+)
+
+app = typer.Typer(
+    name=PROGRAM,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
+    epilog="\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.write_line(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    environments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            envvar="HYPERPOD_RAY_ENVIRONMENTS",
+            help="Folder of environment files. Default: environments/ here or in a folder above.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    current.folder = environments.resolve() if environments else None
+
+
+app.add_typer(environments.app, name="env")
+operate.register(app)
+app.add_typer(nodes.app, name="nodes")
+
+# typer carries its own click; the base of its errors has no public name
+USAGE: Any = typer.BadParameter.__mro__[2]
+
+
+def tree() -> Any:
+    """The whole command tree, as click commands."""
+    return typer.main.get_command(app)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; a failure is one line, the next command and an exit code, or JSON where that was asked for."""
+    given = sys.argv[1:] if arguments is None else arguments
+    current.environment, current.folder = "ENV", None
+    output.forget()
+    try:
+        return int(tree().main(args=given, prog_name=PROGRAM, standalone_mode=False) or OK)
+    except (KeyboardInterrupt, typer.Abort):
+        output.say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader (head, less) has gone; Python would complain again when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        as_json = _asks_for_json(given)
+        if isinstance(error, USAGE) and not as_json:
+            error.show(file=sys.stderr)
+            return int(error.exit_code)
+        return _failed(_explained(error), as_json=as_json)
+
+
+def _explained(error: Exception) -> OpsError:
+    """What a failure means; a failure without an explanation is a defect of this program."""
+    if isinstance(error, USAGE):
+        return OpsError(error.format_message(), next=f"{PROGRAM} --help", code=int(error.exit_code))
+    known = explain(error, environment=current.environment)
+    if known is None and os.environ.get(TRACEBACK):
+        raise error
+    return known or OpsError(
+        f"internal error: {type(error).__name__}: {error}",
+        next=f"run the command again with {TRACEBACK}=1 and report the output",
+        code=ERROR,
+    )
+
+
+def script() -> None:
+    """Entry point of the installed command."""
+    # a shell starts background jobs with SIGINT ignored, and Python then never raises KeyboardInterrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise SystemExit(main())
+
+
+def _failed(error: OpsError, *, as_json: bool) -> int:
+    if as_json and not output.wrote_json():
+        output.write_json("error", {"error": {"message": error.message, "next": error.next, "code": error.code}})
+        return error.code
+    output.say(f"error: {error.message}")
+    if error.next:
+        output.say(f"next: {error.next}")
+    return error.code
+
+
+def _asks_for_json(arguments: list[str]) -> bool:
+    """Whether the command line asks for JSON. Read without the parser, which does not finish after a usage error."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    pairs = itertools.pairwise(own)
+    return any(word in ("--output=json", "-ojson") for word in own) or any(
+        name in ("-o", "--output") and value == "json" for name, value in pairs
+    )

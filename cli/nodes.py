@@ -1,0 +1,108 @@
+"""`hyperpod-ray nodes`: list the nodes of an environment, explain their state, act on one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from cli.options import Env, Output, Yes, command, group, target
+from ops.output import Format
+
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance id (i-…) or Kubernetes name (hyperpod-i-…).")]
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
+
+
+class NodesGroup(TyperGroup):
+    """`nodes ENV` is `nodes list ENV`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert `list` where the first word is no subcommand."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+app = group("List nodes, explain their state, act on one.", cls=NodesGroup)
+
+
+@command(app, "list", examples=["nodes list prod", "nodes list prod --group workers -o json"])
+def listing(
+    env: Env, form: Output = Format.table, group: Annotated[str, typer.Option(help="Only this instance group.")] = ""
+) -> int:
+    """List nodes with health, fault, age and replacements."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.listing(target(env), form=form, group=group)
+
+
+@command(app, examples=["nodes show prod i-0123456789abcdef0"])
+def show(env: Env, node: NodeName, form: Output = Format.table) -> int:
+    """Show one node in HyperPod, Kubernetes and Ray."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.show(target(env), node, form=form)
+
+
+@command(app, examples=["nodes events prod", "nodes events prod --group workers --limit 200"])
+def events(
+    env: Env,
+    node: Annotated[str, typer.Option(help="Only of this node.")] = "",
+    group: Annotated[str, typer.Option(help="Only of this instance group.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of newest events to read.")] = 50,
+    form: Output = Format.table,
+) -> int:
+    """List events of the cluster, newest first, with the failure message."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.events(target(env), node=node, group=group, limit=limit, form=form)
+
+
+@command(app, examples=["nodes reboot prod i-0123456789abcdef0"])
+def reboot(env: Env, node: NodeNames, yes: Yes = False) -> int:
+    """Restart nodes. Names, addresses and disks stay."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.reboot(target(env), node, yes=yes)
+
+
+@command(app, examples=["nodes replace prod i-0123456789abcdef0 --yes"])
+def replace(env: Env, node: NodeNames, yes: Yes = False) -> int:
+    """Replace nodes by new ones. Their disks are destroyed."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.replace(target(env), node, yes=yes)
+
+
+@command(app, examples=["nodes drill dev", "nodes drill dev --action replace --yes"])
+def drill(
+    env: Env,
+    node: Annotated[str, typer.Option(help="A worker node. Default: the command chooses one.")] = "",
+    action: Annotated[Literal["reboot", "replace"], typer.Option(help="How HyperPod recovers the node.")] = "reboot",
+    yes: Yes = False,
+) -> int:
+    """Inject a fault on one worker node, to see recovery work. Never the head's node."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.drill(target(env), node, action=action, yes=yes)
+
+
+@command(app, examples=["nodes free prod hyperpod-i-0123456789abcdef0"])
+def free(env: Env, node: NodeName, yes: Yes = False) -> int:
+    """Force-delete the pods stuck on an unreachable node."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.free(target(env), node, yes=yes)
+
+
+@command(app, examples=["nodes shell prod i-0123456789abcdef0", "nodes shell prod i-0123456789abcdef0 --print"])
+def shell(
+    env: Env,
+    node: NodeName,
+    show: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
+) -> int:
+    """Open a Session Manager shell on a node."""
+    from ops import nodes as verb  # noqa: PLC0415
+
+    return verb.shell(target(env), node, show_only=show)

@@ -1,0 +1,152 @@
+"""Commands that operate an environment: look at it, wait for it, submit jobs, take it down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cli.options import Env, Output, Yes, command, target
+from ops.output import Format
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the root."""
+
+    @command(app, examples=["status prod", "status prod -o json"])
+    def status(
+        env: Env,
+        form: Output = Format.table,
+        events: Annotated[int, typer.Option(min=0, help="Number of events to show.")] = 5,
+    ) -> int:
+        """Show one screen and a verdict. Exit code 3 unless the environment is Healthy."""
+        from ops import status as verb  # noqa: PLC0415
+
+        return verb.run(target(env), form=form, events=events)
+
+    @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])
+    def wait(
+        env: Env,
+        what: Annotated[
+            str, typer.Option("--for", metavar="WHAT", help="cluster, storage, ray, healthy, or an instance group.")
+        ] = "healthy",
+        timeout: Annotated[float, typer.Option(min=0, help="Seconds; exit code 4 on timeout. 0: no limit.")] = 0,
+        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 15,
+        form: Output = Format.table,
+    ) -> int:
+        """Wait for a condition."""
+        from ops import wait as verb  # noqa: PLC0415
+
+        return verb.run(target(env), what=what, timeout=timeout, form=form, poll=poll)
+
+    @command(app, examples=["preflight prod", "preflight prod --offline"])
+    def preflight(
+        env: Env,
+        offline: Annotated[bool, typer.Option("--offline", help="Only checks that need no AWS account.")] = False,
+        form: Output = Format.table,
+    ) -> int:
+        """Check quotas, permissions and capacity before a deployment; read-only. Exit code 3 when a check fails."""
+        from ops import preflight as verb  # noqa: PLC0415
+
+        return verb.run(target(env), offline=offline, form=form)
+
+    @command(app, examples=["cost prod", "cost prod --offline -o json"])
+    def cost(
+        env: Env,
+        offline: Annotated[bool, typer.Option("--offline", help="Use the dated price file only.")] = False,
+        update: Annotated[bool, typer.Option("--update", help="Write today's prices to the price file.")] = False,
+        form: Output = Format.table,
+    ) -> int:
+        """Show dollars per hour and month: groups, storage, EKS and network egress."""
+        from ops import cost as verb  # noqa: PLC0415
+
+        return verb.run(target(env), form=form, offline=offline, update=update)
+
+    @command(app, examples=["teardown dev --dry-run", "teardown dev --yes", "teardown prod --confirm prod"])
+    def teardown(  # noqa: PLR0917
+        env: Env,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the inventory and exit.")] = False,
+        yes: Yes = False,
+        confirm: Annotated[
+            str, typer.Option(metavar="ENV", help="The environment's name, where it is protected.")
+        ] = "",
+        delete_logs: Annotated[
+            bool, typer.Option("--delete-logs", help="Delete the log groups of the service too.")
+        ] = False,
+        assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
+        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
+        form: Output = Format.table,
+    ) -> int:
+        """Destroy the environment and prove by inventory that nothing is left. Continues an interrupted run."""
+        from ops import teardown as verb  # noqa: PLC0415
+
+        found = target(env)
+        return verb.run(
+            found, form=form, yes=yes, word=confirm, dry_run=dry_run, delete_logs=delete_logs, app=assembly, poll=poll
+        )
+
+    @command(app, examples=["logs prod", "logs prod --kind lifecycle --since 2h", "logs prod --follow"])
+    def logs(  # noqa: PLR0917
+        env: Env,
+        kind: Annotated[
+            Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Which logs.")
+        ] = "all",
+        node: Annotated[str, typer.Option(help="Only of this node, which may be gone.")] = "",
+        since: Annotated[str, typer.Option(help="Age (15m, 2h, 3d) or time.")] = "1h",
+        until: Annotated[str, typer.Option(help="Age or time. Default: now.")] = "",
+        follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
+        form: Output = Format.table,
+    ) -> int:
+        """Print lifecycle, health-agent and deep-health-check logs of the nodes."""
+        from ops import logs as verb  # noqa: PLC0415
+
+        return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=form)
+
+    @command(app, examples=["connect prod", "connect prod --port 0 --grafana", "connect prod --check"])
+    def connect(
+        env: Env,
+        port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 8265,
+        grafana: Annotated[bool, typer.Option("--grafana", help="Forward Grafana too.")] = False,
+        grafana_port: Annotated[
+            int, typer.Option(min=0, max=65535, help="Local port of Grafana; 0: any free port.")
+        ] = 3000,
+        check: Annotated[bool, typer.Option("--check", help="Check that they answer, and exit.")] = False,
+    ) -> int:
+        """Forward the dashboard and Jobs API to 127.0.0.1 until Ctrl-C."""
+        from ops import connect as verb  # noqa: PLC0415
+
+        return verb.run(target(env), port=port, grafana=grafana, grafana_port=grafana_port, check=check)
+
+    @command(
+        app,
+        examples=[
+            "submit prod --working-dir jobs/finetune -- python main.py",
+            "submit prod --env EPOCHS=3 --no-wait -- python train.py",
+            "submit prod --follow ray-train-0123",
+        ],
+    )
+    def submit(  # noqa: PLR0917
+        env: Env,
+        entrypoint: Annotated[
+            list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command that the job runs.")
+        ] = None,
+        working_dir: Annotated[Path | None, typer.Option(help="Folder that the job runs in; uploaded.")] = None,
+        env_var: Annotated[
+            list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job.")
+        ] = None,
+        runtime_env: Annotated[Path | None, typer.Option(help="YAML file with Ray's runtime_env.")] = None,
+        submission_id: Annotated[str, typer.Option(help="Id of the job. Default: Ray chooses one.")] = "",
+        address: Annotated[
+            str, typer.Option(help="URL of a dashboard that is reachable; its token from RAY_AUTH_TOKEN.")
+        ] = "",
+        wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
+        follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that is already submitted.")] = "",
+    ) -> int:
+        """Submit a job and follow its log. Exits with the job's own exit code."""
+        from ops import submit as verb  # noqa: PLC0415
+
+        return verb.run(
+            target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [],
+            runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_, job=follow,
+        )  # fmt: skip

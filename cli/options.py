@@ -1,0 +1,96 @@
+"""The vocabulary that all commands share: names, options and formats mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from ops.errors import BAD_USE, OpsError
+from ops.output import Format
+
+if TYPE_CHECKING:
+    from ops.clients import Target
+
+PROGRAM = "hyperpod-ray"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class Invocation:
+    """What the command line says before the command, and which environment an error is about."""
+
+    environment: str = "ENV"
+    folder: Path | None = None
+
+
+current = Invocation()
+
+
+def folder() -> Path:
+    """The folder of environment files that this command works with.
+
+    Raises:
+        OpsError: there is none at or above the current folder.
+    """
+    from core import project  # noqa: PLC0415
+
+    found = current.folder or project.environments()
+    if found is None:
+        raise OpsError(
+            f"no folder {project.FOLDER_NAME}/ with an environment file: {Path.cwd()} and the folders above it",
+            next=f"change to the project's folder, or give {PROGRAM} --environments FOLDER",
+            code=BAD_USE,
+        )
+    return found
+
+
+def foreign_folder() -> Path | None:
+    """The folder of environment files where it is not the checkout's own, else None."""
+    from core import project  # noqa: PLC0415
+
+    found = folder()
+    return None if found == project.OWN_ENVIRONMENTS else found
+
+
+def target(name: str) -> Target:
+    """The environment called `name` with its clients."""
+    from ops.clients import target as made  # noqa: PLC0415
+
+    current.environment = name
+    return made(name, folder=foreign_folder())
+
+
+def names(incomplete: str = "") -> list[str]:
+    """Environments that begin with `incomplete`, for completion."""
+    import core  # noqa: PLC0415
+
+    try:
+        return [name for name in core.names(folder=folder()) if name.startswith(incomplete)]
+    except OpsError:
+        return []
+
+
+Env = Annotated[
+    str,
+    typer.Argument(metavar="ENV", help="Environment: the name of a file in environments/.", autocompletion=names),
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Format of the data on stdout.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file. Default: stdout.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def group(help: str, *, cls: Any = None) -> typer.Typer:
+    """A command that only has subcommands."""
+    return typer.Typer(cls=cls, no_args_is_help=True, rich_markup_mode=None, help=help)
+
+
+def command(
+    app: typer.Typer, name: str | None = None, *, examples: Sequence[str], **more: Any
+) -> Callable[[Function], Function]:
+    """Register a command whose help ends with examples, each written without the program's name."""
+    lines = "\n".join(f"  {PROGRAM} {example}" for example in examples)
+    return app.command(name, epilog=f"\b\nExamples:\n{lines}", **more)

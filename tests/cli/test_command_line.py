@@ -1,0 +1,129 @@
+"""The command line itself: its root, its vocabulary and how it fails. No account and no network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import __version__
+from cli.main import main, tree
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own, from this source tree."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": f"{PROJECT}", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def commands(node: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of the tree with its words."""
+    node = node or tree()
+    yield path, node
+    for name, child in getattr(node, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+LEAVES = [path for path, node in commands() if not hasattr(node, "commands")]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_every_command_has_both_help_options(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for option in ("-h", "--help"):
+        assert main([*path, option]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert shown[0].startswith(f"Usage: {' '.join(('hyperpod-ray', *path))} ")
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_shows_examples_of_itself(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main([*path, "--help"])
+    _, found, examples = capsys.readouterr().out.partition("Examples:\n")
+    assert found, "no examples"
+    for line in examples.strip().splitlines():
+        assert f"hyperpod-ray {' '.join(path)}" in line
+
+
+def test_the_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"hyperpod-ray {__version__}\n")
+
+
+def test_bad_usage_is_exit_code_2_and_text() -> None:
+    done = run("status")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Missing argument 'ENV'" in done.stderr
+
+
+@pytest.mark.parametrize("option", [("-o", "json"), ("--output", "json"), ("--output=json",), ("-ojson",)])
+@pytest.mark.parametrize(("words", "says"), [(("status",), "Missing argument"), (("status", "nope"), "no environment")])
+def test_an_error_is_json_where_json_was_asked_for(
+    words: tuple[str, ...], says: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, *option]) == 2
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["kind"], document["schema_version"]) == ("error", 1)
+    assert says in document["error"]["message"]
+    assert document["error"]["code"] == 2
+    assert printed.err == ""
+
+
+def test_json_of_a_job_is_not_an_option_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "nope", "--", "python", "-o", "json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_environments_are_found_from_a_folder_below(tmp_path: Path) -> None:
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "mine.yaml").write_text((PROJECT / "environments" / "local.yaml").read_text())
+    below = tmp_path / "a folder" / "below"
+    below.mkdir(parents=True)
+    assert run("env", "check", cwd=below).stdout == "ok mine\n"
+
+
+def test_an_empty_folder_of_that_name_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "environments").mkdir()
+    assert "ok prod" in run("env", "check", cwd=tmp_path).stdout
+
+
+def test_the_folder_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text((PROJECT / "environments" / "local.yaml").read_text())
+    assert run("--environments", str(tmp_path), "env", "check").stdout == "ok mine\n"
+    assert run("env", "check", HYPERPOD_RAY_ENVIRONMENTS=str(tmp_path)).stdout == "ok mine\n"
+
+
+def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    import core
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("gone")
+
+    monkeypatch.setattr(core, "names", broken)
+    assert main(["env", "check"]) == 1
+    monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
+    with pytest.raises(KeyError):
+        main(["env", "check"])
+
+
+def test_help_loads_no_library_of_a_command() -> None:
+    code = "import sys; from cli.main import main; main(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    for heavy in ("boto3", "kubernetes", "pydantic", "yaml", "rich", "jsii", "sandbox", "rehearsal", "review"):
+        assert f"'{heavy}'" not in done.stderr
