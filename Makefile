@@ -56,8 +56,8 @@ demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine
 local-charts: setup
 	$(BIN)/python -m k8s charts fetch --lock sandbox/charts/charts.lock.yaml
 
-charts: setup  ## fetch, verify and package the locked Helm charts
-	$(BIN)/python -m k8s charts fetch
+charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: refuse a digest that is not recorded)
+	$(BIN)/python -m k8s charts fetch $(if $(FROZEN),--frozen)
 
 pin: setup  ## record the base image's digest, or see that its tag was not moved
 	$(BIN)/python -m image pin

@@ -53,11 +53,16 @@ def from_repository(repository: str, *, chart: str, version: str) -> tuple[bytes
     except (KeyError, TypeError) as error:
         raise ChartError(f"{index_url}: no chart {chart!r} in it") from error
     for release in releases:
-        if str(release.get("version")) in {version, version.removeprefix("v")} and release.get("urls"):
+        if same_version(str(release.get("version")), version) and release.get("urls"):
             digest = str(release.get("digest") or "").removeprefix("sha256:") or None
             return fetch(urljoin(base, str(release["urls"][0]))), digest
     known = ", ".join(str(release.get("version")) for release in releases[:5])
     raise ChartError(f"{index_url}: no version {version} of {chart}; newest there: {known}")
+
+
+def same_version(one: str, other: str) -> bool:
+    """Whether two versions are one. Some publishers write `v0.5.20` where a dependency on it says `0.5.20`."""
+    return one.removeprefix("v") == other.removeprefix("v")
 
 
 def from_git(repository: str, *, commit: str, path: str) -> bytes:

@@ -40,6 +40,14 @@ def template(
     chart: Path, *, release: str, namespace: str, values: Path, kubernetes_version: str = KUBERNETES_VERSION
 ) -> list[dict[str, Any]]:
     """The objects that `helm template` makes of a chart, CRDs left out. ChartError with helm's own message."""
+    text = render(chart, release=release, namespace=namespace, values=values, kubernetes_version=kubernetes_version)
+    return [item for item in yaml.safe_load_all(text) if item]
+
+
+def render(
+    chart: Path, *, release: str, namespace: str, values: Path, kubernetes_version: str = KUBERNETES_VERSION
+) -> str:
+    """The text that `helm template` makes of a chart, with Helm's comments that name each object's template."""
     program = helm()
     if program is None:
         raise ChartError(f"no helm on PATH and none in the wheel of {LAYER} for this machine")
@@ -52,7 +60,7 @@ def template(
         lines = done.stderr.strip().splitlines() or ["failed"]
         said = next((line for line in lines if line.startswith("Error:")), lines[-1])
         raise ChartError(f"{chart.name}: helm template: {said.removeprefix('Error: ')}")
-    return [item for item in yaml.safe_load_all(done.stdout) if item]
+    return done.stdout
 
 
 def _layer() -> bytes | None:

@@ -77,9 +77,14 @@ class _Chart(_Section):
     source: Source
     sha256: Sha256 | None = None
     sub_charts: list[SubChart] = []
+    without: list[Name] = []
+    """Sub-charts, by name in `Chart.yaml`, that the packaged chart does without: neither their files nor the dependency
+    on them is packaged."""
 
     @model_validator(mode="after")
     def _vendored(self) -> _Chart:
+        if self.without and not self.source.git:
+            raise ValueError("without needs a git source: a published archive is used as it is")
         if self.sub_charts and not self.source.git:
             raise ValueError("sub_charts need a git source: a published archive is used as it is")
         if self.source.folder and self.sha256:
@@ -103,6 +108,7 @@ class LockedChart:
         source: where it comes from.
         sha256: of the packaged archive; None until the first fetch recorded it.
         sub_charts: what is vendored into it.
+        without: sub-charts that are not packaged.
         lock_file: the file it stands in.
         out: folder of the packaged archives.
     """
@@ -113,6 +119,7 @@ class LockedChart:
     source: Source
     sha256: str | None
     sub_charts: tuple[SubChart, ...]
+    without: tuple[str, ...] = ()
     lock_file: Path
     out: Path
 
@@ -161,6 +168,7 @@ class Lock:
                 source=entry.source,
                 sha256=entry.sha256,
                 sub_charts=tuple(entry.sub_charts),
+                without=tuple(entry.without),
                 lock_file=path,
                 out=out,
             )

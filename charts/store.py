@@ -13,6 +13,7 @@ from typing import Literal
 import yaml
 
 from charts import archive, download
+from charts import subcharts as sub_chart_files
 from charts.errors import ChartError, ChartMissingError
 from charts.lock import LockedChart, SubChart, record, write_atomically
 
@@ -84,7 +85,7 @@ def unpack(locked: LockedChart) -> Path:
     return target / locked.chart
 
 
-def fetch(locked: LockedChart, *, mirror: str | None = None) -> Fetched:
+def fetch(locked: LockedChart, *, mirror: str | None = None, frozen: bool = False) -> Fetched:
     """Bring one chart into its folder; what is there and right is kept.
 
     A digest that the lock does not hold yet is written into it; one that it holds must match, else ChartError, and
@@ -94,9 +95,27 @@ def fetch(locked: LockedChart, *, mirror: str | None = None) -> Fetched:
         locked: the chart.
         mirror: `https://` or `file://` folder that holds the packaged archives. Left out: `CHARTS_MIRROR` of
             the environment, and without that the chart's own source.
+        frozen: refuse a chart whose digests are not all in the lock, before anything is fetched. For CI and deploys,
+            which must not trust what they happen to receive.
     """
     mirror = os.environ.get(MIRROR, "") if mirror is None else mirror
+    if frozen and (empty := unrecorded(locked)):
+        raise ChartError(
+            "\n".join(
+                f"{place}: empty, and --frozen records nothing; run `make charts` and commit {locked.lock_file.name}"
+                for place in empty
+            )
+        )
     return _fetch(locked, mirror.rstrip("/"))
+
+
+def unrecorded(locked: LockedChart) -> list[str]:
+    """Places in the lock file that hold no digest yet. A chart from a folder of the project has none."""
+    if locked.source.folder:
+        return []
+    places = [f"{locked.where}.sha256"] if locked.sha256 is None else []
+    subs = enumerate(locked.sub_charts)
+    return places + [f"{locked.where}.sub_charts[{index}].sha256" for index, sub in subs if sub.sha256 is None]
 
 
 def digest(data: bytes) -> str:
@@ -126,6 +145,8 @@ def _fetch(locked: LockedChart, mirror: str) -> Fetched:
     _check_name(
         archive.below(tree, locked.chart, name=locked.file_name), locked.chart, locked.version, locked.file_name
     )
+    # also in a published archive: Helm takes one of two at random at each rendering
+    sub_chart_files.refuse_duplicates(archive.below(tree, locked.chart, name=locked.file_name), where=locked.where)
     _match(data, locked.sha256, locked.where)
     recorded = []
     for index, value in learned.items():
@@ -150,7 +171,11 @@ def _from_git(locked: LockedChart) -> tuple[archive.Tree, dict[int, str]]:
         _match(data, sub.sha256, where)
         if sub.sha256 is None:
             learned[index] = digest(data)
-        tree |= _vendored(data, sub)
+        tree = sub_chart_files.without_archive(tree, sub.chart) | _vendored(data, sub)
+    for name in locked.without:
+        tree = sub_chart_files.remove(tree, name, where=locked.where)
+    tree = sub_chart_files.without_shadowed_archives(tree)
+    sub_chart_files.refuse_duplicates(tree, where=locked.where)
     return tree, learned
 
 
@@ -184,7 +209,7 @@ def _check_name(tree: archive.Tree, chart: str, version: str, file_name: str) ->
         got = (str(about["name"]), str(about["version"]))
     except (KeyError, TypeError, yaml.YAMLError) as error:
         raise ChartError(f"{file_name}: no usable Chart.yaml in it") from error
-    if got[0] != chart or got[1].removeprefix("v") != version.removeprefix("v"):
+    if got[0] != chart or not download.same_version(got[1], version):
         raise ChartError(f"{file_name}: Chart.yaml says {got[0]} {got[1]}, wanted {chart} {version}")
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from charts import store
+from charts import contents, store
 from charts.errors import ChartError
 from charts.lock import Lock
 
@@ -18,7 +18,11 @@ def run(arguments: list[str]) -> int:
     """Parse and run; 0, or 2 with one message per problem."""
     options = _parser().parse_args(arguments)
     try:
-        return _charts(options.action, Lock.read(options.lock)) if options.command == "charts" else _objects(options)
+        return (
+            _charts(options.action, Lock.read(options.lock), frozen=options.frozen)
+            if options.command == "charts"
+            else _objects(options)
+        )
     except (ChartError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -55,7 +59,7 @@ def _objects(options: argparse.Namespace) -> int:
         return 2
 
 
-def _charts(action: str, lock: Lock) -> int:
+def _charts(action: str, lock: Lock, *, frozen: bool) -> int:
     problems: list[str] = []
     recorded: list[str] = []
     for locked in lock.charts.values():
@@ -65,13 +69,20 @@ def _charts(action: str, lock: Lock) -> int:
             elif action == "verify":
                 _say(f"verified   {store.locate(locked)}")
             else:
-                done = store.fetch(locked)
+                done = store.fetch(locked, frozen=frozen)
                 recorded += done.recorded
                 _say(f"{done.done:10} {locked.path}")
         except ChartError as error:
             problems.append(str(error))
+    try:
+        if action == "verify" or (frozen and not problems):
+            contents.verify(lock)
+        elif action == "fetch" and not problems:
+            recorded += [f"contents of {key}" for key in contents.record(Lock.read(lock.path))]
+    except ChartError as error:
+        problems.append(str(error))
     if recorded:
-        sys.stderr.write(f"recorded in {lock.path.name}, commit it: {', '.join(recorded)}\n")
+        sys.stderr.write(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}\n")
     sys.stderr.write("".join(f"{problem}\n" for problem in problems))
     return 2 if problems else 0
 
@@ -98,5 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     charts.add_argument("action", choices=["fetch", "verify", "status"])
     charts.add_argument(
         "--lock", type=Path, default=PROJECT / "charts.lock.yaml", help="lock file (default: charts.lock.yaml)"
+    )
+    charts.add_argument(
+        "--frozen", action="store_true", help="with fetch: refuse a digest that the lock does not hold, for CI"
     )
     return parser

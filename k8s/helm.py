@@ -73,8 +73,8 @@ def lock_of(plan: Plan) -> Lock:
 def hyperpod_dependencies(plan: Plan) -> HelmRelease:
     """What HyperPod needs in EKS before its cluster is made: health agent, deep health check, device plugins.
 
-    Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are off
-    (Kubeflow training, MPI, MLflow, inference, cert-manager, GPU operator). The device plugins run on this
+    Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are not part of
+    the packaged chart (`without` in the lock file). The device plugins run on this
     environment's instance types, also when the chart's own list does not know them yet, and tolerate its taints.
     https://github.com/aws/sagemaker-hyperpod-cli/tree/main/helm_chart
     """
@@ -91,17 +91,6 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
         "hyperpod-patching": {"enabled": True},
         # the service's permissions to restart PyTorchJobs: of no use to Ray, but AWS lists them as required
         "job-auto-restart": {"enabled": True},
-        "trainingOperators": {"enabled": False},
-        "mpi-operator": {"enabled": False},
-        "mlflow": {"enabled": False},
-        "storage": {"enabled": False},
-        "inferenceOperators": {"enabled": False},
-        "cert-manager": {"enabled": False},
-        "gpu-operator": {"enabled": False},
-        "hyperpod-ray-endpoint-operator": {"enabled": False},
-        "cluster-role-and-bindings": {"enabled": False},
-        "namespaced-role-and-bindings": {"enabled": False},
-        "team-role-and-bindings": {"enabled": False},
         "nvidia-device-plugin": {"devicePlugin": {"enabled": bool(nvidia)}},
         "neuron-device-plugin": {"devicePlugin": {"enabled": bool(neuron)}},
         "aws-efa-k8s-device-plugin": {"devicePlugin": {"enabled": bool(efa)}},

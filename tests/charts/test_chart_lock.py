@@ -52,7 +52,6 @@ def test_remote_sources_are_pinned() -> None:
     assert {(sub.chart, sub.version) for sub in chart.sub_charts} == {
         ("nvidia-device-plugin", "0.16.1"),
         ("aws-efa-k8s-device-plugin", "0.5.20"),
-        ("cert-manager", "v1.18.2"),
     }
 
 

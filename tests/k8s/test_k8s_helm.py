@@ -44,10 +44,10 @@ class TestReleases:
         assert release.values["global"] == {"region": "us-west-2"}
 
     @pytest.mark.parametrize(
-        "name", ["trainingOperators", "mpi-operator", "cert-manager", "gpu-operator", "inferenceOperators"]
+        "name", ["training-operators", "mpi-operator", "cert-manager", "gpu-operator", "hyperpod-inference-operator"]
     )
-    def test_operators_nobody_uses_here_are_off(self, name: str, plan_with: Plans) -> None:
-        assert k8s.hyperpod_dependencies(plan_with("prod")).values[name] == {"enabled": False}
+    def test_operators_nobody_uses_here_are_not_packaged(self, name: str, plan_with: Plans) -> None:
+        assert name in k8s.hyperpod_dependencies(plan_with("prod")).locked.without
 
     def test_device_plugins_follow_the_instance_types(self, plan_with: Plans, render: Callable[[str], Any]) -> None:
         gpu = k8s.hyperpod_dependencies(plan_with("prod")).values
