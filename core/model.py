@@ -228,6 +228,8 @@ class HyperPod(Settings):
     """One to a hundred groups."""
     alarm_emails: list[Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]] = []
     """Who is told of node health events and alarms (SNS subscriptions, to be confirmed by mail)."""
+    event_retention_days: LogRetentionDays = 365
+    """How long the cluster's events are kept in CloudWatch Logs; the service itself keeps the newest 500."""
 
 
 # --- storage -------------------------------------------------------------------------------------------------------

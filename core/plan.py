@@ -144,6 +144,11 @@ class Plan:
         return existing.cluster_name if existing else f"{self.settings.hyperpod.cluster_name}-eks"
 
     @property
+    def control_plane_log_group(self) -> str:
+        """Log group of the EKS control plane; EKS gives it its name."""
+        return f"/aws/eks/{self.eks_cluster_name}/cluster"
+
+    @property
     def lifecycle_bucket_name(self) -> str:
         """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check
         refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.

@@ -54,7 +54,19 @@ class HyperPodStack(EnvironmentStack):
             security_group=network.node_security_group,
             after=[chart, scripts.upload, role],
         )
-        arn, emails = self.hyperpod.cluster.attr_cluster_arn, plan.settings.hyperpod.alarm_emails
-        self.health = HealthNotifications(self, "Health", cluster_arn=arn, emails=emails)
+        arn, settings = self.hyperpod.cluster.attr_cluster_arn, plan.settings
+        self.health = HealthNotifications(
+            self,
+            "Health",
+            cluster_arn=arn,
+            emails=settings.hyperpod.alarm_emails,
+            event_retention_days=settings.hyperpod.event_retention_days,
+            protected=settings.protected,
+            eks_cluster_name=plan.eks_cluster_name,
+            control_plane_logs=None if settings.eks.existing else plan.control_plane_log_group,
+            namespaces=k8s.ray_namespaces(plan),
+            nodes=sum(group.count for group in settings.hyperpod.instance_groups),
+        )
         self.say("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
         self.say("ClusterArn", arn, "HyperPod cluster")
+        self.say("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")

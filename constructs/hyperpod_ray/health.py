@@ -1,41 +1,59 @@
-"""Who is told when nodes fall ill."""
+"""Where a cluster's health events go: to people, and into an archive that alarms read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 
 from constructs import Construct
+from core.model import LogRetentionDays
+from hyperpod_ray.alarms import EVENT_SIGNALS, KUBERNETES_SIGNALS, Watch
+from hyperpod_ray.logs import retention
 
 NODE_HEALTH = "SageMaker HyperPod Cluster Node Health Event"
 CLUSTER_EVENTS = ["SageMaker HyperPod Cluster State Change", "SageMaker HyperPod Cluster Event"]
 """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html"""
 
-MANY_EVENTS_PER_HOUR = 10
-"""Node health events in one hour from which the trouble is likelier a change or a zone than one node."""
-
 
 class HealthNotifications(Construct):
-    """Events of one HyperPod cluster to an encrypted SNS topic, and the alarms that watch over it.
+    """Events of one HyperPod cluster to an encrypted SNS topic and an archive, and the alarms that watch over it.
 
-    Creates `AWS::KMS::Key`, `AWS::SNS::Topic` (TLS only) with one e-mail subscription per address, one
-    `AWS::Events::Rule` for node health and one for the other events of this cluster, and two
-    `AWS::CloudWatch::Alarm`: deliveries that failed, and many node health events within an hour.
+    Creates `AWS::KMS::Key`; `AWS::SNS::Topic` (TLS only; CloudWatch and EventBridge of this account may publish) with
+    one e-mail subscription per address; `AWS::Logs::LogGroup` with every event, because the service keeps 500;
+    three `AWS::Events::Rule`; and the metric filters and alarms of `hyperpod_ray.alarms`.
 
     :param cluster_arn: of the HyperPod cluster.
     :param emails: receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
+    :param event_retention_days: how long the archive keeps an event.
+    :param protected: keep the archive when the cluster is destroyed.
+    :param eks_cluster_name: dimension of the control plane's metrics.
+    :param control_plane_logs: log group with the audit log of the EKS cluster; None where the environment does not own
+        it: the alarms that read it are then left out.
+    :param namespaces: where a crash loop is an alarm.
+    :param nodes: nodes of the cluster at full count.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster_arn: str, emails: Sequence[str]) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_arn: str,
+        emails: Sequence[str],
+        event_retention_days: LogRetentionDays,
+        protected: bool,
+        eks_cluster_name: str,
+        control_plane_logs: str | None,
+        namespaces: Sequence[str],
+        nodes: int,
+    ) -> None:
         super().__init__(scope, construct_id)
         key = kms.Key(
             self,
@@ -44,41 +62,122 @@ class HealthNotifications(Construct):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        for service in ("events.amazonaws.com", "cloudwatch.amazonaws.com"):
-            key.grant(iam.ServicePrincipal(service), "kms:Decrypt", "kms:GenerateDataKey*")
         self.topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True, display_name="HyperPod health")
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
-        # Two rules, so that node health can be counted by itself and no event is mailed twice.
-        health = self._rule("NodeHealth", [NODE_HEALTH], cluster_arn)
-        others = self._rule("ClusterEvents", CLUSTER_EVENTS, cluster_arn)
-        for rule in (health, others):
-            rule.add_target(targets.SnsTopic(self.topic))
-        self._alarm("Undelivered", health, "FailedInvocations", 1, "node health events that could not be delivered")
-        self._alarm(
-            "ManyUnhealthy", health, "TriggeredRules", MANY_EVENTS_PER_HOUR, "many node health events within an hour"
-        )
-
-    def _rule(self, name: str, detail_types: list[str], cluster_arn: str) -> events.Rule:
-        pattern = events.EventPattern(source=["aws.sagemaker"], detail_type=detail_types, resources=[cluster_arn])
-        return events.Rule(self, name, event_pattern=pattern)
-
-    def _alarm(self, name: str, rule: events.Rule, metric: str, threshold: int, description: str) -> None:
-        measure = cloudwatch.Metric(
-            namespace="AWS/Events",
-            metric_name=metric,
-            dimensions_map={"RuleName": rule.rule_name},
-            statistic="Sum",
-            period=Duration.hours(1),
-        )
-        alarm = cloudwatch.Alarm(
+        self.archive = logs.LogGroup(
             self,
-            name,
-            metric=measure,
-            threshold=threshold,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
+            "Events",
+            retention=retention(event_retention_days),
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY,
         )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        # Two rules to the topic, so that node health can be counted by itself and no event is mailed twice.
+        topic, archive = self.topic.topic_arn, self._group_arn()
+        health = self._rule("NodeHealth", [NODE_HEALTH], cluster_arn, target=topic)
+        others = self._rule("ClusterEvents", CLUSTER_EVENTS, cluster_arn, target=topic)
+        archived = self._rule("Archive", [NODE_HEALTH, *CLUSTER_EVENTS], cluster_arn, target=archive)
+        self._let_archive(archived)
+        self._let_publish(key, [health, others])
+        watch = Watch(
+            self,
+            "Alarms",
+            topic=self.topic,
+            eks_cluster_name=eks_cluster_name,
+            namespaces=namespaces,
+            nodes=nodes,
+        )
+        for rule in (health, others, archived):
+            watch.undelivered(rule)
+        watch.many_unhealthy(health)
+        watch.overdue()
+        for signal in EVENT_SIGNALS:
+            watch.count(signal, log_group=self.archive)
+        if control_plane_logs is not None:
+            group = logs.LogGroup.from_log_group_name(self, "ControlPlane", control_plane_logs)
+            for signal in KUBERNETES_SIGNALS:
+                watch.count(signal, log_group=group)
+
+    def _rule(self, name: str, detail_types: list[str], cluster_arn: str, *, target: str) -> events.Rule:
+        """With an L1 target: the L2 ones let every account's rules publish, or make a function to write a policy."""
+        pattern = events.EventPattern(source=["aws.sagemaker"], detail_type=detail_types, resources=[cluster_arn])
+        rule = events.Rule(self, name, event_pattern=pattern)
+        resource = rule.node.default_child
+        assert isinstance(resource, events.CfnRule)  # noqa: S101  (narrowing only)
+        resource.targets = [events.CfnRule.TargetProperty(id="Target0", arn=target)]
+        return rule
+
+    def _group_arn(self) -> str:
+        """Without the `:*` at its end, as a rule's target wants it."""
+        stack = Stack.of(self)
+        return f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{self.archive.log_group_name}"
+
+    def _let_archive(self, rule: events.Rule) -> None:
+        """The archive takes events of this rule.
+
+        https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html#eb-cloudwatchlogs-permissions
+        """
+        stack, group = Stack.of(self), self._group_arn()
+        writers = [iam.ServicePrincipal("events.amazonaws.com"), iam.ServicePrincipal("delivery.logs.amazonaws.com")]
+        policy = iam.PolicyDocument(
+            statements=[
+                # the service gives no source when it makes a stream; without a rule's events the stream stays empty
+                iam.PolicyStatement(
+                    sid="Streams", principals=writers, actions=["logs:CreateLogStream"], resources=[f"{group}:*"]
+                ),
+                iam.PolicyStatement(
+                    sid="Events",
+                    principals=writers,
+                    actions=["logs:PutLogEvents"],
+                    resources=[f"{group}:*"],
+                    conditions={
+                        "ArnEquals": {"aws:SourceArn": rule.rule_arn},
+                        "StringEquals": {"aws:SourceAccount": stack.account},
+                    },
+                ),
+            ]
+        )
+        logs.CfnResourcePolicy(
+            self,
+            "ArchivePolicy",
+            policy_name=f"{stack.stack_name}-events",
+            policy_document=stack.to_json_string(policy.to_json()),
+        )
+
+    def _let_publish(self, key: kms.Key, rules: Sequence[events.Rule]) -> None:
+        """Alarms and rules of this account may publish, and their services use the topic's key for it.
+
+        A topic policy replaces the default one, which lets CloudWatch in. A key policy with a source does not work for
+        EventBridge: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html
+        """
+        stack = Stack.of(self)
+        alarms = f"arn:{stack.partition}:cloudwatch:{stack.region}:{stack.account}:alarm:*"
+        by_alarms = {
+            "ArnLike": {"aws:SourceArn": alarms},
+            "StringEquals": {"aws:SourceAccount": stack.account},
+        }
+        by_rules = {
+            "ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]},
+            "StringEquals": {"aws:SourceAccount": stack.account},
+        }
+        for sid, service, conditions in (
+            ("Alarms", "cloudwatch.amazonaws.com", by_alarms),
+            ("Rules", "events.amazonaws.com", by_rules),
+        ):
+            self.topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=sid,
+                    principals=[iam.ServicePrincipal(service)],
+                    actions=["sns:Publish"],
+                    resources=[self.topic.topic_arn],
+                    conditions=conditions,
+                )
+            )
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=sid,
+                    principals=[iam.ServicePrincipal(service)],
+                    actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                    resources=["*"],
+                    conditions=by_alarms if service.startswith("cloudwatch") else {},
+                )
+            )

@@ -1,0 +1,229 @@
+"""The alarms of a cluster, and the signals they read. None needs an agent in the cluster.
+
+Signals are events that EventBridge archived, lines of the EKS audit log, and metrics that AWS publishes by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_events as events
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+
+from constructs import Construct
+
+MANY_EVENTS_PER_HOUR = 10
+"""Node health events in one hour from which the trouble is likelier a change or a zone than one node."""
+OVERDUE_MINUTES = 90
+"""A replacement usually takes 20–30 minutes and its deep health checks 60 more."""
+SILENT_SHARE = 0.2
+"""Share of nodes that falls silent together from which the trouble is likelier the network than one node."""
+MAXIMUM_PATTERN = 1024
+"""Characters of a filter pattern: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutMetricFilter.html"""
+SYSTEM_NAMESPACES = ("kube-system", "kuberay-operator", "aws-hyperpod")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signal:
+    """Something that a log line says, and how often it may be said.
+
+    `pattern` is a CloudWatch Logs filter pattern for JSON, given the namespaces that count; `threshold` follows from
+    the number of nodes.
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
+    """
+
+    name: str
+    pattern: Callable[[Sequence[str]], str]
+    minutes: int
+    threshold: Callable[[int], int]
+    description: str
+
+
+def _gpu_faults(_namespaces: Sequence[str]) -> str:
+    reasons = " || ".join(
+        f'$.detail.HealthSummary.HealthStatusReason = "*{word}*"'
+        for word in ("Nvidia", "NVIDIA", "Xid", "XID", "GPU", "DCGM", "Dcgm", "Neuron", "NEURON")
+    )
+    return f'{{ ($.detail.HealthSummary.HealthStatus = "Unhealthy") && ({reasons}) }}'
+
+
+def _failed_instances(_namespaces: Sequence[str]) -> str:
+    words = (
+        "*failed*as part of instance replacement*",
+        "*Instance creation*failed*",
+        "*Failed to provision*",
+        "*Failed to start Instance*",
+    )
+    any_of = " || ".join(f'($.detail.EventDetails.Description = "{word}")' for word in words)
+    return f"{{ {any_of} }}"
+
+
+def _silent_nodes(_namespaces: Sequence[str]) -> str:
+    return (
+        '{ ($.user.username = "system:serviceaccount:kube-system:node-controller") && ($.verb = "update") '
+        '&& ($.objectRef.resource = "nodes") && ($.objectRef.subresource = "status") }'
+    )
+
+
+def _crash_loops(namespaces: Sequence[str]) -> str:
+    waits = " || ".join(
+        f'$.requestObject.status.{kind}[{index}].state.waiting.reason = "CrashLoopBackOff"'
+        for kind, indices in (("containerStatuses", (0, 1)), ("initContainerStatuses", (0,)))
+        for index in indices
+    )
+    pods = '($.objectRef.resource = "pods") && ($.objectRef.subresource = "status")'
+    of = " || ".join(f'$.objectRef.namespace = "{name}"' for name in namespaces)
+    narrow = f"{{ {pods} && ({of}) && ({waits}) }}"
+    # with very many namespaces, all of them rather than a pattern that the service refuses
+    return narrow if len(narrow) <= MAXIMUM_PATTERN else f"{{ {pods} && ({waits}) }}"
+
+
+EVENT_SIGNALS = (
+    Signal(
+        name="RepeatedGpuFaults",
+        pattern=_gpu_faults,
+        minutes=24 * 60,
+        threshold=lambda _nodes: 3,
+        description="three GPU faults (Xid, DCGM) within a day: python -m ops nodes shows on which nodes",
+    ),
+    Signal(
+        name="InstanceFailed",
+        pattern=_failed_instances,
+        minutes=60,
+        threshold=lambda _nodes: 1,
+        description="an instance, perhaps a replacement, could not be made: python -m ops status says why",
+    ),
+)
+"""What the archive of HyperPod's events says."""
+
+KUBERNETES_SIGNALS = (
+    Signal(
+        name="NodesSilent",
+        pattern=_silent_nodes,
+        minutes=15,
+        threshold=lambda nodes: max(2, math.ceil(nodes * SILENT_SHARE)),
+        description="a fifth of the nodes became NotReady within 15 minutes: python -m ops nodes",
+    ),
+    Signal(
+        name="CrashLoop",
+        pattern=_crash_loops,
+        minutes=30,
+        threshold=lambda _nodes: 3,
+        description="containers of Ray or of the system crash again and again: python -m ops status",
+    ),
+)
+"""What the audit log of the EKS control plane says. It holds the requests of kubelets with their bodies:
+https://docs.aws.amazon.com/eks/latest/best-practices/auditing-and-logging.html"""
+
+
+class Watch(Construct):
+    """Metric filters (`AWS::Logs::MetricFilter`) and alarms (`AWS::CloudWatch::Alarm`) that notify one topic.
+
+    :param nodes: nodes of the cluster at full count, of which thresholds are a share.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        topic: sns.ITopic,
+        eks_cluster_name: str,
+        namespaces: Sequence[str],
+        nodes: int,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._topic, self._eks_cluster_name, self._nodes = topic, eks_cluster_name, nodes
+        self._namespaces = [*namespaces, *(name for name in SYSTEM_NAMESPACES if name not in namespaces)]
+
+    def count(self, signal: Signal, *, log_group: logs.ILogGroup) -> None:
+        """Count a signal in a log group; alarm where it comes as often as its threshold."""
+        namespace = f"HyperPodRay/{Stack.of(self).stack_name}"
+        logs.CfnMetricFilter(
+            self,
+            f"{signal.name}Filter",
+            log_group_name=log_group.log_group_name,
+            filter_pattern=signal.pattern(self._namespaces),
+            metric_transformations=[
+                logs.CfnMetricFilter.MetricTransformationProperty(
+                    metric_name=signal.name, metric_namespace=namespace, metric_value="1", default_value=0
+                )
+            ],
+        )
+        metric = cloudwatch.Metric(
+            namespace=namespace,
+            metric_name=signal.name,
+            statistic="Sum",
+            period=Duration.minutes(signal.minutes),
+        )
+        self._alarm(signal.name, metric, signal.threshold(self._nodes), signal.description)
+
+    def undelivered(self, rule: events.Rule) -> None:
+        """Events of a rule that could not be delivered."""
+        self._alarm(
+            f"Undelivered{rule.node.id}",
+            _of_rule(rule, "FailedInvocations"),
+            1,
+            f"events of rule {rule.node.id} could not be delivered",
+        )
+
+    def many_unhealthy(self, rule: events.Rule) -> None:
+        """More node health events within an hour than one node makes."""
+        self._alarm(
+            "ManyUnhealthy",
+            _of_rule(rule, "TriggeredRules"),
+            MANY_EVENTS_PER_HOUR,
+            "many node health events within an hour: python -m ops nodes",
+        )
+
+    def overdue(self) -> None:
+        """Pods that no node can take, for longer than a replacement takes; EKS publishes the figure by itself.
+
+        https://docs.aws.amazon.com/eks/latest/userguide/cloudwatch.html
+        """
+        period = 10
+        metric = cloudwatch.Metric(
+            namespace="AWS/EKS",
+            metric_name="scheduler_pending_pods_UNSCHEDULABLE",
+            dimensions_map={"ClusterName": self._eks_cluster_name},
+            statistic="Minimum",
+            period=Duration.minutes(period),
+        )
+        self._alarm(
+            "ReplacementOverdue",
+            metric,
+            1,
+            f"pods have waited {OVERDUE_MINUTES} minutes for a node: a replacement is overdue, or capacity is missing",
+            periods=OVERDUE_MINUTES // period,
+        )
+
+    def _alarm(
+        self, name: str, metric: cloudwatch.Metric, threshold: int, description: str, *, periods: int = 1
+    ) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=periods,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=description,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self._topic))
+
+
+def _of_rule(rule: events.Rule, metric: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace="AWS/Events",
+        metric_name=metric,
+        dimensions_map={"RuleName": rule.rule_name},
+        statistic="Sum",
+        period=Duration.hours(1),
+    )
