@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
 from core.findings import suggestion
@@ -204,7 +204,8 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[Flaw]]:
             values[key] = _adapter(key).validate_python(data[key], strict=True)
         except ValidationError as error:
             for one in error.errors(include_url=False):
-                path = (key, *(part for part in one["loc"] if part != "[key]"))
+                place = one["loc"][1:] if key in _KINDS else one["loc"]  # the kind of the section comes first
+                path = (key, *(part for part in place if part != "[key]"))
                 flaws.append(_flaw(one, path=path, root=root))
     flaws = _without_echoes(flaws)
     if not flaws:
@@ -213,6 +214,12 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[Flaw]]:
 
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
+_KINDS = {
+    name
+    for name, info in Environment.model_fields.items()
+    if any(isinstance(one, Discriminator) for one in info.metadata)
+}
+"""Sections that are one of several kinds (a new or an existing network)."""
 
 
 def _adapter(section: str) -> TypeAdapter[Any]:

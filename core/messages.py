@@ -9,52 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from core import model
+from core import model, shapes
 from core.findings import suggestion
 from core.service_limits import platform
 from core.yaml_source import Node, Path
-
-PATTERNS: Mapping[str, str] = {
-    r"^\d{12}$": "an AWS account id is twelve digits in quotes ('123456789012')",
-    r"^[a-z]{2}(-[a-z]+)+-\d$": "an AWS region looks like us-west-2",
-    r"^[a-z]{2,4}\d-az\d+$": "an availability zone ID looks like usw2-az1 "
-    "(aws ec2 describe-availability-zones lists them; names such as us-west-2a differ between accounts)",
-    r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$": "a range of IPv4 addresses looks like 10.0.0.0/16",
-    r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$": "a role is given by its ARN (arn:aws:iam::123456789012:role/NAME)",
-    r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$": "HyperPod instance types look like ml.p5.48xlarge",
-    r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$": "allowed are letters, digits and hyphens, at most 63, no underscore, "
-    "beginning and ending with a letter or digit",
-    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$": "allowed are lower-case letters, digits and hyphens, at "
-    "most 63, beginning "
-    "and ending with a letter or digit (an RFC 1123 label)",
-    r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$": "a version has three numbers (2.60.0)",
-    r"^\d+\.\d+\.\d+$": "a version has three numbers (1.2.3)",
-    r"^1\.\d{2}$": "a Kubernetes version looks like '1.34', in quotes",
-    r"^vpc-[0-9a-f]{8,17}$": "a VPC id looks like vpc-0123456789abcdef0",
-    r"^subnet-[0-9a-f]{8,17}$": "a subnet id looks like subnet-0123456789abcdef0",
-    r"^sg-[0-9a-f]{8,17}$": "a security group id looks like sg-0123456789abcdef0",
-    r"^fs-[0-9a-f]{8,21}$": "a file system id looks like fs-0123456789abcdef0",
-    r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$": "allowed are letters, digits, hyphens and underscores, at most 100",
-    r"^https://oidc\.eks\..+$": "an issuer looks like https://oidc.eks.us-west-2.amazonaws.com/id/…",
-    r"^cron\(.+\)$": "a schedule looks like cron(0 6 ? * SUN *)",
-    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$": "a training plan is given by its ARN "
-    "(arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME)",
-    r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$": "a key is given by its ARN (arn:aws:kms:REGION:ACCOUNT:key/ID)",
-    r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "a mail address looks like name@example.com",
-    r"^[A-Za-z0-9_-]{1,8}$": "a Lustre mount name has at most 8 letters, digits, hyphens or underscores",
-    r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$": "a repository name has lower-case letters and digits, with "
-    "single . _ / - between",
-    r"^[^\s@]+@sha256:[0-9a-f]{64}$": "an image is given by its digest (REGISTRY/NAME@sha256: and 64 "
-    "hexadecimal digits), "
-    "because a tag can move",
-    r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable has letters, digits and underscores and does not "
-    "begin with a digit",
-    r"^[a-z0-9.-]+:\d{2,5}$": "an address looks like redis.example.com:6379",
-    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$": "a lock file is a path inside the project that ends in .yaml",
-}
-"""Every pattern of the model, in words; a test compares the two."""
-
-_INSTANCE_TYPE = r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$"
 
 
 def shown(value: object) -> str:
@@ -96,30 +54,25 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [] if annotation is type(None) else [annotation]
 
 
-def annotation_at(path: Path) -> Any:
-    """What the model says stands at `path`; None where the model has nothing."""
-    current: Any = model.Environment
+def options_at(path: Path) -> list[Any]:
+    """The types that the model allows at `path`; empty where the model has nothing."""
+    current: list[Any] = [model.Environment]
     for key in path:
-        options = _alternatives(current)
-        current = None
-        for option in options:
+        found: list[Any] = []
+        for option in current:
             origin = typing.get_origin(option)
             if isinstance(option, type) and issubclass(option, BaseModel) and isinstance(key, str):
                 if key in option.model_fields:
-                    current = option.model_fields[key].annotation
+                    found += _alternatives(option.model_fields[key].annotation)
             elif (origin is list and isinstance(key, int)) or (origin is dict and isinstance(key, str)):
-                current = typing.get_args(option)[-1]
-        if current is None:
-            return None
+                found += _alternatives(typing.get_args(option)[-1])
+        current = list(dict.fromkeys(found))
     return current
 
 
-def section_at(path: Path) -> type[BaseModel] | None:
-    """The model class of the section at `path`, None where no section is expected."""
-    for option in _alternatives(annotation_at(path)):
-        if isinstance(option, type) and issubclass(option, BaseModel):
-            return option
-    return None
+def sections_at(path: Path) -> list[type[BaseModel]]:
+    """The model classes of the section at `path`: one for each of its kinds, none where no section is expected."""
+    return [option for option in options_at(path) if isinstance(option, type) and issubclass(option, BaseModel)]
 
 
 def _homes(key: str, *, section: type[BaseModel] = model.Environment, path: str = "", depth: int = 0) -> list[str]:
@@ -137,11 +90,14 @@ def _homes(key: str, *, section: type[BaseModel] = model.Environment, path: str 
 
 def _purpose(path: Path) -> str:
     """First sentence of a setting's description, to say what a missing one is for."""
-    section = section_at(path[:-1])
-    info = section.model_fields.get(str(path[-1])) if section else None
-    text = " ".join((info.description or "").split()) if info else ""
-    first = text.split(". ")[0].rstrip(".").replace("**", "")
+    key = str(path[-1])
+    info = next((one.model_fields[key] for one in sections_at(path[:-1]) if key in one.model_fields), None)
+    first = _first_sentence(info.description if info else "")
     return f" ({first})" if first else ""
+
+
+def _first_sentence(text: str | None) -> str:
+    return " ".join((text or "").split()).split(". ")[0].rstrip(".").replace("**", "")
 
 
 # --- one error, in words ---------------------------------------------------------------------------------------------
@@ -150,10 +106,18 @@ def _purpose(path: Path) -> str:
 def unknown_setting(path: Path) -> str:
     """A key that the model does not have."""
     key = str(path[-1])
-    section = section_at(path[:-1])
-    allowed = sorted(section.model_fields) if section else []
+    sections = sections_at(path[:-1])
+    allowed = sorted({name for section in sections for name in section.model_fields})
+    if key in allowed:  # of another kind of this section
+        lacking = [section for section in sections if key not in section.model_fields]
+        marks = ("existing", "uri")
+        mark = next((one for one in marks if all(one in section.model_fields for section in lacking)), None)
+        if mark:
+            return f"cannot be used with '{mark}'; remove one of the two"
+        kinds = " or ".join(str(getattr(section, "kind", "")) for section in sections if key in section.model_fields)
+        return f"applies to {kinds} only; remove it"
     close = suggestion(key, allowed)
-    if not close and (homes := _homes(key)):
+    if not close and (homes := list(dict.fromkeys(_homes(key)))):
         return f"unknown setting here; '{key}' belongs at {' or '.join(homes[:3])}"
     return f"unknown setting{close}" if close else f"unknown setting; allowed here: {', '.join(allowed)}"
 
@@ -203,8 +167,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def _section_wanted(value: object, *, path: Path) -> str:
-    section = section_at(path)
-    holds = f" ({', '.join(list(section.model_fields)[:6])} …)" if section else " (key: value)"
+    sections = sections_at(path)
+    holds = f" ({', '.join(list(sections[0].model_fields)[:6])} …)" if sections else " (key: value)"
     if value is None:
         return f"the section is empty; write its settings{holds} or remove the key"
     return f"got {typed(value)}; a section of settings is wanted{holds}"
@@ -213,7 +177,7 @@ def _section_wanted(value: object, *, path: Path) -> str:
 def _not_allowed(value: object, *, path: Path, written: str) -> str:
     literals = [
         arg
-        for option in _alternatives(annotation_at(path))
+        for option in options_at(path)
         if typing.get_origin(option) is typing.Literal
         for arg in typing.get_args(option)
     ]
@@ -249,18 +213,14 @@ def _number_wanted(value: object, *, node: Node | None) -> str:
 
 
 def _mismatch(value: str, *, pattern: str) -> str:
-    if pattern == _INSTANCE_TYPE:
-        types_ = platform().instance_types
-        return (
-            f"{shown(value)} is not a HyperPod instance "
-            f"type{_type_suggestion(value, types_) or '; ' + PATTERNS[pattern]}"
-        )
-    words = PATTERNS.get(pattern, f"it must match {pattern}")
+    shape = shapes.BY_PATTERN[pattern]
     if not value:
-        return f"is empty; {words}"
+        return f"is empty; {shape.expected}"
+    if shape is shapes.INSTANCE_TYPE and (likely := _type_suggestion(value, platform().instance_types)):
+        return f"{shown(value)} is not a HyperPod instance type{likely}"
     if value != value.strip():
-        return f"{shown(value)} has blanks around it; {words}"
-    return f"{shown(value)} is not valid; {words}"
+        return f"{shown(value)} has leading or trailing spaces; {shape.expected}"
+    return f"{shown(value)} is not valid; {shape.expected}"
 
 
 def _type_suggestion(value: str, allowed: typing.Collection[str]) -> str:

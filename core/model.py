@@ -10,26 +10,29 @@ The JSON Schema for editors and `docs/settings.md` are generated from this modul
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from core import shapes
 
 # --- words ---------------------------------------------------------------------------------------------------------
 
-AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
+AccountId = Annotated[str, shapes.ACCOUNT_ID.field()]
 """Twelve digits, quoted in YAML so that a leading zero survives."""
 
-Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
-AvailabilityZoneId = Annotated[str, Field(pattern=r"^[a-z]{2,4}\d-az\d+$")]
-SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$")]
-Cidr = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
-RoleArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$")]
-InstanceTypeName = Annotated[str, Field(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
-HyperPodName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$")]
-KubernetesName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Region = Annotated[str, shapes.REGION.field()]
+AvailabilityZoneId = Annotated[str, shapes.AVAILABILITY_ZONE_ID.field()]
+SubnetId = Annotated[str, shapes.SUBNET_ID.field()]
+Cidr = Annotated[str, shapes.CIDR.field()]
+RoleArn = Annotated[str, shapes.ROLE_ARN.field()]
+InstanceTypeName = Annotated[str, shapes.INSTANCE_TYPE.field()]
+HyperPodName = Annotated[str, shapes.HYPERPOD_NAME.field()]
+KubernetesName = Annotated[str, shapes.KUBERNETES_NAME.field()]
 """An RFC 1123 label: lower case letters, digits and hyphens, at most 63 characters."""
 
-SemanticVersion = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$")]
+SemanticVersion = Annotated[str, shapes.SEMANTIC_VERSION.field()]
 LogRetentionDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 3653]
 DeepHealthCheck = Literal["InstanceStress", "InstanceConnectivity"]
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
@@ -41,13 +44,28 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+def _kind(default: str, *, key: str = "existing") -> Discriminator:
+    """Choose among the kinds of a section: `existing` where that key is written, else `mode`, else the default."""
+
+    def kind_of(value: Any) -> str:
+        if isinstance(value, Settings):
+            return str(getattr(value, "kind", default))
+        if not isinstance(value, Mapping):
+            return default
+        if key in value:
+            return "existing"
+        return value["mode"] if value.get("mode") in ("static", "dynamic") else default
+
+    return Discriminator(kind_of)
+
+
 # --- network -------------------------------------------------------------------------------------------------------
 
 
-class ExistingNetwork(Settings):
+class ExistingVpc(Settings):
     """A VPC made elsewhere. Nothing is created in it but security groups."""
 
-    vpc_id: Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$")]
+    vpc_id: Annotated[str, shapes.VPC_ID.field()]
     """`AWS::EC2::VPC` id."""
     vpc_cidr: Cidr
     """The VPC's primary CIDR; needed because nothing is looked up at synth."""
@@ -60,16 +78,23 @@ class ExistingNetwork(Settings):
     `availability_zone_ids`."""
 
 
-class Network(Settings):
-    """The VPC: new (default) or existing."""
+class NetworkZones(Settings):
+    """What a new and an existing network share."""
 
-    cidr: Cidr = "10.0.0.0/16"
-    """IPv4 range of the new VPC (/16 to /20)."""
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
     """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs
     two; instance groups use the first unless they name another."""
+
+
+class NewNetwork(NetworkZones):
+    """A VPC that the Network stack creates (the default)."""
+
+    kind: ClassVar = "new"
+
+    cidr: Cidr = "10.0.0.0/16"
+    """IPv4 range of the VPC (/16 to /20)."""
     node_subnet_prefix: Annotated[int, Field(ge=17, le=26)] | None = None
-    """Prefix length of each node subnet. Left out: a quarter of the VPC's range per zone (an eighth with four zones),
+    """Prefix length of each node subnet. Default: a quarter of the VPC's range per zone (an eighth with four zones),
     independent of the groups' counts, because resizing a subnet replaces it. Checked against the groups' addresses."""
     egress: Literal["nat", "closed"] = "nat"
     """`nat`: NAT gateways. `closed`: no route to the internet, interface endpoints for every service that is called."""
@@ -77,8 +102,29 @@ class Network(Settings):
     """NAT gateways when `egress` is `nat`; one per zone keeps egress when a zone fails."""
     flow_log_retention_days: LogRetentionDays = 90
     """How long VPC flow logs are kept in CloudWatch Logs."""
-    existing: ExistingNetwork | None = None
-    """Use this VPC instead of making one; `cidr`, `egress` and `nat_gateways` then have no effect."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the VPC has no route to the internet."""
+        return self.egress == "closed"
+
+
+class ExistingNetwork(NetworkZones):
+    """A VPC that you name; no setting of a new VPC can stand beside it."""
+
+    kind: ClassVar = "existing"
+
+    existing: ExistingVpc
+    """The VPC and its subnets."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the VPC has no route to the internet: not known, taken for open."""
+        return False
+
+
+Network = Annotated[Annotated[NewNetwork, Tag("new")] | Annotated[ExistingNetwork, Tag("existing")], _kind("new")]
+"""The VPC: new or existing."""
 
 
 # --- EKS -----------------------------------------------------------------------------------------------------------
@@ -102,35 +148,54 @@ class Endpoint(Settings):
     """Who may reach the public endpoint; required when it is public, and `0.0.0.0/0` is refused."""
 
 
-class ExistingEks(Settings):
+class ExistingEksCluster(Settings):
     """An EKS cluster made elsewhere (same VPC, authentication mode API or API_AND_CONFIG_MAP, VPC CNI ≥ 1.18.3)."""
 
-    cluster_name: Annotated[str, Field(pattern=r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$")]
+    cluster_name: Annotated[str, shapes.EKS_NAME.field()]
     """Its name."""
-    security_group_id: Annotated[str, Field(pattern=r"^sg-[0-9a-f]{8,17}$")]
+    security_group_id: Annotated[str, shapes.SECURITY_GROUP_ID.field()]
     """Its cluster security group."""
-    oidc_issuer_url: Annotated[str, Field(pattern=r"^https://oidc\.eks\..+$")]
+    oidc_issuer_url: Annotated[str, shapes.OIDC_ISSUER.field()]
     """Its OIDC issuer; an IAM OIDC provider for it must exist."""
     kubectl_role_arn: RoleArn
     """Role of the function that applies manifests: trusted by lambda.amazonaws.com, with an access entry that has
     `AmazonEKSClusterAdminPolicy`."""
 
 
-class Eks(Settings):
-    """The EKS cluster that orchestrates HyperPod: no EC2 node groups, authentication mode API."""
+class EksAccess(Settings):
+    """What a new and an existing cluster share."""
 
-    version: Annotated[str, Field(pattern=r"^1\.\d{2}$")] = "1.34"
-    """Kubernetes version; HyperPod supports a range (checked against `core/catalogue/platform_versions.yaml`)."""
-    endpoint: Endpoint = Endpoint()
-    """API server endpoint. Left out: private only."""
+    version: Annotated[str, shapes.KUBERNETES_VERSION.field()] = "1.34"
+    """Kubernetes version; HyperPod supports a range (checked against `core/catalogue/platform_versions.yaml`). Of an
+    existing cluster: the version that it has."""
     admin_role_arns: list[RoleArn] = []
-    """Roles with `AmazonEKSClusterAdminPolicy`. Left out: only the deployment's own kubectl role."""
+    """Roles with `AmazonEKSClusterAdminPolicy`. Default: only the deployment's own kubectl role."""
     ray_users: list[RayUser] = []
     """Roles limited to namespaces."""
+
+
+class NewEks(EksAccess):
+    """An EKS cluster that the Eks stack creates (the default): no EC2 node groups, authentication mode API."""
+
+    kind: ClassVar = "new"
+
+    endpoint: Endpoint = Endpoint()
+    """API server endpoint. Default: private only."""
     log_retention_days: LogRetentionDays = 90
     """All five control-plane logs are on and kept this long."""
-    existing: ExistingEks | None = None
-    """Use this cluster instead of making one."""
+
+
+class ExistingEks(EksAccess):
+    """An EKS cluster that you name. Its endpoint, logs and version stay as they are."""
+
+    kind: ClassVar = "existing"
+
+    existing: ExistingEksCluster
+    """The cluster."""
+
+
+Eks = Annotated[Annotated[NewEks, Tag("new")] | Annotated[ExistingEks, Tag("existing")], _kind("new")]
+"""The EKS cluster that orchestrates HyperPod: new or existing."""
 
 
 # --- HyperPod ------------------------------------------------------------------------------------------------------
@@ -165,7 +230,7 @@ class RollingUpdate(Settings):
 class UpdateSchedule(Settings):
     """Scheduled software (AMI) updates of a group (`ScheduledUpdateConfig`). They take nodes out of training."""
 
-    cron: Annotated[str, Field(pattern=r"^cron\(.+\)$")]
+    cron: Annotated[str, shapes.CRON.field()]
     """`cron(Minutes Hours Day-of-month Month Day-of-week Year)`, UTC."""
     rolling: RollingUpdate = RollingUpdate()
     """Batch policy. Left out: one node at a time, five minutes apart."""
@@ -196,15 +261,13 @@ class InstanceGroup(Settings):
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = 500
     """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root
     volume's size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
-    volume_kms_key_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$")] | None = None
+    volume_kms_key_arn: Annotated[str, shapes.KEY_ARN.field()] | None = None
     """KMS key of the root and the extra volume (`VolumeKmsKeyId`). Left out: the key that AWS owns."""
-    training_plan_arn: (
-        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$")] | None
-    ) = None
+    training_plan_arn: Annotated[str, shapes.TRAINING_PLAN_ARN.field()] | None = None
     """`TrainingPlanArn`: reserved capacity the group draws from."""
     capacity: Literal["on-demand", "spot"] = "on-demand"
     """`CapacityRequirements`. `spot` needs provisioning mode `Continuous` and is immutable per group."""
-    image_release_version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
+    image_release_version: Annotated[str, shapes.AMI_VERSION.field()] | None = None
     """`ImageReleaseVersion` of the HyperPod AMI. Left out: the service's current one at creation."""
     update_schedule: UpdateSchedule | None = None
     """Scheduled software updates. Left out: none; nodes change only when you say so."""
@@ -226,7 +289,7 @@ class HyperPod(Settings):
     """`TieredStorageConfig`: share of node memory that holds checkpoints. Left out: off."""
     instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]
     """One to a hundred groups."""
-    alarm_emails: list[Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]] = []
+    alarm_emails: list[Annotated[str, shapes.MAIL.field()]] = []
     """Who is told of node health events and alarms (SNS subscriptions, to be confirmed by mail)."""
     event_retention_days: LogRetentionDays = 365
     """How long the cluster's events are kept in CloudWatch Logs; the service itself keeps the newest 500."""
@@ -238,20 +301,17 @@ class HyperPod(Settings):
 class ExistingFileSystem(Settings):
     """An FSx for Lustre file system made elsewhere."""
 
-    file_system_id: Annotated[str, Field(pattern=r"^fs-[0-9a-f]{8,21}$")]
+    file_system_id: Annotated[str, shapes.FILE_SYSTEM_ID.field()]
     """`FileSystemId`."""
-    mount_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,8}$")]
+    mount_name: Annotated[str, shapes.MOUNT_NAME.field()]
     """`LustreMountName`."""
     availability_zone_id: AvailabilityZoneId
     """Where it is: traffic between zones is slow and charged."""
 
 
-class Storage(Settings):
-    """The shared file system for code, data and checkpoints (FSx for Lustre, PERSISTENT_2 SSD), mounted at /fsx."""
+class NewFileSystem(Settings):
+    """What a file system is made with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
 
-    mode: Literal["static", "dynamic", "existing"] = "static"
-    """`static`: made by the stack beside EKS. `dynamic`: made by the CSI driver from a claim, as in the AWS article;
-    ten minutes more, and not owned by CloudFormation. `existing`: yours."""
     capacity_gib: Annotated[int, Field(ge=1200)] = 1200
     """1200, 2400 or a multiple of 2400 GiB."""
     throughput_mbs_per_tib: Literal[125, 250, 500, 1000] = 250
@@ -263,29 +323,79 @@ class Storage(Settings):
     backup_retention_days: Annotated[int, Field(ge=0, le=90)] = 0
     """`AutomaticBackupRetentionDays`; 0 makes none."""
     availability_zone_id: AvailabilityZoneId | None = None
-    """Zone of the file system. Left out: the zone of the Ray workers."""
+    """Zone of the file system. Default: the zone of the Ray workers."""
     on_destroy: Literal["retain", "delete"] = "retain"
-    """What `cdk destroy` does with the data: keep the file system, or delete it for good."""
-    existing: ExistingFileSystem | None = None
-    """The file system of mode `existing`."""
+    """What `cdk destroy` does with the data: keep the file system, or delete it permanently."""
+
+
+class StaticStorage(NewFileSystem):
+    """A file system that the Storage stack creates, beside EKS (the default)."""
+
+    kind: ClassVar = "static"
+
+    mode: Literal["static"] = "static"
+    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+
+
+class DynamicStorage(NewFileSystem):
+    """A file system that the FSx CSI driver creates from a claim, as in the AWS article. It takes ten minutes more, and
+    CloudFormation does not own it."""
+
+    kind: ClassVar = "dynamic"
+
+    mode: Literal["dynamic"]
+    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+
+
+class ExistingStorage(Settings):
+    """A file system that you name. It is mounted, and never changed or deleted."""
+
+    kind: ClassVar = "existing"
+
+    existing: ExistingFileSystem
+    """The file system."""
+
+
+Storage = Annotated[
+    Annotated[StaticStorage, Tag("static")]
+    | Annotated[DynamicStorage, Tag("dynamic")]
+    | Annotated[ExistingStorage, Tag("existing")],
+    _kind("static"),
+]
+"""The shared file system for code, data and checkpoints, mounted at /fsx."""
 
 
 # --- image ---------------------------------------------------------------------------------------------------------
 
 
-class Image(Settings):
-    """The container image of head and workers."""
+class BuiltImage(Settings):
+    """An image that CodeBuild builds from a folder and stores in a repository of the stack (the default)."""
 
-    repository_name: Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$", max_length=256)] = "ray-training"
+    kind: ClassVar = "built"
+
+    repository_name: Annotated[str, shapes.REPOSITORY.field(max_length=256)] = "ray-training"
     """ECR repository made by the stack (immutable tags, scanned on push)."""
     folder: str = "image"
     """Folder with the Dockerfile, relative to the project; built by CodeBuild when its content changes."""
     keep_images: Annotated[int, Field(ge=1, le=1000)] = 30
     """Newest images kept by the repository's lifecycle rule."""
-    uri: Annotated[str, Field(pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$")] | None = None
-    """Use this image (by digest) instead of building one."""
     on_destroy: Literal["retain", "delete"] = "retain"
     """What `cdk destroy` does with the repository and its images."""
+
+
+class ExistingImage(Settings):
+    """An image that you name. Nothing is built and no repository is created."""
+
+    kind: ClassVar = "existing"
+
+    uri: Annotated[str, shapes.IMAGE_DIGEST.field()]
+    """The image, by digest."""
+
+
+Image = Annotated[
+    Annotated[BuiltImage, Tag("built")] | Annotated[ExistingImage, Tag("existing")], _kind("built", key="uri")
+]
+"""The container image of head and workers: built or existing."""
 
 
 # --- Ray -----------------------------------------------------------------------------------------------------------
@@ -300,7 +410,7 @@ class RayPod(Settings):
     """vCPU requested and limited. Left out: what the node can give after system pods, by the share of GPUs taken."""
     memory_gib: Annotated[int, Field(ge=1)] | None = None
     """Memory requested and limited. Left out: as for `cpu`."""
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    env: dict[Annotated[str, shapes.VARIABLE.field()], str] = {}
     """Environment variables of the container, on top of the ones for the whole cluster."""
 
 
@@ -337,9 +447,9 @@ class GcsFaultTolerance(Settings):
 
     driver_instance_group: HyperPodName
     """CPU instance group that carries the job's driver, off the head's node."""
-    redis_image: Annotated[str, Field(pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$")] | None = None
+    redis_image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
     """Redis by digest, run in the namespace. Left out: `redis_address` must be given."""
-    redis_address: Annotated[str, Field(pattern=r"^[a-z0-9.-]+:\d{2,5}$")] | None = None
+    redis_address: Annotated[str, shapes.HOST_PORT.field()] | None = None
     """An existing Redis, for example ElastiCache."""
 
 
@@ -371,7 +481,7 @@ class Ray(Settings):
     """`enableInTreeAutoscaling`: Ray asks for workers between min and max. For nodes too, see `managed_autoscaling`."""
     auth: Literal["token", "none"] = "token"
     """`authOptions.mode`. The dashboard and Jobs API run code by design: `none` is for rehearsal only."""
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    env: dict[Annotated[str, shapes.VARIABLE.field()], str] = {}
     """Environment variables of head and workers."""
     drain_timeout_seconds: Annotated[int, Field(ge=5, le=600)] = 90
     """How long a worker that is told to stop may save and drain (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`); the pod's
@@ -394,7 +504,7 @@ class Helm(Settings):
     """Version of AWS's HyperPodHelmChart (health monitoring agent, device plugins, job auto restart)."""
     kuberay_operator: SemanticVersion = "1.7.0"
     """Version of the KubeRay operator chart. Its CRDs are not upgraded by `helm upgrade`."""
-    lock_file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$")] = "charts.lock.yaml"
+    lock_file: Annotated[str, shapes.LOCK_FILE.field()] = "charts.lock.yaml"
     """Lock file of the charts that are deployed, relative to the project. Left out: the project's own; the rehearsal's
     stand-in charts have theirs."""
 
@@ -435,13 +545,13 @@ class Environment(Settings):
     """Termination protection on the stacks, a typed confirmation on teardown, data and images retained."""
     network: Network
     """The VPC."""
-    eks: Eks = Eks()
+    eks: Eks = NewEks()
     """The EKS cluster."""
     hyperpod: HyperPod
     """The HyperPod cluster."""
-    storage: Storage = Storage()
+    storage: Storage = StaticStorage()
     """The shared file system."""
-    image: Image = Image()
+    image: Image = BuiltImage()
     """The container image."""
     ray: Ray
     """The RayCluster."""

@@ -10,7 +10,23 @@ from typing import Any
 
 import yaml
 
-from core.model import DeepHealthCheck, Environment, InstanceGroup, InstanceTypeFigures, RayWorkerGroup
+from core.model import (
+    BuiltImage,
+    DeepHealthCheck,
+    Environment,
+    ExistingEks,
+    ExistingEksCluster,
+    ExistingFileSystem,
+    ExistingImage,
+    ExistingNetwork,
+    ExistingStorage,
+    ExistingVpc,
+    InstanceGroup,
+    InstanceTypeFigures,
+    NewFileSystem,
+    NewNetwork,
+    RayWorkerGroup,
+)
 
 MEMORY_OVERHEAD_SHARE = 0.075
 """Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
@@ -73,6 +89,50 @@ class Plan:
 
     name: str
     settings: Environment
+
+    # --- what is new and what exists ---------------------------------------------------------------------------------
+
+    @property
+    def new_network(self) -> NewNetwork | None:
+        """The VPC that the Network stack creates; None where one exists."""
+        network = self.settings.network
+        return network if isinstance(network, NewNetwork) else None
+
+    @property
+    def existing_vpc(self) -> ExistingVpc | None:
+        """The VPC that the file names; None where the stack creates one."""
+        network = self.settings.network
+        return network.existing if isinstance(network, ExistingNetwork) else None
+
+    @property
+    def existing_eks(self) -> ExistingEksCluster | None:
+        """The EKS cluster that the file names; None where the stack creates one."""
+        eks = self.settings.eks
+        return eks.existing if isinstance(eks, ExistingEks) else None
+
+    @property
+    def new_file_system(self) -> NewFileSystem | None:
+        """What the stack or a claim creates a file system with; None where one exists."""
+        storage = self.settings.storage
+        return storage if isinstance(storage, NewFileSystem) else None
+
+    @property
+    def existing_file_system(self) -> ExistingFileSystem | None:
+        """The file system that the file names; None where one is created."""
+        storage = self.settings.storage
+        return storage.existing if isinstance(storage, ExistingStorage) else None
+
+    @property
+    def built_image(self) -> BuiltImage | None:
+        """How the Image stack builds the image; None where one exists."""
+        image = self.settings.image
+        return image if isinstance(image, BuiltImage) else None
+
+    @property
+    def existing_image(self) -> str | None:
+        """The image that the file names, by digest; None where the stack builds one."""
+        image = self.settings.image
+        return image.uri if isinstance(image, ExistingImage) else None
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 
@@ -140,7 +200,7 @@ class Plan:
     @property
     def eks_cluster_name(self) -> str:
         """Name of the EKS cluster: the existing one's, else the HyperPod cluster's with `-eks`."""
-        existing = self.settings.eks.existing
+        existing = self.existing_eks
         return existing.cluster_name if existing else f"{self.settings.hyperpod.cluster_name}-eks"
 
     @property
@@ -165,17 +225,16 @@ class Plan:
     @property
     def network_outlives_destroy(self) -> bool:
         """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
-        settings = self.settings
-        kept = settings.storage.mode != "existing" and settings.storage.on_destroy == "retain"
-        return kept and settings.network.existing is None
+        kept = self.new_file_system is not None and self.new_file_system.on_destroy == "retain"
+        return kept and self.new_network is not None
 
     @property
     def storage_zone(self) -> str:
         """Zone of the file system: as set, else where the first Ray worker group is."""
-        storage = self.settings.storage
-        if storage.existing is not None:
-            return storage.existing.availability_zone_id
-        return storage.availability_zone_id or self.zone(self.group(self.settings.ray.workers[0].instance_group))
+        if self.existing_file_system is not None:
+            return self.existing_file_system.availability_zone_id
+        zone = self.new_file_system.availability_zone_id if self.new_file_system else None
+        return zone or self.zone(self.group(self.settings.ray.workers[0].instance_group))
 
     def node_addresses(self, zone: str) -> int:
         """IP addresses the nodes of a zone take from its subnet at full count."""
@@ -187,12 +246,15 @@ class Plan:
 
     @property
     def node_subnet_prefix(self) -> int:
-        """Prefix length of every node subnet: as set, else a quarter of the VPC each (an eighth with four zones).
+        """Prefix length of every node subnet: as set, else a quarter of the VPC each (an eighth with four zones). 0
+        for an existing VPC, whose subnets have sizes of their own.
 
         It must not follow the groups' counts: a subnet's CIDR is create-only, so that scaling a group would replace the
         subnets under a running cluster. The checks hold the counts against the size instead.
         """
-        network = self.settings.network
+        network = self.new_network
+        if network is None:
+            return 0
         vpc_prefix = int(network.cidr.rpartition("/")[2])
         return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
 
@@ -201,8 +263,10 @@ class Plan:
         """Addresses that the new VPC's subnets span: per zone one for nodes, one for the control plane and, with NAT
         gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
         """
-        network = self.settings.network
-        small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (2 if network.egress == "nat" else 1)
+        network = self.new_network
+        if network is None:
+            return 0
+        small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (1 if network.closed else 2)
         return len(network.availability_zone_ids) * ((1 << (32 - self.node_subnet_prefix)) + small)
 
     # --- pods ------------------------------------------------------------------------------------------------------

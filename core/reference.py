@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from core.messages import PATTERNS
+from core import model
 from core.model import Environment
+from core.shapes import BY_PATTERN
 
 PROJECT = Path(__file__).parent.parent
 SCHEMA_FILE = PROJECT / "environments" / "schema.json"
@@ -57,9 +58,9 @@ def settings_page() -> str:
         "cross-checks.",
         "",
     ]
-    for path, name in _sections(document, "", document):
+    for path, name in dict.fromkeys(_sections(document, "", document)):
         section = document if name is None else document["$defs"][name]
-        lines += [f"## {f'`{path}`' if path else 'Top level'}", "", _cell(section.get("description", "")), ""]
+        lines += [f"## {_title(path, name)}", "", _cell(section.get("description", "")), ""]
         lines += ["| setting | value | unit | default | what it is |", "|---|---|---|---|---|"]
         required = section.get("required", [])
         for key, info in section["properties"].items():
@@ -79,28 +80,40 @@ def _unit(key: str) -> str:
     return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
 
 
-def _reference(info: dict[str, Any]) -> tuple[str, str] | None:
-    """Name of the section a property holds and what its path gains (`[]` for a list, `.*` for a map)."""
+def _references(info: dict[str, Any]) -> tuple[list[str], str]:
+    """Names of the sections a property holds (several where it is one of several kinds), and what its path gains.
+
+    A list's path gains `[]`, a map's `.*`.
+    """
+    kinds = [option["$ref"] for option in info.get("oneOf", []) if "$ref" in option]
+    if kinds:
+        return [kind.rpartition("/")[2] for kind in kinds], ""
     for option in (info, *info.get("anyOf", []), *info.get("allOf", [])):
         if "$ref" in option:
-            return option["$ref"].rpartition("/")[2], ""
+            return [option["$ref"].rpartition("/")[2]], ""
         if "$ref" in option.get("items", {}):
-            return option["items"]["$ref"].rpartition("/")[2], "[]"
+            return [option["items"]["$ref"].rpartition("/")[2]], "[]"
         for inner in (option.get("additionalProperties"), *option.get("patternProperties", {}).values()):
             if isinstance(inner, dict) and "$ref" in inner:
-                return inner["$ref"].rpartition("/")[2], ".*"
-    return None
+                return [inner["$ref"].rpartition("/")[2]], ".*"
+    return [], ""
 
 
 def _sections(document: dict[str, Any], path: str, section: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     if not path:
         yield "", None
     for key, info in section["properties"].items():
-        if found := _reference(info):
-            name, suffix = found
+        names, suffix = _references(info)
+        for name in names:
             inner = f"{path}.{key}{suffix}".lstrip(".")
             yield inner, name
             yield from _sections(document, inner, document["$defs"][name])
+
+
+def _title(path: str, name: str | None) -> str:
+    """`storage`, and for a section of several kinds which one: `storage` (dynamic)."""
+    kind = getattr(getattr(model, name or "", None), "kind", "")
+    return f"`{path}`{f' ({kind})' if kind else ''}" if path else "Top level"
 
 
 def _default(info: dict[str, Any]) -> str:
@@ -114,10 +127,14 @@ def _default(info: dict[str, Any]) -> str:
 
 def _value(info: dict[str, Any], document: dict[str, Any]) -> str:
     """Type and allowed values of a property in a few words."""
-    if found := _reference(info):
-        return {"": "section, see below", "[]": "list of sections, see below", ".*": "sections by name, see below"}[
-            found[1]
-        ]
+    names, suffix = _references(info)
+    if names:
+        kinds = " of one of the kinds" if len(names) > 1 else ""
+        return {
+            "": f"section{kinds}, see below",
+            "[]": "list of sections, see below",
+            ".*": "sections by name, see below",
+        }[suffix]
     options = [option for option in info.get("anyOf", [info]) if option.get("type") != "null"]
     text = " or ".join(_one(option) for option in options)
     nullable = any(option.get("type") == "null" for option in info.get("anyOf", []))
@@ -154,6 +171,12 @@ def _bounds(low: int | None, high: int | None, *, noun: str) -> str:
 
 
 def _pattern(pattern: str) -> str:
-    words = PATTERNS.get(pattern, pattern)
-    example = re.search(r"looks like ([^\s,(]+)", words)
-    return _cell(f"like `{example.group(1).strip(chr(39))}`" if example else words.split(" (")[0])
+    shape = BY_PATTERN.get(pattern)
+    if shape is None:
+        return _cell(f"text that matches `{pattern}`")
+    label = shape.label.partition(",")[0]
+    return _cell(f"{re.sub('^(an?|the) ', '', label)}, such as `{_short(shape.example)}`")
+
+
+def _short(example: str) -> str:
+    return example if len(example) <= 60 else f"{example[:57]}…"

@@ -35,12 +35,11 @@ class Bindings:
 
 def placeholders(plan: Plan) -> Bindings:
     """Bindings for people to read: `<file-system-id>` and the like where only a deploy knows the value."""
-    existing = plan.settings.storage.existing
-    image = plan.settings.image
+    existing, uri = plan.existing_file_system, plan.existing_image
+    repository = plan.built_image.repository_name if plan.built_image else ""
     return Bindings(
-        image_uri=image.uri
-        or f"<account>.dkr.ecr.{plan.settings.region}.amazonaws.com/{image.repository_name}:<content-hash>",
-        image_content=image.uri or "",
+        image_uri=uri or f"<account>.dkr.ecr.{plan.settings.region}.amazonaws.com/{repository}:<content-hash>",
+        image_content=uri or "",
         node_subnet_id="<node-subnet-id>",
         file_system_security_group_id="<file-system-security-group-id>",
         file_system_id=existing.file_system_id if existing else "<file-system-id>",

@@ -9,6 +9,7 @@ from typing import Any
 import cdk8s
 from cdk8s_plus_28 import k8s
 
+from core.model import DynamicStorage
 from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
@@ -28,16 +29,18 @@ def cluster_storage(plan: Plan, bindings: Bindings) -> Manifest:
     Parameters of the FSx CSI driver are all strings; a key it does not know it ignores silently.
     https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes
     """
-    dynamic = plan.settings.storage.mode == "dynamic"
+    storage = plan.settings.storage
 
     def define(chart: cdk8s.Chart) -> None:
-        (_storage_class if dynamic else _persistent_volume)(chart, plan, bindings)
+        if isinstance(storage, DynamicStorage):
+            _storage_class(chart, plan, bindings, storage=storage)
+        else:
+            _persistent_volume(chart, plan, bindings)
 
-    return build("StorageClass" if dynamic else "PersistentVolume", define)
+    return build("StorageClass" if isinstance(storage, DynamicStorage) else "PersistentVolume", define)
 
 
-def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
-    storage = plan.settings.storage
+def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, storage: DynamicStorage) -> None:
     parameters = {
         "subnetId": bindings.node_subnet_id,
         "securityGroupIds": bindings.file_system_security_group_id,
@@ -101,7 +104,7 @@ def claim(plan: Plan) -> Manifest:
     Mode dynamic: makes a file system of `capacity_gib` (about ten minutes). Static and existing: bound to the one
     PersistentVolume and to nothing else.
     """
-    dynamic = plan.settings.storage.mode == "dynamic"
+    dynamic = isinstance(plan.settings.storage, DynamicStorage)
 
     def define(chart: cdk8s.Chart) -> None:
         k8s.KubePersistentVolumeClaim(
@@ -125,7 +128,8 @@ def _capacity(plan: Plan) -> k8s.Quantity:
     A volume without a class cannot be resized in Kubernetes, and nothing there reads the figure: a file system that the
     stack grows would fail at the claim.
     """
-    gib = plan.settings.storage.capacity_gib if plan.settings.storage.mode == "dynamic" else SMALLEST_GIB
+    storage = plan.settings.storage
+    gib = storage.capacity_gib if isinstance(storage, DynamicStorage) else SMALLEST_GIB
     return k8s.Quantity.from_string(f"{gib}Gi")
 
 
@@ -167,8 +171,8 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
         "volumes": [{"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}}],
     }
     spec = {"backoffLimit": 20, "template": {"metadata": {"labels": {**PART_OF, "app": "volume-owner"}}, "spec": pod}}
-    image = plan.settings.image
-    identity = image.uri or [plan.settings.account, plan.settings.region, image.repository_name, bindings.image_content]
+    built = plan.built_image.repository_name if plan.built_image else ""
+    identity = plan.existing_image or [plan.settings.account, plan.settings.region, built, bindings.image_content]
     hashed = _digest([{**spec, "template": {"pod": {**pod, "containers": [{**container, "image": identity}]}}}])
 
     def define(chart: cdk8s.Chart) -> None:

@@ -74,8 +74,8 @@ def _online(target: Target) -> Prices:
             )
             if price:
                 instances[kind] = price
-        if settings.storage.mode != "existing":
-            throughput = settings.storage.throughput_mbs_per_tib
+        if target.plan.new_file_system is not None:
+            throughput = target.plan.new_file_system.throughput_mbs_per_tib
             found = price_list.storage_price(
                 products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, read=today
             )

@@ -67,7 +67,7 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
         at=now(),
         namespace=settings.ray.namespace,
         ray_cluster=settings.ray.cluster_name,
-        storage_mode=settings.storage.mode,
+        storage_mode=settings.storage.kind,
         unseen=tuple(unseen),
         **parts,
     )
@@ -384,7 +384,7 @@ def _fsx(target: Target) -> dict[str, Any]:
 
 def file_systems(target: Target) -> tuple[FileSystem, ...]:
     """File systems that carry the environment's tag, and the one that the environment only uses."""
-    existing = target.plan.settings.storage.existing
+    existing = target.plan.existing_file_system
     found = []
     for item in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
         tags = {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}

@@ -139,7 +139,8 @@ def _stack_item(stack: Stack) -> Item:
 
 def deletes_data(target: Target) -> bool:
     """Whether the file says that the shared file system goes with the environment."""
-    return target.plan.settings.storage.on_destroy == "delete"
+    storage = target.plan.new_file_system
+    return storage is not None and storage.on_destroy == "delete"
 
 
 def made_by_claim(target: Target, claim: Claim) -> bool:
@@ -157,7 +158,7 @@ def _claim_item(target: Target, claim: Claim) -> Item:
 
 
 def _file_system_item(target: Target, item: FileSystem) -> Item:
-    existing = target.plan.settings.storage.existing
+    existing = target.plan.existing_file_system
     if existing and existing.file_system_id == item.id:
         return Item(kind="file system", id=item.id, fate="kept", note="yours: not made by this environment")
     if not deletes_data(target):
@@ -208,8 +209,8 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
 
 def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     del stacks
-    settings = target.plan.settings.image
-    if settings.uri is not None:
+    settings = target.plan.built_image
+    if settings is None:
         return []
     try:
         images = target.aws.pages("ecr", "list_images", "imageIds", repositoryName=settings.repository_name)
@@ -229,7 +230,7 @@ def _vpcs(target: Target) -> list[str]:
 
 def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     """Interfaces, endpoints and groups in the VPC that no stack owns: its deletion would fail."""
-    if target.plan.settings.network.existing is not None:
+    if target.plan.existing_vpc is not None:
         return []
     kept = _interfaces_that_stay(target)
     found = []

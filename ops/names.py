@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from core.model import StaticStorage
 from core.plan import Plan
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
@@ -42,11 +43,10 @@ NODE_PREFIX = "hyperpod-"
 
 def stack_names(plan: Plan) -> list[str]:
     """Names of the stacks that a deploy of this environment makes, in that order."""
-    settings = plan.settings
     absent = set()
-    if settings.storage.mode != "static":
+    if not isinstance(plan.settings.storage, StaticStorage):
         absent.add("Storage")
-    if settings.image.uri is not None:
+    if plan.built_image is None:
         absent.add("Image")
     return [f"{plan.name}-{stack}" for stack in STACKS if stack not in absent]
 

@@ -190,8 +190,8 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
             )
         )
-    storage = plan.settings.storage
-    if storage.mode != "existing":
+    storage = plan.new_file_system
+    if storage is not None:
         lines.append(
             _line(
                 name="storage",
@@ -224,17 +224,16 @@ def in_extended_support(version: str, *, day: date) -> bool:
 def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[Fixed, int]]:
     """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each; existing ones
     are not counted, somebody pays for them already."""
-    network, zones = plan.settings.network, len(plan.settings.network.availability_zone_ids)
-    closed = network.egress == "closed"
-    if plan.settings.eks.existing is None:
+    network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
+    if plan.existing_eks is None:
         yield "eks_cluster", 1
         if in_extended_support(plan.settings.eks.version, day=day):
             yield "eks_extended_support", 1
-    if network.existing is None and not closed:
+    if network is not None and not network.closed:
         gateways = min(network.nat_gateways, zones)
         yield "nat_gateway", gateways
         yield "public_ipv4", gateways
-    if network.existing is None and closed:
+    if network is not None and network.closed:
         yield "interface_endpoint", CLOSED_ENDPOINTS * zones
 
 

@@ -16,12 +16,12 @@ def bindings(
     plan: Plan, *, network: ClusterNetwork, file_system: LustreFileSystem | None, image: TrainingImage | None = None
 ) -> Bindings:
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
-    existing = plan.settings.storage.existing
+    existing = plan.existing_file_system
     region = plan.settings.region
     made = file_system
     return Bindings(
-        image_uri=image.uri if image else plan.settings.image.uri or "",
-        image_content=image.content if image else plan.settings.image.uri or "",
+        image_uri=image.uri if image else plan.existing_image or "",
+        image_content=image.content if image else plan.existing_image or "",
         node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
         file_system_security_group_id=network.file_system_security_group.security_group_id,
         file_system_id=made.file_system.ref if made else existing.file_system_id if existing else "",

@@ -7,6 +7,7 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from constructs import Construct
+from core.model import StaticStorage
 from core.plan import Plan
 from hyperpod_ray.logs import own_function_logs
 from stacks.base import EnvironmentStack
@@ -29,9 +30,9 @@ class EnvironmentStage(cdk.Stage):
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
         network = NetworkStack(self, "Network", plan=plan).network
         eks = EksStack(self, "Eks", plan=plan, network=network).eks
-        static = settings.storage.mode == "static"
+        static = isinstance(settings.storage, StaticStorage)
         file_system = StorageStack(self, "Storage", plan=plan, network=network).file_system if static else None
-        image = ImageStack(self, "Image", plan=plan, project=project).image if settings.image.uri is None else None
+        image = ImageStack(self, "Image", plan=plan, project=project).image if plan.built_image else None
         repository = image.repository if image else None
         hyperpod = HyperPodStack(
             self, "HyperPod", plan=plan, network=network, eks=eks, repository=repository, project=project

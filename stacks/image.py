@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from constructs import Construct
+from core.model import BuiltImage
 from core.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from image.context import DOCKERFILE, stage
@@ -22,6 +23,7 @@ class ImageStack(EnvironmentStack):
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, project: Path) -> None:
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
+        assert isinstance(settings, BuiltImage)  # noqa: S101  (the stage makes this stack only then)
         if settings.folder != OWN_FOLDER:
             self.image = TrainingImage(self, "Image", settings=settings, context=project / settings.folder)
         else:

@@ -47,5 +47,5 @@ class PlatformStack(EnvironmentStack):
         operator = k8s.kuberay_operator(plan)
         chart = chart_folder(operator)
         HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=[dns, manifests])
-        if file_system is not None:
-            file_system.alarm_when_full(health.topic, scope=self, capacity_gib=plan.settings.storage.capacity_gib)
+        if file_system is not None and plan.new_file_system is not None:
+            file_system.alarm_when_full(health.topic, scope=self, capacity_gib=plan.new_file_system.capacity_gib)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct
+from core.model import DynamicStorage
 from core.plan import Plan
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
@@ -31,7 +32,7 @@ class RayStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="RayCluster")
         storage, ray = plan.settings.storage, plan.settings.ray
-        guarded = storage.mode == "dynamic" and storage.on_destroy == "delete"
+        guarded = isinstance(storage, DynamicStorage) and storage.on_destroy == "delete"
         after = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
         objects = k8s.ray_manifests(plan, bindings(plan, network=network, file_system=file_system, image=image))
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)

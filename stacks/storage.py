@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from constructs import Construct
+from core.model import StaticStorage
 from core.plan import Plan
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
@@ -14,10 +15,12 @@ class StorageStack(EnvironmentStack):
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: ClusterNetwork) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
+        settings = plan.settings.storage
+        assert isinstance(settings, StaticStorage)  # noqa: S101  (the stage makes this stack only then)
         self.file_system = LustreFileSystem(
             self,
             "Lustre",
-            settings=plan.settings.storage,
+            settings=settings,
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )

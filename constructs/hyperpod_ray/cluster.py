@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 
 from constructs import Construct
-from core.model import Eks, RayUser
+from core.model import Eks, ExistingEks, NewEks, RayUser
 from hyperpod_ray.logs import retention
 
 CONTROL_PLANE_LOGS = [
@@ -67,7 +67,7 @@ class EksCluster(Construct):
         super().__init__(scope, construct_id)
         self.addons: list[eks.CfnAddon] = []
         self.cluster: eks.ICluster
-        if settings.existing is not None:
+        if isinstance(settings, ExistingEks):
             self._import(settings, vpc, subnets)
         else:
             self._create(
@@ -88,7 +88,7 @@ class EksCluster(Construct):
     def _create(
         self,
         *,
-        settings: Eks,
+        settings: NewEks,
         cluster_name: str,
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
@@ -145,9 +145,8 @@ class EksCluster(Construct):
         for name, configuration in BOOTSTRAP_ADDONS.items():
             self.addons.append(addon(self, name, cluster=self.cluster, configuration=configuration))
 
-    def _import(self, settings: Eks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
+    def _import(self, settings: ExistingEks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
         existing = settings.existing
-        assert existing is not None  # noqa: S101  (narrowing only)
         self.oidc_issuer = existing.oidc_issuer_url.removeprefix("https://")
         self.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
             self,
@@ -168,10 +167,9 @@ class EksCluster(Construct):
         self.cluster = self._existing("Cluster", settings, vpc, kubectl_provider=provider)
 
     def _existing(
-        self, construct_id: str, settings: Eks, vpc: ec2.IVpc, *, kubectl_provider: eks.IKubectlProvider | None
+        self, construct_id: str, settings: ExistingEks, vpc: ec2.IVpc, *, kubectl_provider: eks.IKubectlProvider | None
     ) -> eks.ICluster:
         existing = settings.existing
-        assert existing is not None  # noqa: S101  (narrowing only)
         return eks.Cluster.from_cluster_attributes(
             self,
             construct_id,

@@ -14,7 +14,7 @@ from aws_cdk.aws_logs import LogGroup, RetentionDays
 from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
-from core.model import Image
+from core.model import BuiltImage
 from hyperpod_ray.refuse import refuse_deployment
 
 NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
@@ -40,7 +40,7 @@ class TrainingImage(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: Image,
+        settings: BuiltImage,
         context: Path,
         dockerfile: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,

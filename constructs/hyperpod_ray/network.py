@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 
 from constructs import Construct
-from core.model import Network
+from core.model import ExistingNetwork, Network, NewNetwork
 from hyperpod_ray.logs import retention
 
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
@@ -58,7 +58,7 @@ class ClusterNetwork(Construct):
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        if settings.existing is None:
+        if isinstance(settings, NewNetwork):
             self._create(settings, node_subnet_prefix)
         else:
             self._import(settings)
@@ -74,9 +74,9 @@ class ClusterNetwork(Construct):
     node_subnets: dict[str, ec2.ISubnet]
     control_plane_subnets: list[ec2.ISubnet]
 
-    def _create(self, settings: Network, node_subnet_prefix: int) -> None:
+    def _create(self, settings: NewNetwork, node_subnet_prefix: int) -> None:
         zones = settings.availability_zone_ids
-        closed = settings.egress == "closed"
+        closed = settings.closed
         private = ec2.SubnetType.PRIVATE_ISOLATED if closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
         # The node subnets come first so that their addresses do not depend on the small subnets behind them.
         subnets = [
@@ -109,9 +109,8 @@ class ClusterNetwork(Construct):
         if closed:
             self._endpoints(vpc, settings)
 
-    def _import(self, settings: Network) -> None:
+    def _import(self, settings: ExistingNetwork) -> None:
         existing = settings.existing
-        assert existing is not None  # noqa: S101  (narrowing only)
         zones = sorted(existing.node_subnet_ids)
         self.vpc = ec2.Vpc.from_vpc_attributes(
             self,
@@ -133,7 +132,7 @@ class ClusterNetwork(Construct):
             )
         ]
 
-    def _flow_logs(self, vpc: ec2.Vpc, settings: Network) -> None:
+    def _flow_logs(self, vpc: ec2.Vpc, settings: NewNetwork) -> None:
         group = logs.LogGroup(
             self,
             "FlowLogs",
@@ -143,7 +142,7 @@ class ClusterNetwork(Construct):
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 
-    def _endpoints(self, vpc: ec2.Vpc, settings: Network) -> None:
+    def _endpoints(self, vpc: ec2.Vpc, settings: NewNetwork) -> None:
         allowed = ec2.SecurityGroup(
             self,
             "Endpoints",

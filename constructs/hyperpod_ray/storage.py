@@ -15,7 +15,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
-from core.model import Storage
+from core.model import DynamicStorage, StaticStorage, Storage
 from hyperpod_ray.cluster import addon
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
@@ -41,7 +41,7 @@ class LustreFileSystem(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: Storage,
+        settings: StaticStorage,
         subnet: ec2.ISubnet,
         security_group: ec2.ISecurityGroup,
     ) -> None:
@@ -142,7 +142,7 @@ class FsxCsiDriver(Construct):
         self.role = iam.Role(
             self, "Role", assumed_by=iam.OpenIdConnectPrincipal(oidc_provider, conditions={"StringEquals": trust})
         )
-        for statement in self._statements(environment_name, makes_file_systems=settings.mode == "dynamic"):
+        for statement in self._statements(environment_name, makes_file_systems=isinstance(settings, DynamicStorage)):
             self.role.add_to_policy(statement)
         self.addon = addon(
             self,

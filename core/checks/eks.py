@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from core.findings import Finding, error, rule, warning
+from core.model import NewEks
 from core.plan import Plan
 from core.service_limits import partition_of, platform
 
@@ -50,6 +51,8 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
     """A public API server is open to named ranges only, and those ranges are public addresses.
     https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
     """
+    if not isinstance(plan.settings.eks, NewEks):
+        return
     endpoint = plan.settings.eks.endpoint
     path = ("eks", "endpoint", "public_cidrs")
     if endpoint.public and not endpoint.public_cidrs:
@@ -79,18 +82,14 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
 @rule("eks", "network")
 def closed_network_reaches_nothing(plan: Plan) -> Iterator[Finding]:
     """With a public endpoint the API server of a closed network is reachable from outside after all."""
-    if (
-        plan.settings.eks.endpoint.public
-        and plan.settings.network.egress == "closed"
-        and plan.settings.network.existing is None
-    ):
+    if isinstance(plan.settings.eks, NewEks) and plan.settings.eks.endpoint.public and plan.settings.network.closed:
         yield warning("eks", "endpoint", "public", message="opens the API server of a network that is otherwise closed")
 
 
 @rule("eks", "network")
 def existing_cluster_has_existing_network(plan: Plan) -> Iterator[Finding]:
     """HyperPod nodes and the EKS cluster are in one VPC."""
-    if plan.settings.eks.existing is not None and plan.settings.network.existing is None:
+    if plan.existing_eks is not None and plan.existing_vpc is None:
         yield error(
             "eks",
             "existing",
@@ -98,19 +97,10 @@ def existing_cluster_has_existing_network(plan: Plan) -> Iterator[Finding]:
         )
 
 
-@rule("eks")
-def existing_cluster_is_left_alone(plan: Plan) -> Iterator[Finding]:
-    """Endpoint and logs of an existing cluster stay as they are."""
-    eks = plan.settings.eks
-    for name in ("endpoint", "log_retention_days"):
-        if eks.existing is not None and name in eks.model_fields_set:
-            yield warning("eks", name, message="has no effect with eks.existing, whose cluster is not changed")
-
-
 @rule("eks", "region")
 def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
     """An EKS issuer's host names the cluster's region."""
-    existing = plan.settings.eks.existing
+    existing = plan.existing_eks
     if existing and not existing.oidc_issuer_url.startswith(f"https://oidc.eks.{plan.settings.region}."):
         yield error(
             "eks",
@@ -133,8 +123,8 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
         (("eks", "admin_role_arns", index), arn) for index, arn in enumerate(eks.admin_role_arns)
     ]
     roles += [(("eks", "ray_users", index, "role_arn"), user.role_arn) for index, user in enumerate(eks.ray_users)]
-    if eks.existing:
-        roles.append((("eks", "existing", "kubectl_role_arn"), eks.existing.kubectl_role_arn))
+    if plan.existing_eks:
+        roles.append((("eks", "existing", "kubectl_role_arn"), plan.existing_eks.kubectl_role_arn))
     seen: dict[str, str] = {}
     for path, arn in roles:
         partition, account = arn.split(":")[1], arn.split(":")[4]

@@ -183,22 +183,15 @@ def mails_differ(plan: Plan) -> Iterator[Finding]:
 @rule("image")
 def folder_is_inside(plan: Plan) -> Iterator[Finding]:
     """The image's folder lies in the project: what is built is what was reviewed."""
-    folder = plan.settings.image.folder
+    if plan.built_image is None:
+        return
+    folder = plan.built_image.folder
     if not folder.strip() or folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
         yield error(
             "image",
             "folder",
             message=f"'{folder[:80]}' is no folder inside the project; give a relative path ('image')",
         )
-
-
-@rule("image")
-def image_is_given_or_built(plan: Plan) -> Iterator[Finding]:
-    """An image that is given is not built: what would build and keep one has no effect."""
-    image = plan.settings.image
-    for name in ("repository_name", "folder", "keep_images"):
-        if image.uri is not None and name in image.model_fields_set:
-            yield warning("image", name, message="has no effect with image.uri: nothing is built then")
 
 
 @rule("helm")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.findings import Finding, error, rule, suggestion, warning
+from core.model import NewNetwork
 from core.plan import Plan
 from core.service_limits import platform, zone_prefix_of
 
@@ -35,7 +36,7 @@ def _range(cidr: str) -> ipaddress.IPv4Network | str:
 
 def _cidrs(plan: Plan) -> Iterator[tuple[tuple[str, ...], str]]:
     network = plan.settings.network
-    if network.existing is None:
+    if isinstance(network, NewNetwork):
         yield ("network", "cidr"), network.cidr
     else:
         yield ("network", "existing", "vpc_cidr"), network.existing.vpc_cidr
@@ -63,9 +64,9 @@ def range_is_private(plan: Plan) -> Iterator[Finding]:
     """A VPC in public address space hides that part of the internet from its nodes; 172.17.0.0/16 is where container
     runtimes and some AWS services put their bridge. https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
-    network = plan.settings.network
-    found = _range(network.cidr)
-    if network.existing is not None or isinstance(found, str):
+    network = plan.new_network
+    found = _range(network.cidr) if network else ""
+    if network is None or isinstance(found, str):
         return
     if not any(found.subnet_of(private) for private in PRIVATE_RANGES):
         yield error(
@@ -84,7 +85,7 @@ def range_is_private(plan: Plan) -> Iterator[Finding]:
 @rule("network")
 def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
     """Existing node subnets are inside the VPC's range and apart from each other."""
-    existing = plan.settings.network.existing
+    existing = plan.existing_vpc
     if existing is None:
         return
     vpc = _range(existing.vpc_cidr)
@@ -112,7 +113,7 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
     control plane's subnets are different ones.
     """
     network = plan.settings.network
-    existing = network.existing
+    existing = plan.existing_vpc
     if existing is None:
         return
     ids, cidrs = existing.node_subnet_ids, existing.node_subnet_cidrs
@@ -208,11 +209,11 @@ def region_is_known(plan: Plan) -> Iterator[Finding]:
 def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
     """A group's zone is one that the network has a node subnet in (`OverrideVpcConfig` needs one)."""
     network = plan.settings.network
-    zones = list(network.existing.node_subnet_ids) if network.existing else network.availability_zone_ids
+    zones = list(plan.existing_vpc.node_subnet_ids) if plan.existing_vpc else network.availability_zone_ids
     for index, group in groups(plan):
         if plan.zone(group) in zones:
             continue
-        where = "network.existing.node_subnet_ids" if network.existing else "network.availability_zone_ids"
+        where = "network.existing.node_subnet_ids" if plan.existing_vpc else "network.availability_zone_ids"
         if group.availability_zone_id:
             yield error(
                 *GROUPS,
@@ -235,7 +236,6 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
     replacement starts before the lost node's addresses are free: room for one more node per group is wanted (warning).
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
-    network = plan.settings.network
     for zone, (prefix, room, path) in _rooms(plan).items():
         there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
         need = sum(group.count * plan.figures(group.type).ips for _, group in there)
@@ -250,7 +250,7 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
         if need > room:
             fewer = max(0, (room - (need - largest.count * each)) // each)
             fix = f"at most {fewer} nodes of this group fit" + (
-                "" if network.existing else "; a wider network.cidr or a smaller node_subnet_prefix makes room"
+                "" if plan.existing_vpc else "; a wider network.cidr or a smaller node_subnet_prefix makes room"
             )
             yield error(*GROUPS, index, "count", message=f"{says}; {has}: {fix}")
         else:
@@ -263,7 +263,7 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
 def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     """Prefix length and free addresses of each zone's node subnet, and the setting that decides them."""
     network = plan.settings.network
-    if network.existing:
+    if not isinstance(network, NewNetwork):
         rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
         for zone, cidr in network.existing.node_subnet_cidrs.items():
             found = _range(cidr)
@@ -282,9 +282,9 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 @rule("network")
 def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
     """Per zone one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC."""
-    network = plan.settings.network
-    found = _range(network.cidr)
-    if network.existing is not None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
+    network = plan.new_network
+    found = _range(network.cidr) if network else ""
+    if network is None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
         return
     if plan.vpc_addresses_needed > found.num_addresses:
         zones = len(network.availability_zone_ids)
@@ -303,8 +303,8 @@ def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
     """One NAT gateway per zone is the most that helps; a closed network has none."""
     network = plan.settings.network
     if (
-        network.existing is None
-        and network.egress == "nat"
+        isinstance(network, NewNetwork)
+        and not network.closed
         and network.nat_gateways > len(network.availability_zone_ids)
     ):
         yield error(
@@ -318,14 +318,10 @@ def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
 
 @rule("network")
 def settings_have_effect(plan: Plan) -> Iterator[Finding]:
-    """Settings of the new VPC that an existing one, or a closed one, makes void."""
+    """Settings of the new VPC that a closed one makes void."""
     network = plan.settings.network
     written = network.model_fields_set
-    if network.existing is not None:
-        for name in ("cidr", "egress", "nat_gateways", "node_subnet_prefix", "flow_log_retention_days"):
-            if name in written:
-                yield warning("network", name, message="has no effect with network.existing; remove one of the two")
-    elif network.egress == "closed" and "nat_gateways" in written:
+    if network.closed and "nat_gateways" in written:
         yield warning(
             "network", "nat_gateways", message="has no effect with egress 'closed', which makes no NAT gateway"
         )

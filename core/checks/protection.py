@@ -11,7 +11,7 @@ from core.plan import Plan
 @rule("protected", "storage")
 def protected_keeps_data(plan: Plan) -> Iterator[Finding]:
     """A protected environment keeps its data when its stacks are destroyed."""
-    if plan.settings.protected and plan.settings.storage.on_destroy == "delete":
+    if plan.settings.protected and plan.new_file_system and plan.new_file_system.on_destroy == "delete":
         yield error(
             "storage",
             "on_destroy",
@@ -22,7 +22,7 @@ def protected_keeps_data(plan: Plan) -> Iterator[Finding]:
 @rule("protected", "image")
 def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
     """... and the images that its checkpoints were written with."""
-    if plan.settings.protected and plan.settings.image.on_destroy == "delete":
+    if plan.settings.protected and plan.built_image and plan.built_image.on_destroy == "delete":
         yield error(
             "image", "on_destroy", message="'delete' in a protected environment; use 'retain', or set protected: false"
         )
@@ -31,8 +31,8 @@ def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
 @rule("protected", "storage")
 def protected_has_backups(plan: Plan) -> Iterator[Finding]:
     """A retained file system can still lose data to a mistake."""
-    storage = plan.settings.storage
-    if plan.settings.protected and storage.mode != "existing" and storage.backup_retention_days == 0:
+    storage = plan.new_file_system
+    if plan.settings.protected and storage is not None and storage.backup_retention_days == 0:
         yield warning(
             "storage",
             "backup_retention_days",

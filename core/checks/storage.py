@@ -14,7 +14,9 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
     """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB.
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
     """
-    capacity = plan.settings.storage.capacity_gib
+    if plan.new_file_system is None:
+        return
+    capacity = plan.new_file_system.capacity_gib
     if capacity != 1200 and capacity % 2400:
         below, above = max(1200, capacity // 2400 * 2400), (capacity // 2400 + 1) * 2400
         yield error(
@@ -27,55 +29,13 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
         )
 
 
-@rule("storage")
-def mode_and_existing_agree(plan: Plan) -> Iterator[Finding]:
-    """`existing` holds the file system of mode `existing` and of no other; what would make one then has no effect."""
-    storage = plan.settings.storage
-    if storage.mode == "existing" and storage.existing is None:
-        yield error(
-            "storage",
-            "existing",
-            message=(
-                "mode 'existing' needs the file system: existing: {file_system_id, mount_name, availability_zone_id}"
-            ),
-        )
-    if storage.mode != "existing" and storage.existing is not None:
-        yield error(
-            "storage",
-            "mode",
-            message=(
-                f"'{storage.mode}' makes a file system, but storage.existing names one; set mode: existing or remove it"
-            ),
-        )
-    if storage.mode == "existing":
-        for name in (
-            "capacity_gib",
-            "throughput_mbs_per_tib",
-            "compression",
-            "lustre_version",
-            "backup_retention_days",
-            "availability_zone_id",
-        ):
-            if name in storage.model_fields_set:
-                yield warning("storage", name, message="has no effect with mode 'existing'")
-        if storage.on_destroy == "delete":
-            yield error(
-                "storage",
-                "on_destroy",
-                message="'delete' is refused with mode 'existing': what was made elsewhere is kept",
-            )
-
-
 @rule("storage", "network", "region")
 def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
     """The file system stands in a zone of the network (exactly one subnet)."""
-    storage, zones = plan.settings.storage, plan.settings.network.availability_zone_ids
+    new, existing, zones = plan.new_file_system, plan.existing_file_system, plan.settings.network.availability_zone_ids
     for path, zone in (
-        (("storage", "availability_zone_id"), storage.availability_zone_id),
-        (
-            ("storage", "existing", "availability_zone_id"),
-            storage.existing.availability_zone_id if storage.existing else None,
-        ),
+        (("storage", "availability_zone_id"), new.availability_zone_id if new else None),
+        (("storage", "existing", "availability_zone_id"), existing.availability_zone_id if existing else None),
     ):
         if zone is not None and zone not in zones:
             yield error(
@@ -94,26 +54,25 @@ def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
     """
     if find(plan, plan.settings.ray.workers[0].instance_group) is None:
         return
-    storage = plan.settings.storage
     zone = plan.storage_zone
-    path = ("storage", "existing" if storage.existing else "availability_zone_id")
+    path = ("storage", "existing" if plan.existing_file_system else "availability_zone_id")
     for _, worker, group in workers(plan):
         if plan.zone(group) != zone:
             message = (
                 f"the file system is in {zone}, the workers '{worker.name}' in "
                 f"{plan.zone(group)}; traffic between zones is slow and charged"
             )
-            if storage.existing:
+            if plan.existing_file_system:
                 yield warning(*path, "availability_zone_id", message=f"{message}; move the group or the data")
-            elif storage.availability_zone_id:
+            elif plan.new_file_system and plan.new_file_system.availability_zone_id:
                 yield error(*path, message=f"{message}; remove the setting, or set it to {plan.zone(group)}")
 
 
 @rule("storage")
 def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
     """Backups are of little use for a file system that CloudFormation does not own and destroy deletes."""
-    storage = plan.settings.storage
-    if storage.mode != "existing" and storage.on_destroy == "delete" and storage.backup_retention_days:
+    storage = plan.new_file_system
+    if storage is not None and storage.on_destroy == "delete" and storage.backup_retention_days:
         yield warning(
             "storage",
             "backup_retention_days",

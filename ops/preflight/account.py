@@ -82,7 +82,7 @@ def service_linked_roles(target: Target) -> list[Outcome]:
     """The roles that EKS and FSx make for themselves at first use, where the caller may create them."""
     missing = []
     for service, role in ROLES.items():
-        if service.startswith("fsx") and target.plan.settings.storage.mode == "existing":
+        if service.startswith("fsx") and target.plan.new_file_system is None:
             continue
         try:
             target.aws.call("iam", "get_role", RoleName=role)

@@ -75,10 +75,10 @@ def quotas(target: Target) -> list[Outcome]:
         found.append(
             _enough(values, "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance", volume, 0)
         )
-    if settings.storage.mode != "existing":
+    if target.plan.new_file_system is not None:
         name = "Lustre Persistent_2 storage capacity"
-        found.append(_enough(_values(target, "fsx"), name, settings.storage.capacity_gib, 0, optional=True))
-    if settings.network.existing is None:
+        found.append(_enough(_values(target, "fsx"), name, target.plan.new_file_system.capacity_gib, 0, optional=True))
+    if target.plan.new_network is not None:
         vpcs = len(target.aws.pages("ec2", "describe_vpcs", "Vpcs"))
         mine = any(stack.status for stack in [_network_stack(target)])
         found.append(_enough(_values(target, "vpc"), "VPCs per Region", 0 if mine else 1, vpcs, optional=True))

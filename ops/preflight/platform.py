@@ -17,7 +17,7 @@ RESERVED = 5
 def addresses(target: Target) -> list[Outcome]:
     """Each node subnet of the new VPC has room for its nodes' addresses at full count."""
     plan = target.plan
-    if plan.settings.network.existing is not None:
+    if plan.existing_vpc is not None:
         return [skipped("the network exists: see subnets")]
     room = 2 ** (32 - plan.node_subnet_prefix) - RESERVED
     found = []
@@ -32,7 +32,7 @@ def kubernetes_version(target: Target) -> list[Outcome]:
     """HyperPod supports the Kubernetes version."""
     version = target.plan.settings.eks.version
     known = platform().kubernetes_versions
-    if target.plan.settings.eks.existing is not None:
+    if target.plan.existing_eks is not None:
         return [skipped("the cluster exists: see EKS version")]
     if version in known:
         return [ok(f"{version}; HyperPod supports {known[0]} to {known[-1]}")]
@@ -41,7 +41,7 @@ def kubernetes_version(target: Target) -> list[Outcome]:
 
 def eks_support(target: Target) -> list[Outcome]:
     """How long EKS supports the version at its usual price, and what follows then."""
-    if target.plan.settings.eks.existing is not None:
+    if target.plan.existing_eks is not None:
         return [skipped("the cluster exists: see EKS version")]
     return [_support(target, target.plan.settings.eks.version, raise_it="raise eks.version")]
 
@@ -99,11 +99,11 @@ def _differs(version: str, ends: object) -> str:
 
 def eks_version(target: Target) -> list[Outcome]:
     """EKS offers the version, and in standard support (extended support costs more)."""
-    settings = target.plan.settings.eks
-    if settings.existing is not None:
-        cluster = target.aws.call("eks", "describe_cluster", name=settings.existing.cluster_name)["cluster"]
+    settings, existing = target.plan.settings.eks, target.plan.existing_eks
+    if existing is not None:
+        cluster = target.aws.call("eks", "describe_cluster", name=existing.cluster_name)["cluster"]
         known = platform().kubernetes_versions
-        text = f"{settings.existing.cluster_name} is {cluster['status']}, version {cluster['version']}"
+        text = f"{existing.cluster_name} is {cluster['status']}, version {cluster['version']}"
         if cluster["version"] not in known or cluster["status"] != "ACTIVE":
             return [failed(text, f"HyperPod needs an ACTIVE cluster of {known[0]} to {known[-1]}")]
         mode = (cluster.get("accessConfig") or {}).get("authenticationMode", "")
@@ -125,7 +125,7 @@ def eks_version(target: Target) -> list[Outcome]:
 
 def subnets(target: Target) -> list[Outcome]:
     """Subnets of an existing network have enough free addresses and lie in the zones that the file says."""
-    existing = target.plan.settings.network.existing
+    existing = target.plan.existing_vpc
     if existing is None:
         return [skipped("the network is made by the stack")]
     zones = {subnet_id: zone for zone, subnet_id in existing.node_subnet_ids.items()}
@@ -149,10 +149,11 @@ def subnets(target: Target) -> list[Outcome]:
 
 def image(target: Target) -> list[Outcome]:
     """The image that pods are to run is in ECR; or the deployment builds it."""
-    settings = target.plan.settings.image
-    if settings.uri is None:
-        return [ok(f"built from {settings.folder}/ into repository '{settings.repository_name}' by the deployment")]
-    host, _, rest = settings.uri.partition("/")
+    built, uri = target.plan.built_image, target.plan.existing_image
+    if built is not None or uri is None:
+        where = f"{built.folder}/ into repository '{built.repository_name}'" if built else "a folder"
+        return [ok(f"built from {where} by the deployment")]
+    host, _, rest = uri.partition("/")
     repository, _, digest = rest.partition("@")
     parts = host.split(".")
     if len(parts) < 6 or parts[1:3] != ["dkr", "ecr"]:
@@ -163,7 +164,7 @@ def image(target: Target) -> list[Outcome]:
         )
     except Exception as error:
         if absent(error) or code(error) == "ImageNotFoundException":
-            return [failed(f"{settings.uri} is not in ECR", "push it, or correct image.uri")]
+            return [failed(f"{uri} is not in ECR", "push it, or correct image.uri")]
         raise
     return [ok(f"{repository}@{digest[:19]}…")]
 

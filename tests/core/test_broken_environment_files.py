@@ -29,11 +29,11 @@ EIGHTEEN = {
     "unknown key": ("alarm_emails:", "alarm_email:", "alarm_email:", "hyperpod.alarm_email: unknown setting; did you mean 'alarm_emails'?"),
     "key in the wrong section": ("protected: true", "capacity_gib: 9600", "capacity_gib: 9600", "capacity_gib: unknown setting here; 'capacity_gib' belongs at storage.capacity_gib"),
     "missing key": ("      count: 9 ", "      # count: 9 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing (`InstanceCount`: nodes wanted)"),
-    "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers' is not valid; allowed are letters, digits and hyphens, at most 63, no underscore, beginning and ending with a letter or digit"),
+    "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers' is not valid; expected a HyperPod name (letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit), such as 'gpu-workers'"),
     "group that is not there": ("instance_group: workers", "instance_group: wrokers", "instance_group: wrokers", "ray.workers[0].instance_group: no instance group is called 'wrokers'; did you mean 'workers'?"),
     "more workers than nodes": ("replicas: 8 ", "replicas: 10 ", "replicas: 10 ", "ray.workers[0].replicas: 10 × worker of 'gpu' (8 accelerators, 32 EFA, 94 vCPUs, 1892 GiB) need 10 nodes, 'workers' has 9 × ml.p5.48xlarge, which carry 9"),
     "more nodes than addresses": ("count: 9 ", "count: 400 ", "count: 400 ", "hyperpod.instance_groups[1].count: the nodes in usw2-az3 take 32,445 addresses (400 × 81 of ml.p5.48xlarge and 1 more group); the subnet there, a /18, has 16,379: at most 201 nodes of this group fit; a wider network.cidr or a smaller node_subnet_prefix makes room"),
-    "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c' is not valid; an availability zone ID looks like usw2-az1 (aws ec2 describe-availability-zones lists them; names such as us-west-2a differ between accounts)"),
+    "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c' is not valid; expected an Availability Zone ID (not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs), such as 'usw2-az1'"),
     "size that FSx does not have": ("capacity_gib: 9600", "capacity_gib: 10000", "capacity_gib: 10000", "storage.capacity_gib: 10000 is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of 2400 (9600 or 12000)"),
     "account without quotes": ('account: "444455556666"', "account: 444455556666", "account: 444455556666", "account: got the number that YAML makes of 444455556666; it is text here: put it in quotes ('444455556666')"),
     "the same key twice": ("      count: 9 ", "      count: 9\n      count: 8 ", "count: 8 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}; keep one"),
@@ -100,7 +100,7 @@ YAML_TRAPS = {
     "number with its unit": ("storage: {capacity_gib: 1200GiB}\n", 1, "storage.capacity_gib", "without its unit"),
     "control character": ('region: "us\\x01west"\n', 1, "region", "holds U+0001"),
     "raw control character": ("region: us\x01west\n", 1, "(file)", "not a character that YAML allows: U+0001"),
-    "empty section": ("storage:\nregion: us-west-2\n", 1, "storage", "the section is empty; write its settings (mode,"),
+    "empty section": ("storage:\nregion: us-west-2\n", 1, "storage", "the section is empty; write its settings (capacity_gib,"),
     "twice": ("region: us-west-2\nregion: us-east-1\n", 2, "region", "set twice: first in line 1; keep one"),
     "too deep": ("a: " + "[" * 60 + "]" * 60 + "\n", 1, "a" + "[0]" * 23, "nested more than 24 levels deep"),
     "huge number": ("storage: {capacity_gib: " + "9" * 5000 + "}\n", 1, "storage.capacity_gib", "a number of 5000 digits"),
@@ -111,7 +111,7 @@ YAML_TRAPS = {
     "text as a number enum": ("storage: {throughput_mbs_per_tib: '250'}\n", 1, "storage.throughput_mbs_per_tib", "remove the quotes"),
     "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "a list is wanted"),
     "too short a list": ("network: {availability_zone_ids: [usw2-az1]}\n", 1, "network.availability_zone_ids", "at least 2 entries needed"),
-    "bad key of a map": ("ray: {env: {1X: a}}\n", 1, "ray.env['1X']", "does not begin with a digit"),
+    "bad key of a map": ("ray: {env: {1X: a}}\n", 1, "ray.env['1X']", "not beginning with a digit"),
 }  # fmt: skip
 
 
@@ -213,14 +213,19 @@ def test_the_shipped_files_are_good_and_without_warnings() -> None:
 
 
 def test_the_shipped_files_differ_for_good_reasons() -> None:
-    dev, local, prod = (load(name).settings for name in names())
-    assert [one.storage.mode for one in (dev, local, prod)] == ["dynamic", "static", "static"]
-    assert [one.storage.on_destroy for one in (dev, local, prod)] == ["delete", "delete", "retain"]
+    files = [load(name) for name in names()]
+    dev, local, prod = (file.settings for file in files)
+    assert [one.storage.kind for one in (dev, local, prod)] == ["dynamic", "static", "static"]
+    assert [file.plan.new_file_system and file.plan.new_file_system.on_destroy for file in files] == [
+        "delete",
+        "delete",
+        "retain",
+    ]
     assert [one.protected for one in (dev, local, prod)] == [False, False, True]
-    assert [one.network.egress for one in (dev, local, prod)] == ["nat", "nat", "closed"]
+    assert [one.network.closed for one in (dev, local, prod)] == [False, False, True]
     assert local.helm.lock_file == "sandbox/charts/charts.lock.yaml"
     assert len({one.account for one in (dev, local, prod)}) == 3
-    assert len({one.network.cidr for one in (dev, prod)}) == 2
+    assert len({file.plan.new_network and file.plan.new_network.cidr for file in (files[0], files[2])}) == 2
 
 
 @pytest.mark.parametrize("name", ["dev", "local", "prod"])

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from core import checks, messages
+from core import checks, shapes
 from core.findings import RULES
 from core.model import Environment
 from core.plan import Plan
@@ -124,7 +125,6 @@ CASES = [
     Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 3, f"{WORKER}/replicas": 3}, "network.node_subnet_prefix", "no room for one replacement", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 2, f"{WORKER}/replicas": 2}, "warning"),
     Case("subnets_fit_the_vpc", {"network/node_subnet_prefix": 17}, "network.node_subnet_prefix", "/18 is the largest that fits", {"network/node_subnet_prefix": 18}),
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
-    Case("settings_have_effect", {**EXISTING, "network/egress": "closed"}, "network.egress", "has no effect with network.existing", EXISTING, "warning"),
     Case("settings_have_effect", {"network/egress": "closed", "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", {"network/egress": "closed"}, "warning"),
     # --- EKS
     Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.34"}),
@@ -137,7 +137,6 @@ CASES = [
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public_cidrs": ["20.0.0.0/24"]}}, "eks.endpoint.public_cidrs", "has no effect", {"eks/endpoint": PUBLIC}, "warning"),
     Case("closed_network_reaches_nothing", {"network/egress": "closed", "eks/endpoint": PUBLIC}, "eks.endpoint.public", "otherwise closed", {"eks/endpoint": PUBLIC}, "warning"),
     Case("existing_cluster_has_existing_network", {"eks/existing": CLUSTER}, "eks.existing", "give it in network.existing", {"eks/existing": CLUSTER, **EXISTING}),
-    Case("existing_cluster_is_left_alone", {**EXISTING, "eks/existing": CLUSTER, "eks/log_retention_days": 30}, "eks.log_retention_days", "whose cluster is not changed", {"eks/existing": CLUSTER, **EXISTING}, "warning"),
     Case("issuer_is_of_the_region", {**EXISTING, "eks/existing": {**CLUSTER, "oidc_issuer_url": "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"}}, "eks.existing.oidc_issuer_url", "is not in us-west-2", {"eks/existing": CLUSTER, **EXISTING}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("aws", "aws-cn", 1)]}, "eks.admin_role_arns[0]", "in partition aws-cn", {"eks/admin_role_arns": [ROLE]}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [f"{ROLE}*"]}, "eks.admin_role_arns[0]", "a wildcard is not allowed", {"eks/admin_role_arns": [ROLE]}),
@@ -147,13 +146,9 @@ CASES = [
     Case("users_get_ray_namespaces", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine"]}]}, "eks.ray_users[0].namespaces", "'ray', where the RayCluster is", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine", "ray"]}]}, "warning"),
     # --- storage
     Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "(2400 or 4800)", {"storage/capacity_gib": 4800}),
-    Case("mode_and_existing_agree", {"storage": {"mode": "existing"}}, "storage.existing", "needs the file system", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
-    Case("mode_and_existing_agree", {"storage": {"mode": "static", "existing": FILE_SYSTEM}}, "storage.mode", "set mode: existing", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
-    Case("mode_and_existing_agree", {"storage": {"mode": "existing", "existing": FILE_SYSTEM, "on_destroy": "delete"}}, "storage.on_destroy", "what was made elsewhere is kept", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}),
-    Case("mode_and_existing_agree", {"storage": {"mode": "existing", "existing": FILE_SYSTEM, "capacity_gib": 2400}}, "storage.capacity_gib", "has no effect", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, "warning"),
-    Case("storage_zone_exists", {"storage": {"mode": "existing", "existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id",)),
+    Case("storage_zone_exists", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id",)),
     Case("storage_is_beside_the_workers", {"storage/availability_zone_id": "usw2-az2"}, "storage.availability_zone_id", "traffic between zones is slow", {"storage/availability_zone_id": "usw2-az1"}),
-    Case("storage_is_beside_the_workers", {"storage": {"mode": "existing", "existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"mode": "existing", "existing": FILE_SYSTEM}}, "warning"),
+    Case("storage_is_beside_the_workers", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"existing": FILE_SYSTEM}}, "warning"),
     Case("claims_keep_their_data", {"storage": {"on_destroy": "delete", "backup_retention_days": 7}}, "storage.backup_retention_days", "deleted together with the file system", {"storage": {"on_destroy": "retain", "backup_retention_days": 7}}, "warning"),
     # --- protection
     Case("protected_keeps_data", {"protected": True, "storage/on_destroy": "delete", "storage/backup_retention_days": 7}, "storage.on_destroy", "'delete' in a protected environment", {"protected": True, "storage/backup_retention_days": 7}, beside=("storage.backup_retention_days",)),
@@ -179,7 +174,6 @@ CASES = [
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
     Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "images/..training"}),
-    Case("image_is_given_or_built", {"image": {"uri": DIGEST, "folder": "image"}}, "image.folder", "has no effect with image.uri", {"image": {"uri": DIGEST}}, "warning"),
     Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "charts/x.yaml"}),
     Case("variables_are_free", {"ray/env": {"RAY_ADDRESS": "x"}}, "ray.env.RAY_ADDRESS", "KubeRay sets it", {"ray/env": {"RAY_DEDUP_LOGS": "0"}}),
     Case("variables_are_free", {f"{WORKER}/env": {"HF_TOKEN": "x"}}, "ray.workers[0].env.HF_TOKEN", "looks like a secret", {f"{WORKER}/env": {"TOKENIZERS_PARALLELISM": "false"}}, "warning"),
@@ -309,7 +303,36 @@ def test_every_pattern_of_the_model_has_words() -> None:
         return set().union(*(patterns(child) for child in value)) if isinstance(value, list) else set()
 
     schema = json.loads(json.dumps(Environment.model_json_schema()))
-    assert patterns(schema) - set(messages.PATTERNS) == set()
+    assert patterns(schema) - set(shapes.BY_PATTERN) == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({**EXISTING, "network/egress": "closed"}, "network.egress"),
+        ({"eks/existing": CLUSTER, **EXISTING, "eks/log_retention_days": 30}, "eks.log_retention_days"),
+        ({"eks/existing": CLUSTER, **EXISTING, "eks/endpoint": PUBLIC}, "eks.endpoint"),
+        ({"storage": {"existing": FILE_SYSTEM, "capacity_gib": 2400}}, "storage.capacity_gib"),
+        ({"storage": {"existing": FILE_SYSTEM, "mode": "static"}}, "storage.mode"),
+        ({"storage": {"existing": FILE_SYSTEM, "on_destroy": "delete"}}, "storage.on_destroy"),
+        ({"image": {"uri": DIGEST, "folder": "image"}}, "image.folder"),
+    ],
+)
+def test_what_is_new_cannot_stand_beside_what_exists(changes: dict[str, Any], path: str) -> None:
+    said = problems(changes)
+    assert [problem.path for problem in said] == [path]
+    mark = "uri" if path.startswith("image") else "existing"
+    assert said[0].message == f"cannot be used with '{mark}'; remove one of the two"
+
+
+def test_a_mode_that_does_not_exist() -> None:
+    (said,) = problems({"storage": {"mode": "existing"}})
+    assert (said.path, said.message) == ("storage.mode", "'existing' is not allowed; allowed: static, dynamic")
+
+
+def test_every_shape_has_an_example_of_its_own_form() -> None:
+    for shape in shapes.BY_PATTERN.values():
+        assert re.fullmatch(shape.pattern, shape.example), shape
 
 
 def test_removing_a_required_key_is_said_once() -> None:

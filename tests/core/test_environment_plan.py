@@ -117,7 +117,8 @@ def test_the_default_subnets_fit_every_vpc(prefix: int, zones: int, egress: str)
             "network/availability_zone_ids": [f"usw2-az{zone + 1}" for zone in range(zones)],
         }
     )
-    vpc = ipaddress.IPv4Network(one.settings.network.cidr)
+    assert one.new_network is not None
+    vpc = ipaddress.IPv4Network(one.new_network.cidr)
     assert one.vpc_addresses_needed <= vpc.num_addresses
     # laid out as the VPC is: node subnets first, then the small ones
     at = int(vpc.network_address)

@@ -39,7 +39,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "prod",
         {
             "storage": {
-                "mode": "existing",
                 "existing": {
                     "file_system_id": "fs-0aaaaaaaaaaaaaaaa",
                     "mount_name": "fsx",
@@ -147,8 +146,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def merge(base: Any, change: Any) -> Any:
-    """Dictionaries merged to any depth; anything else replaced."""
+    """Dictionaries merged to any depth, the rest replaced; what exists replaces all that describes a new one."""
     if isinstance(base, dict) and isinstance(change, dict):
+        base = {} if {"existing", "uri"} & change.keys() else base
         return {**base, **{key: merge(base.get(key), value) for key, value in change.items()}}
     return copy.deepcopy(change)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.loader import parse
-from core.model import ExistingEks
+from core.model import ExistingEks, ExistingEksCluster
 from core.plan import Plan
 from core.service_limits import platform as known
 from ops import output
@@ -51,7 +51,7 @@ def target(version: str, **answers: dict[str, Any]) -> Target:
 
 def existing(version: str) -> Target:
     made = target("1.34", describe_cluster={"cluster": {"status": "ACTIVE", "version": version}})
-    eks = made.plan.settings.eks.model_copy(update={"existing": ExistingEks.model_construct(cluster_name="theirs")})
+    eks = ExistingEks(existing=ExistingEksCluster.model_construct(cluster_name="theirs"))
     made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"eks": eks}))
     return made
 

@@ -174,7 +174,7 @@ class World:
         eks.create_addon(clusterName=plan.eks_cluster_name, addonName="aws-fsx-csi-driver", serviceAccountRoleArn=role)
         self.client("sagemaker").create_cluster(**self._hyperpod(plan, role, subnet, group, cluster["arn"]))
         self.made = {"vpc": vpc, "subnet": subnet, "group": group, "role": role}
-        if plan.settings.storage.mode == "static":
+        if plan.settings.storage.kind == "static":
             fsx = self.client("fsx").create_file_system(
                 FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=[subnet], SecurityGroupIds=[group],
                 LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},

@@ -9,7 +9,7 @@ import pytest
 
 from core import Plan, load
 from core.loader import parse
-from core.model import ExistingEks
+from core.model import ExistingEks, ExistingEksCluster
 from hyperpod_ray.network import CLOSED_ENDPOINTS
 from pricing import prices
 from pricing.prices import Alike, Price, Prices
@@ -119,8 +119,8 @@ def test_a_control_plane_past_standard_support_costs_more_from_that_day(version:
 
 def test_an_existing_cluster_is_not_counted_in_extended_support_either() -> None:
     plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks='eks: {version: "1.33"}')
-    cluster = ExistingEks.model_construct(cluster_name="theirs")
-    eks = plan.settings.eks.model_copy(update={"existing": cluster})
+    cluster = ExistingEksCluster.model_construct(cluster_name="theirs")
+    eks = ExistingEks(version="1.33", existing=cluster)
     theirs = Plan(name="cost", settings=plan.settings.model_copy(update={"eks": eks}))
     assert "eks_extended_support" in dict(prices.always_paid(plan, day=DAY))
     assert not {"eks_cluster", "eks_extended_support"} & set(dict(prices.always_paid(theirs, day=DAY)))

@@ -77,6 +77,7 @@ def test_an_environment_can_be_made_around_what_was_kept(story: Story, tmp_path:
     given = settings()
     zones = given["network"]["availability_zone_ids"]
     vpc = ec2.describe_vpcs(VpcIds=[kept["VpcId"]])["Vpcs"][0]
+    given["network"] = {"availability_zone_ids": zones}
     given["network"]["existing"] = {
         "vpc_id": kept["VpcId"],
         "vpc_cidr": vpc["CidrBlock"],
@@ -85,7 +86,6 @@ def test_an_environment_can_be_made_around_what_was_kept(story: Story, tmp_path:
         "control_plane_subnet_ids": [home["SubnetId"], other["SubnetId"]],
     }
     given["storage"] = {
-        "mode": "existing",
         "existing": {
             "file_system_id": kept["FileSystemId"],
             "mount_name": kept["LustreConfiguration"]["MountName"],

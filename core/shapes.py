@@ -1,0 +1,129 @@
+"""Forms of text that settings take: one pattern, what it is called, an example, and what an error adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A form of text.
+
+    Attributes:
+        pattern: Regular expression that the whole text matches.
+        label: What it is, as a noun phrase with its article ("an AWS account ID").
+        example: A text of this form.
+        rule: What the pattern requires, for errors ("12 digits, in quotes"); empty where the example says enough.
+    """
+
+    pattern: str
+    label: str
+    example: str
+    rule: str = ""
+
+    def field(self, **limits: Any) -> Any:
+        """The pydantic constraint for an `Annotated[str, …]`; `limits` are others of `pydantic.Field`."""
+        return Field(pattern=self.pattern, **limits)
+
+    @property
+    def expected(self) -> str:
+        """The end of an error message: `expected an AWS account ID (12 digits, in quotes), such as '123456789012'`."""
+        return f"expected {self.label}{f' ({self.rule})' if self.rule else ''}, such as '{self.example}'"
+
+
+_ALL: list[Shape] = []
+
+
+def _shape(pattern: str, label: str, example: str, rule: str = "") -> Shape:
+    shape = Shape(pattern=pattern, label=label, example=example, rule=rule)
+    _ALL.append(shape)
+    return shape
+
+
+_DIGEST = "0" * 64
+
+ACCOUNT_ID = _shape(r"^\d{12}$", "an AWS account ID", "123456789012", "12 digits, in quotes")
+REGION = _shape(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS Region", "us-west-2")
+AVAILABILITY_ZONE_ID = _shape(
+    r"^[a-z]{2,4}\d-az\d+$",
+    "an Availability Zone ID",
+    "usw2-az1",
+    "not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs",
+)
+VPC_ID = _shape(r"^vpc-[0-9a-f]{8,17}$", "a VPC ID", "vpc-0123456789abcdef0")
+SUBNET_ID = _shape(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID", "subnet-0123456789abcdef0")
+SECURITY_GROUP_ID = _shape(r"^sg-[0-9a-f]{8,17}$", "a security group ID", "sg-0123456789abcdef0")
+FILE_SYSTEM_ID = _shape(r"^fs-[0-9a-f]{8,21}$", "an FSx file system ID", "fs-0123456789abcdef0")
+MOUNT_NAME = _shape(
+    r"^[A-Za-z0-9_-]{1,8}$", "a Lustre mount name", "fsx1abcd", "at most 8 letters, digits, hyphens or underscores"
+)
+CIDR = _shape(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "an IPv4 CIDR block", "10.0.0.0/16")
+ROLE_ARN = _shape(
+    r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "the ARN of an IAM role", "arn:aws:iam::123456789012:role/NAME"
+)
+KEY_ARN = _shape(
+    r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$",
+    "the ARN of a KMS key",
+    "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+)
+TRAINING_PLAN_ARN = _shape(
+    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$",
+    "the ARN of a training plan",
+    "arn:aws:sagemaker:us-west-2:123456789012:training-plan/NAME",
+)
+INSTANCE_TYPE = _shape(r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$", "a HyperPod instance type", "ml.p5.48xlarge")
+HYPERPOD_NAME = _shape(
+    r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",
+    "a HyperPod name",
+    "gpu-workers",
+    "letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit",
+)
+EKS_NAME = _shape(
+    r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$",
+    "an EKS cluster name",
+    "ray-dev-eks",
+    "letters, digits, hyphens and underscores, at most 100",
+)
+KUBERNETES_NAME = _shape(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "an RFC 1123 label",
+    "ray",
+    "lower-case letters, digits and hyphens, at most 63, beginning and ending with a letter or digit",
+)
+KUBERNETES_VERSION = _shape(r"^1\.\d{2}$", "a Kubernetes version", "1.34", "in quotes")
+OIDC_ISSUER = _shape(
+    r"^https://oidc\.eks\..+$",
+    "the OIDC issuer URL of an EKS cluster",
+    "https://oidc.eks.us-west-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE",
+)
+SEMANTIC_VERSION = _shape(r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$", "a version", "2.60.0", "three numbers")
+AMI_VERSION = _shape(r"^\d+\.\d+\.\d+$", "a HyperPod AMI release", "1.2.3", "three numbers")
+CRON = _shape(r"^cron\(.+\)$", "a cron expression", "cron(0 6 ? * SUN *)")
+MAIL = _shape(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "a mail address", "name@example.com")
+REPOSITORY = _shape(
+    r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$",
+    "an ECR repository name",
+    "ray-training",
+    "lower-case letters and digits, with single . _ / - between them",
+)
+IMAGE_DIGEST = _shape(
+    r"^[^\s@]+@sha256:[0-9a-f]{64}$",
+    "an image by digest, because a tag can move",
+    f"123456789012.dkr.ecr.us-west-2.amazonaws.com/ray@sha256:{_DIGEST}",
+)
+VARIABLE = _shape(
+    r"^[A-Za-z_][A-Za-z0-9_]*$",
+    "the name of an environment variable",
+    "NCCL_DEBUG",
+    "letters, digits and underscores, not beginning with a digit",
+)
+HOST_PORT = _shape(r"^[a-z0-9.-]+:\d{2,5}$", "a host and port", "redis.example.com:6379")
+LOCK_FILE = _shape(
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$", "a path inside the project that ends in .yaml", "charts.lock.yaml"
+)
+
+BY_PATTERN = {shape.pattern: shape for shape in _ALL}
+"""Every shape by its pattern: errors and the generated reference find it here."""
