@@ -63,7 +63,7 @@ class HyperPodStack(EnvironmentStack):
             event_retention_days=settings.hyperpod.event_retention_days,
             protected=settings.protected,
             eks_cluster_name=plan.eks_cluster_name,
-            control_plane_logs=None if settings.eks.existing else plan.control_plane_log_group,
+            control_plane_logs=None if plan.existing_eks else plan.control_plane_log_group,
             namespaces=k8s.ray_namespaces(plan),
             nodes=sum(group.count for group in settings.hyperpod.instance_groups),
         )
