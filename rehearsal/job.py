@@ -27,6 +27,7 @@ class Job:
         workers: ranks, `N` or `MIN:MAX`.
         extra: further arguments.
         env: environment of driver and workers on top of the cluster's.
+        dropout: False for a run of changing size: a mask belongs to a rank, so another size is another run.
         other_folder: a folder with a `train.py` of the same arguments, instead of `jobs/NAME`.
     """
 
@@ -38,6 +39,7 @@ class Job:
     workers: str
     extra: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    dropout: bool = True
     other_folder: Path | None = None
 
     def __post_init__(self) -> None:
@@ -58,6 +60,7 @@ class Job:
         out += ["--save-every-steps", str(self.interval)]
         if self.name != "classify":
             out += ["--step-delay-s", str(delay_s)]
+            out += [] if self.dropout else ["--dropout", "0"]
         return [*out, *self.extra]
 
     def submit(self, cluster: Cluster, *, run: str, submission: str) -> str:

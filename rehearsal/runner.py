@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -207,6 +207,10 @@ class Rehearsal:
             env=self.options.job_env,
             other_folder=self.options.job_folder,
         )
+
+    def undisturbed(self, job: Job, *, run: str = "undisturbed") -> Undisturbed:
+        """Start a job's twin."""
+        return Undisturbed(job, bin_folder=self.cluster.bin, storage=self.cluster.fsx, run=run)
 
     def submit(self, job: Job, run: str) -> None:
         """Submit, or submit again: the same command with a new submission id."""
@@ -438,21 +442,22 @@ class Rehearsal:
         # one worker has to have work while the lost machine is away and until the size is looked at again
         longest = steps + int(ELASTIC_SECONDS / options.step_delay_s) if "elastic" in options.faults else steps
         main = self.job(steps=steps, workers=str(size))
-        undisturbed = None
+        elastic = replace(self.job(steps=longest, workers=f"1:{size}"), dropout=False)
+        twins: dict[str, Undisturbed] = {}
         if options.undisturbed:
-            undisturbed = Undisturbed(
-                self.job(steps=longest, workers=str(size)), bin_folder=self.cluster.bin, storage=self.cluster.fsx
-            )
+            twins["fixed"] = self.undisturbed(self.job(steps=longest, workers=str(size)))
+            if "elastic" in options.faults:
+                twins["elastic"] = self.undisturbed(replace(elastic, workers=str(size)), run="undisturbed-elastic")
         try:
             if options.fixed:
                 self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=options.fixed, size=size)
             if "elastic" in options.faults:
-                elastic = self.job(steps=longest, workers=f"1:{size}")
                 self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=["elastic"], size=size)
-            truth = undisturbed.events() if undisturbed else []
+            truths = {name: twin.events() for name, twin in twins.items()}
         finally:
-            if undisturbed:
-                undisturbed.stop()
+            for twin in twins.values():
+                twin.stop()
+        truth = truths.get("fixed", [])
         return Report(
             environment=self.environment,
             job=options.job,
@@ -482,7 +487,7 @@ class Rehearsal:
                     status=self.status.get(run, "UNKNOWN"),
                     submissions=self.submissions[run],
                     events=tail.events,
-                    undisturbed=truth,
+                    undisturbed=truths.get("elastic" if "-elastic-" in run else "fixed", []),
                     elastic="-elastic-" in run,
                 )
                 for run, tail in self.tails.items()

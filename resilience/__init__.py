@@ -14,7 +14,7 @@ from resilience.settings import Settings
 
 if TYPE_CHECKING:
     from resilience.order import batch_of, share_of
-    from resilience.resumable import Resumable
+    from resilience.resumable import Resumable, ensure_process_group
     from resilience.run import Run, add_arguments, main_of, run_from
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Unrecoverable",
     "add_arguments",
     "batch_of",
+    "ensure_process_group",
     "main_of",
     "run_from",
     "share_of",
@@ -32,6 +33,7 @@ __all__ = [
 
 _LAZY = {
     "Resumable": "resilience.resumable",
+    "ensure_process_group": "resilience.resumable",
     "Run": "resilience.run",
     "add_arguments": "resilience.run",
     "main_of": "resilience.run",

@@ -9,6 +9,7 @@ the length it says. Everything else does not count.
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 import time
@@ -85,6 +86,29 @@ class RunFolder:
         self.fs.makedirs(self.at(name), exist_ok=True)
         self.fs.pipe_file(self.at(name, file), json.dumps(content, default=str).encode())
 
+    def keep(self, name: str, file: str, content: bytes) -> None:
+        """Write a file of a checkpoint so that it outlives a power cut: synced, and its folder too."""
+        if not self.local:
+            self.fs.pipe_file(self.at(name, file), content)
+            return
+        handle = os.open(self.at(name, file), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.sync(name)
+
+    def sync(self, name: str) -> None:
+        """Make a checkpoint's entries durable: without it a power cut may leave a synced file without a name."""
+        if not self.local:
+            return
+        for path in (self.at(name), self.path):
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
     def files_of(self, name: str) -> dict[str, int]:
         """File name to least length, from the checkpoint's `.metadata`."""
         with self.fs.open(self.at(name, METADATA), "rb") as stream:
@@ -114,9 +138,9 @@ class RunFolder:
         return None
 
     def spoilt_files(self, name: str, *, rank: int, world: int) -> list[str]:
-        """Files of this rank's share whose CRC-32 differs from the one noted when they were written.
+        """Files of this rank's share that are not what was written: another CRC-32 than noted, or no note.
 
-        Files without a note (other writers, older checkpoints) are not judged.
+        The note is on storage before a checkpoint can count, so a missing one is damage too.
         """
         if self.fs.exists(self.at(name, POINTER)):
             return []
@@ -125,7 +149,9 @@ class RunFolder:
             noted.update(json.loads(self.fs.cat_file(path)))
         wrong = []
         for file in sorted(self.files_of(name))[rank::world]:
-            if file in noted and (got := self.crc(name, file)) != noted[file]:
+            if file not in noted:
+                wrong.append(f"{file} has no CRC-32 noted in {CHECKSUMS.format(rank='N')}")
+            elif (got := self.crc(name, file)) != noted[file]:
                 wrong.append(f"{file} has CRC-32 {got:08x}, {noted[file]:08x} expected")
         return wrong
 

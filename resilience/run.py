@@ -19,6 +19,7 @@ from resilience.errors import MARK, InputError, Unrecoverable
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.journal import Journal, say
 from resilience.settings import Settings
+from resilience.submissions import Submissions, cause_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,27 +153,30 @@ class Run:
             # elastic run that was cut off leaves a resource request that holds the next one up for 180 s
             signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
         best, order = self.best or (None, "max")
-        trainer = TorchTrainer(
-            loop,
-            train_loop_config=config | {"run": self},
-            torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s),
-            scaling_config=ScalingConfig(
-                num_workers=most if least == most else (least, most),
-                use_gpu=gpus > 0,
-                resources_per_worker=resources if most > 0 else None,
-                elastic_resize_monitor_interval_s=self.settings.elastic_resize_monitor_interval_s,
-            ),
-            run_config=RunConfig(
-                name=self.name,
-                storage_path=self.storage,
-                failure_config=FailureConfig(max_failures=-1),
-                checkpoint_config=CheckpointConfig(
-                    num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
+
+        def trainer() -> Any:
+            return TorchTrainer(
+                loop,
+                train_loop_config=config | {"run": self},
+                torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s),
+                scaling_config=ScalingConfig(
+                    num_workers=most if least == most else (least, most),
+                    use_gpu=gpus > 0,
+                    resources_per_worker=resources if most > 0 else None,
+                    elastic_resize_monitor_interval_s=self.settings.elastic_resize_monitor_interval_s,
                 ),
-                callbacks=[Watch(self, elastic=least < most)],
-            ),
-        )
-        return trainer.fit()
+                run_config=RunConfig(
+                    name=self.name,
+                    storage_path=self.storage,
+                    failure_config=FailureConfig(max_failures=-1),
+                    checkpoint_config=CheckpointConfig(
+                        num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
+                    ),
+                    callbacks=[Watch(self, elastic=least < most)],
+                ),
+            )
+
+        return Submissions(self).until_done(lambda: trainer().fit())
 
     def preflight(self) -> RunFolder:
         """Everything that can be refused before a worker starts; returns the run's folder. Overwrites nothing."""
@@ -258,15 +262,6 @@ def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: fl
             told = time.monotonic()
             say(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
         time.sleep(1.0)
-
-
-def cause_of(error: BaseException) -> str:
-    """The message that matters of a training failure: the unrecoverable one where there is one, else the first line."""
-    text = str(error)
-    if MARK in text:
-        return text.split(MARK, 1)[1].splitlines()[0].strip()
-    lines = [line for line in text.splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

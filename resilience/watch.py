@@ -13,7 +13,7 @@ from ray.train import UserCallback
 from resilience.errors import MARK, InputError, Unrecoverable
 from resilience.fresh_view import FreshView
 from resilience.journal import Journal, say
-from resilience.run import cause_of
+from resilience.submissions import cause_of
 
 if TYPE_CHECKING:
     from resilience.run import Run

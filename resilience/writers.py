@@ -6,7 +6,13 @@ checkpoint, which counts once the tier said done.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter, StorageReader, StorageWriter
@@ -22,16 +28,60 @@ from resilience.folder import CHECKSUMS, RunFolder
 WRITERS = ("auto", "shared", "fsspec", "tiered")
 
 
+class _Sum:
+    """A stream that sums up what it is given, before the file system has had a hand on it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.crc = inner, 0
+
+    def write(self, data: Any) -> int:
+        self.crc = zlib.crc32(data, self.crc)
+        return int(self.inner.write(data))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"seek", "truncate", "writelines"}:
+            # a CRC of bytes in another order than the file's would call a good shard damaged
+            raise AttributeError(f"a checkpoint's stream is written from front to back; {name} is not possible")
+        return getattr(self.inner, name)
+
+
+class _Summing:
+    """DCP's file system; notes the CRC-32 of every file while it is written."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.sums: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        with self.inner.create_stream(path, mode) as stream:
+            if mode != "wb":
+                yield stream
+                return
+            summed = _Sum(stream)
+            yield summed
+        self.sums[Path(path).name] = summed.crc
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
 class _Noted:
-    """Mixed into a DCP writer: notes each file's CRC-32 before the checkpoint can count; carries the fault hooks."""
+    """Mixed into a DCP writer: notes each file's CRC-32 before the checkpoint can count; carries the fault hooks.
+
+    The CRC-32 is of the bytes that DCP hands over. Reading the shard back would bless a byte spoilt on the way, and
+    read every checkpoint once more from the shared file system.
+    """
 
     folder: RunFolder
     name: str
     note_rank: int
     hooks: FaultHooks
+    fs: Any
 
     def note(self, *, folder: RunFolder, name: str, rank: int, hooks: FaultHooks) -> None:
         self.folder, self.name, self.note_rank, self.hooks = folder, name, rank, hooks
+        self.fs = _Summing(self.fs)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         """Write this rank's shard, then the note of its checksums; `.metadata` follows only when all ranks did."""
@@ -40,10 +90,8 @@ class _Noted:
             written: torch.futures.Future[list[WriteResult]] = super().write_data(plan, planner)  # type: ignore[misc]
         except Exception as error:
             raise system_error_in(error) from error
-        files = {result.storage_data.relative_path for result in written.value()}
-        noted = {file: self.folder.crc(self.name, file) for file in sorted(files)}
-        path = self.folder.at(self.name, CHECKSUMS.format(rank=self.note_rank))
-        self.folder.fs.pipe_file(path, json.dumps(noted).encode())
+        noted = {file: self.fs.sums[file] for file in sorted({w.storage_data.relative_path for w in written.value()})}
+        self.folder.keep(self.name, CHECKSUMS.format(rank=self.note_rank), json.dumps(noted).encode())
         self.hooks.in_save("after-shard")
         return written
 
@@ -51,6 +99,7 @@ class _Noted:
         """Coordinator only: the completeness mark, last of all."""
         self.hooks.in_save("before-metadata")
         super().finish(metadata, results)  # type: ignore[misc]
+        self.folder.sync(self.name)  # the rename that makes it count, and the folder's own entry
 
 
 class SharedWriter(_Noted, FileSystemWriter):
@@ -91,7 +140,8 @@ def writer_for(*, kind: str, folder: RunFolder, name: str, rank: int, hooks: Fau
     if kind == "shared":
         writer = SharedWriter(folder.at(name), overwrite=False)
     else:
-        writer = ObjectWriter(f"{folder.url}/{name}", overwrite=False)
+        # an object store has no file to sync; torch would sync the whole machine instead
+        writer = ObjectWriter(f"{folder.url}/{name}", overwrite=False, sync_files=folder.local)
     writer.note(folder=folder, name=name, rank=rank, hooks=hooks)
     return writer
 

@@ -18,8 +18,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from resilience import Resumable, add_arguments, batch_of, main_of, run_from, share_of
-from resilience.resumable import ensure_process_group
+from resilience import Resumable, add_arguments, batch_of, ensure_process_group, main_of, run_from, share_of
 
 
 def train(config: dict[str, Any]) -> None:
@@ -29,7 +28,8 @@ def train(config: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     ensure_process_group()  # Ray has made one already, except in local mode (--workers 0)
     rank, world = dist.get_rank(), dist.get_world_size()
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+    layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 10))
+    model = nn.parallel.DistributedDataParallel(layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 
     # 2. data: which samples belong to a step depends on the step alone, so a resumed run sees what it would have seen
@@ -52,8 +52,10 @@ def train(config: dict[str, Any]) -> None:
             # 4. metrics: the same on every rank
             total = loss.detach().clone()
             dist.all_reduce(total)
+            model.eval()
             with torch.no_grad():
                 right = (model(pixels[train_size:]).argmax(1) == labels[train_size:]).float().mean()
+            model.train()
             training.finished(step, loss=float(total), accuracy=float(right))
 
 

@@ -26,19 +26,28 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
-from resilience import InputError, Resumable, add_arguments, batch_of, main_of, run_from, share_of
-from resilience.resumable import ensure_process_group
+from resilience import (
+    InputError,
+    Resumable,
+    add_arguments,
+    batch_of,
+    ensure_process_group,
+    main_of,
+    run_from,
+    share_of,
+)
 
 
 class Block(nn.Module):
-    """One pre-norm transformer block: causal attention and a feed-forward layer, both residual."""
+    """One pre-norm transformer block: causal attention and a feed-forward layer, both residual, both with dropout."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
         self.norm_attention, self.norm_feed = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention_in, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Shape (batch, length, width) in and out."""
@@ -47,17 +56,17 @@ class Block(nn.Module):
         attended = functional.scaled_dot_product_attention(
             query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True
         )
-        x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.feed(self.norm_feed(x))
+        x = x + self.dropout(self.attention_out(attended.transpose(1, 2).reshape(batch, length, width)))
+        return x + self.dropout(self.feed(self.norm_feed(x)))
 
 
 class ByteModel(nn.Module):
     """Predicts the next byte: 256 symbols, learned positions, `layers` blocks."""
 
-    def __init__(self, *, width: int, layers: int, heads: int, context: int) -> None:
+    def __init__(self, *, width: int, layers: int, heads: int, context: int, dropout: float) -> None:
         super().__init__()
         self.symbols, self.positions = nn.Embedding(256, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
 
     def forward(self, symbols: torch.Tensor) -> torch.Tensor:
@@ -99,7 +108,11 @@ def train(config: dict[str, Any]) -> None:
     device = ray.train.torch.get_device() if on_gpu else torch.device("cpu")
 
     model = ByteModel(
-        width=config["width"], layers=config["layers"], heads=config["heads"], context=config["context"]
+        width=config["width"],
+        layers=config["layers"],
+        heads=config["heads"],
+        context=config["context"],
+        dropout=config["dropout"],
     ).to(device)
     mesh = init_device_mesh(device.type, (world,))
     policy = (
@@ -142,9 +155,11 @@ def train(config: dict[str, Any]) -> None:
             optimizer.step()
             metrics = {"loss": over_ranks(part)}
             if (step + 1) % config["validate_every"] == 0 or step + 1 == config["steps"]:
+                model.eval()
                 with torch.no_grad():
                     unseen = batch_of(0, global_batch=held_out, samples=held_out) + samples - held_out
                     metrics["validation_loss"] = over_ranks(loss_of(share_of(unseen, rank=rank, world=world), held_out))
+                model.train()
             if not math.isfinite(metrics["loss"]):
                 raise FloatingPointError(f"loss is {metrics['loss']} at step {step + 1}; lower --learning-rate")
             if config["step_delay_s"]:
@@ -166,6 +181,7 @@ def main() -> None:
     group.add_argument("--width", type=int, default=128)
     group.add_argument("--layers", type=int, default=2)
     group.add_argument("--heads", type=int, default=4)
+    group.add_argument("--dropout", type=float, default=0.1, help="of a block's two layers (default 0.1)")
     group.add_argument("--learning-rate", type=float, default=1e-3)
     group.add_argument("--validate-every", type=int, default=50)
     group.add_argument("--validation-windows", type=int, default=32)

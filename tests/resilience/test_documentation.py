@@ -69,7 +69,7 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     runtime = seen["runtime_env"]
     assert isinstance(runtime, dict)
     assert (ROOT / runtime["working_dir"] / entrypoint[1]).is_file()
-    assert [(ROOT / module / "resilience").is_dir() for module in runtime["py_modules"]] == [True]
+    assert [(ROOT / module / "resumable.py").is_file() for module in runtime["py_modules"]] == [True]
     # and the job takes those arguments
     from resilience import add_arguments, run_from
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import random
 import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray.train
+import rich.style  # noqa: F401 - draws from Python's generator when Ray first imports it, in the middle of a run
 import torch
 import torch.distributed as dist
 from ray.train.v2.api.preemption import PreemptionInfo
+from torch.distributed.checkpoint.filesystem import FileSystem
 
-from resilience import InputError, Resumable, Run, Settings, Unrecoverable
-from resilience.folder import SNAPSHOT
+from resilience import InputError, Resumable, Run, Settings, Unrecoverable, draining
+from resilience.folder import SNAPSHOT, RunFolder
 
 STEPS, EVERY = 12, 3
 FULL_BYTES = 20_000  # the largest file a full disk still takes: a shard has more, the journal less
@@ -35,9 +41,15 @@ def run(tmp_path: Path) -> Run:
 
 
 def loop(config: dict[str, Any]) -> None:
-    """A linear layer on made-up data; `stop_at` raises there, `at_step` is called with each step."""
+    """Dropout and a linear layer on made-up data with noise from every generator a script may draw from.
+
+    `stop_at` raises there, `at_step` is called with each step.
+    """
     torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
     model = torch.nn.Linear(10, 200)  # a shard of 26 kB
+    dropout = torch.nn.Dropout(0.25)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     generator_of = torch.Generator()
     with Resumable(config["run"], model=model, optimizer=optimizer) as training:
@@ -46,7 +58,8 @@ def loop(config: dict[str, Any]) -> None:
                 raise RuntimeError("stopped by the test")
             if "at_step" in config:
                 config["at_step"](training, step)
-            x = torch.randn(8, 10, generator=generator_of.manual_seed(step))
+            x = dropout(torch.randn(8, 10, generator=generator_of.manual_seed(step)))
+            x = x + config.get("noise", 1.0) * (np.random.rand() + random.random())
             loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -154,6 +167,8 @@ def flip(path: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped bit": (lambda path: flip(shard(path)), "CRC-32"),
     "short shard": (lambda path: shard(path).write_bytes(shard(path).read_bytes()[:100]), "has 100 bytes"),
+    "missing note": (lambda path: (path / "checksums-0.json").unlink(), "has no CRC-32 noted"),
+    "emptied note": (lambda path: (path / "checksums-0.json").write_text(""), "JSONDecodeError"),
     "missing shard": (lambda path: shard(path).unlink(), "is missing"),
     "damaged metadata": (
         lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"),
@@ -207,6 +222,71 @@ def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
     assert newest.exists()
 
 
+def test_a_byte_spoilt_on_the_way_to_the_disk_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CRC-32 is of what was meant: one taken from the file would bless it, and a shard would be read twice."""
+    fit_stopped(run, at=5)
+    original = FileSystem.create_stream
+
+    class Spoiling:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def write(self, data: Any) -> int:
+            spoilt = bytearray(data)
+            if len(spoilt) > 1000:
+                spoilt[500] ^= 1
+            return int(self.inner.write(spoilt))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    @contextlib.contextmanager
+    def spoiling(self: Any, path: Any, mode: str) -> Iterator[Any]:
+        with original(self, path, mode) as stream:
+            yield Spoiling(stream) if str(path).endswith(".distcp") and mode == "wb" else stream
+
+    monkeypatch.setattr(FileSystem, "create_stream", spoiling)
+    fit_stopped(run, at=8)
+    monkeypatch.setattr(FileSystem, "create_stream", original)
+    fit(run)
+    assert [event["step"] for event in events(run, "restore")] == [3, 3]
+    assert "CRC-32" in events(run, "error")[-1]["message"]
+
+
+def test_a_save_reads_no_shard_back_and_syncs_all_of_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.rename
+
+    def syncing(handle: int) -> None:
+        done.append(("sync", Path(f"/proc/self/fd/{handle}").readlink().name))
+        fsync(handle)
+
+    def renaming(self: Path, target: Any) -> Any:
+        done.append(("rename", Path(target).name))
+        return replace(self, target)
+
+    def reading(*_: object) -> None:
+        pytest.fail("a save reads its shard back")
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(Path, "rename", renaming)
+    monkeypatch.setattr(RunFolder, "crc", reading)
+    fit_stopped(run, at=4)
+    (checkpoint,) = checkpoints(run)
+    order = [
+        ("sync", "__0_0.distcp"),
+        ("sync", "checksums-0.json"),
+        ("sync", checkpoint.name),
+        ("sync", ".metadata.tmp"),
+        ("rename", ".metadata"),
+        ("sync", checkpoint.name),
+        ("sync", "run"),
+    ]
+    at = [done.index(order[0])]
+    for step in order[1:]:
+        at.append(done.index(step, at[-1] + 1))  # ValueError: not done, or not in this order
+
+
 # ---- storage ----
 
 
@@ -231,8 +311,7 @@ def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run
 def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dict[str, Any]) -> None:
     def full_for_a_moment(training: Resumable, step: int) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if training.in_flight is not None:
-            training._settle(wait=True)
+        training.saver.finish()
         resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES if step in {5, 6} else hard, hard))
 
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -322,17 +401,32 @@ def test_a_new_run_can_start_from_another(run: Run, undisturbed: dict[str, Any])
 # ---- a drain notice ----
 
 
-def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = {"t": time.time(), "step": 0}
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], PreemptionInfo | None]], None]:
+    """Sets what Ray's watcher has left with this worker; Ray's own question is a barrier over all ranks."""
+
+    def barrier() -> None:
+        pytest.fail("ray.train.get_preemption_info() makes all ranks meet in one actor")
+
+    monkeypatch.setattr(ray.train, "get_preemption_info", barrier)
+    return lambda notice: monkeypatch.setattr(draining, "notice", notice)
+
+
+def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(
+    run: Run, notices: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {"t": time.time(), "monotonic": 100.0, "step": 0}
     notice = PreemptionInfo(deadline_ms=int((now["t"] + 1000) * 1000), preempted_node_to_ranks={"node-a": [0]})
-    monkeypatch.setattr(ray.train, "get_preemption_info", lambda: notice if now["step"] >= 4 else None)
+    notices(lambda: notice if now["step"] >= 4 else None)
     monkeypatch.setattr(time, "time", lambda: now["t"])
 
     def at_step(training: Resumable, step: int) -> None:
-        training.next_drain_check = 0  # ask every step, however fast the steps are
+        training.drains.clock = lambda: now["monotonic"]
+        training.drains.next_look = 0  # look at every step, however fast the steps are
         now["step"] = step
-        now["t"] += 900.0 if step == 6 else 0.0
-        now["t"] += 98.0 if step == 7 else 0.0
+        now["t"] += 5000.0 if step == 5 else 0.0  # the wall clock jumps: the deadline is as far away as before
+        now["monotonic"] += 900.0 if step == 6 else 0.0
+        now["monotonic"] += 98.0 if step == 7 else 0.0
 
     patient = Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings(deadline_margin_s=5.0))
     fit(patient, at_step=at_step)
@@ -341,7 +435,7 @@ def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(run: Run, mo
     assert [event["step"] for event in events(run, "drain")] == [5]
 
 
-def test_a_second_notice_saves_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_notice_saves_again(run: Run, notices: Callable[..., None]) -> None:
     step_now = {"step": 0}
 
     def notice() -> PreemptionInfo | None:
@@ -350,16 +444,29 @@ def test_a_second_notice_saves_again(run: Run, monkeypatch: pytest.MonkeyPatch) 
         return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks=nodes) if nodes else None
 
     def at_step(training: Resumable, step: int) -> None:
-        training.next_drain_check = 0
+        training.drains.next_look = 0
         step_now["step"] = step
 
-    monkeypatch.setattr(ray.train, "get_preemption_info", notice)
+    notices(notice)
     fit(Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings()), at_step=at_step)
     assert [(event["step"], event["reason"]) for event in events(run, "save")] == [
         (3, "drain"),
         (8, "drain"),
         (STEPS, "final"),
     ]
+
+
+def test_a_notice_is_what_rays_watcher_left_with_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from ray.train.v2._internal.execution import context
+    from ray.train.v2._internal.execution.preemption import PreemptionContext
+
+    assert draining.notice() is None  # no Ray worker here
+    info = PreemptionInfo(deadline_ms=1, preempted_node_to_ranks={"node-a": [0]})
+    fake = SimpleNamespace(preemption_context=PreemptionContext(preemption_info=info))
+    monkeypatch.setattr(context, "get_train_context", lambda: fake)
+    assert draining.notice() is info
 
 
 # ---- misuse ----
