@@ -84,9 +84,7 @@ def _start(state: Path) -> process.Running:
     import core  # noqa: PLC0415  (its errors are told by the first synth)
 
     settings = core.load(ENVIRONMENT).settings
-    left = process.find(state)
-    if left:
-        process.stop(left, state)
+    process.clear(state)  # what an earlier demo kept, or left when it was killed
     shutil.rmtree(WORK, ignore_errors=True)
     # an environment file of its own to edit, so that the project's stays as it is
     shutil.copytree(PROJECT / "environments", WORK / "environments")
@@ -200,7 +198,7 @@ def _show_cluster(story: Story, running: process.Running) -> int:
         endpoint_url=running.client.endpoint,
         region_name=running.region,
         aws_access_key_id=running.account,
-        aws_secret_access_key="embedded",  # noqa: S106  (the emulator takes any)
+        aws_secret_access_key=running.secret,
     )
     name = client.list_clusters()["ClusterSummaries"][0]["ClusterName"]
     deadline = time.monotonic() + 120

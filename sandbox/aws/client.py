@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from sandbox.aws import paths
 # settings of the person's own AWS that must not reach a command meant for the emulator
 FORBIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
 
+CONTROL_SERVICE = "sandbox"
+
 
 class ControlError(RuntimeError):
     """The emulator refused a command of the control plane, or does not answer."""
@@ -23,12 +25,13 @@ class ControlError(RuntimeError):
 
 @dataclass(frozen=True)
 class Client:
-    """One running emulator, seen from outside; `account` is the access key, as the emulator takes it."""
+    """A running emulator, seen from outside; `account` is its root user's access key, `secret` this start's secret."""
 
     port: int
     account: str
     region: str
     home: Path
+    secret: str = field(repr=False)
 
     @property
     def endpoint(self) -> str:
@@ -39,7 +42,7 @@ class Client:
         """Return the variables that make the AWS CLI, SDKs and `cdk` talk to the emulator and to nothing else."""
         return {
             "AWS_ACCESS_KEY_ID": self.account,
-            "AWS_SECRET_ACCESS_KEY": "embedded",
+            "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_REGION": self.region,
@@ -89,6 +92,10 @@ class Client:
         finally:
             self._call("POST", "clock", {"held": False})
 
+    def token_review(self, token: str, cluster_arn: str) -> dict[str, Any]:
+        """Return whose EKS token it is, as EKS answers an API server: `{authenticated, username, groups, policies}`."""
+        return self._call("POST", "token-review", {"token": token, "cluster_arn": cluster_arn})
+
     def set_quota(self, name: str, value: float) -> None:
         """Set a service quota by its name or by an instance type."""
         self._call("POST", "quotas", {"name": name, "value": value})
@@ -97,14 +104,25 @@ class Client:
         """Return every resource that exists now as `{type, id, stack, …}`."""
         return list(self._call("POST", "inventory", self._scope())["resources"])
 
+    def signed(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> dict[str, str]:
+        """Return a request's headers with its signature, made as for any AWS service."""
+        import botocore.auth  # noqa: PLC0415  # slow to import, and `--help` needs no request
+        import botocore.awsrequest  # noqa: PLC0415
+        import botocore.credentials  # noqa: PLC0415
+
+        request = botocore.awsrequest.AWSRequest(method=method, url=url, data=body, headers=headers)
+        credentials = botocore.credentials.Credentials(self.account, self.secret)
+        botocore.auth.SigV4Auth(credentials, CONTROL_SERVICE, self.region).add_auth(request)
+        return dict(request.headers.items())
+
     def _scope(self) -> dict[str, Any]:
         return {"account": self.account, "region": self.region}
 
     def _call(self, method: str, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         body = json.dumps(data or {}).encode()
-        request = urllib.request.Request(  # noqa: S310  # the URL is ours, on loopback
-            f"{self.endpoint}/_local/{path}", data=body, method=method, headers={"Content-Type": "application/json"}
-        )
+        url = f"{self.endpoint}/_local/{path}"
+        headers = self.signed(method, url, body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310  # on loopback
         # a proxy of the environment has no business with loopback
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
@@ -119,6 +137,7 @@ class Client:
 
 def _message(error: urllib.error.HTTPError) -> str:
     try:
-        return str(json.load(error)["error"])
-    except (ValueError, KeyError):
+        answer = json.load(error)
+        return str(answer.get("error") or answer["message"])
+    except (ValueError, KeyError, AttributeError):
         return f"HTTP {error.code}"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
 DEFAULT_PORT = 4566
 START_SECONDS = 120
+# in the environment of every process of an emulator, and of those they start: the state folder
+MARK = "SANDBOX_STATE"
 # of MiniStack's services, the ones a stack of this project can need
 SERVICES = [
     "s3",
@@ -56,7 +61,7 @@ class StartError(RuntimeError):
 
 @dataclass(frozen=True)
 class Running:
-    """A started emulator, as `state.json` keeps it."""
+    """A started emulator, as `state.json` keeps it; `secret` signs for the account's root user until it is stopped."""
 
     pid: int
     port: int
@@ -64,6 +69,7 @@ class Running:
     region: str
     log: str
     home: str
+    secret: str = field(repr=False)
     kubernetes_pid: int = 0
     kubernetes: str = ""
     kubeconfig: str = ""
@@ -71,16 +77,15 @@ class Running:
     @property
     def client(self) -> Client:
         """A client of this emulator."""
-        return Client(port=self.port, account=self.account, region=self.region, home=Path(self.home))
+        return Client(
+            port=self.port, account=self.account, region=self.region, home=Path(self.home), secret=self.secret
+        )
 
 
 def find(state: Path = paths.STATE) -> Running | None:
     """Return the emulator whose state lies in a folder, if its process lives."""
-    try:
-        running = Running(**json.loads((state / "state.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return running if _alive(running.pid, "sandbox.aws.emulator") else None
+    running = _recorded(state)
+    return running if running and running.pid and _alive(running.pid, "sandbox.aws.emulator") else None
 
 
 def start(
@@ -92,66 +97,163 @@ def start(
     account: str = ACCOUNT,
     region: str = REGION,
 ) -> Running:
-    """Start the emulator, and the local Kubernetes API unless a kubeconfig is given; return when both are ready."""
-    state.mkdir(parents=True, exist_ok=True)
-    home = state / "home"
-    home.mkdir(exist_ok=True)
-    port = port or free_port(DEFAULT_PORT)
-    log = state / "emulator.log"
-    kubernetes_pid = 0
+    """Start the emulator, and the local Kubernetes API unless a kubeconfig is given; return when both are ready.
+
+    What an emulator that was killed left in the folder is ended and removed first. `StartError` where one runs there,
+    or where another `up` is about to start one.
+    """
+    state = state.resolve()
+    _private(state)
+    with _alone(state):
+        if running := find(state):
+            raise StartError(f"an embedded AWS runs in {state} already, on {running.client.endpoint}")
+        end_processes(state)
+        _empty(state)
+        _private(state / "home")
+        try:
+            running = _start(state, port, seconds_per_state, kubeconfig, account=account, region=region)
+        except BaseException:
+            end_processes(state)
+            _empty(state)
+            raise
+    return running
+
+
+def _start(
+    state: Path, port: int | None, seconds_per_state: float, kubeconfig: Path | None, *, account: str, region: str
+) -> Running:
+    running = Running(
+        pid=0,
+        port=port or free_port(DEFAULT_PORT),
+        account=account,
+        region=region,
+        log=str(state / "emulator.log"),
+        home=str(state / "home"),
+        secret=secrets.token_urlsafe(32),
+    )
+    environment = _environment(state, running.client)
     if kubeconfig is None:
-        kubernetes_pid, server = _start_kubernetes(state, port, _environment(state, port, account, region))
-        endpoint, authority, used = server["url"], _read_base64(Path(server["ca_file"])), server["kubeconfig"]
+        pid, server = _start_kubernetes(state, running, environment)
+        running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
+        authority = _read_base64(Path(server["ca_file"]))
     else:
         endpoint, authority = _cluster_of(kubeconfig)
-        used = str(kubeconfig)
+        running = replace(running, kubernetes=endpoint, kubeconfig=str(kubeconfig))
         _write_aws_shim(state, kubeconfig)
-    try:
-        started = _start_emulator(
-            log=log,
-            arguments=[
-                *("--port", str(port), "--seconds-per-state", str(seconds_per_state)),
-                *("--kubernetes-endpoint", endpoint, "--kubernetes-ca", authority),
-            ],
-            environment=_environment(state, port, account, region),
-        )
-        running = Running(
-            pid=started.pid,
-            port=port,
-            account=account,
-            region=region,
-            log=str(log),
-            home=str(home),
-            kubernetes_pid=kubernetes_pid,
-            kubernetes=endpoint,
-            kubeconfig=used,
-        )
-        _wait_until_ready(running, started)
-    except StartError:
-        if kubernetes_pid:
-            _stop_group(kubernetes_pid)
-        raise
-    (state / "state.json").write_text(json.dumps(asdict(running), indent=2))
+    started = _start_emulator(
+        log=Path(running.log),
+        arguments=[
+            *("--port", str(running.port), "--seconds-per-state", str(seconds_per_state)),
+            *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
+        ],
+        environment=environment,
+    )
+    running = replace(running, pid=started.pid)
+    _wait_until_ready(running, started)
+    write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
 
 
 def stop(running: Running, state: Path = paths.STATE) -> None:
-    """Stop the emulator, the functions it runs and the Kubernetes API it started."""
-    _stop_group(running.pid)
-    if running.kubernetes_pid and _alive(running.kubernetes_pid, "sandbox.kubernetes"):
-        _stop_group(running.kubernetes_pid)
+    """Stop the emulator, the functions it runs and the Kubernetes API it started, and remove all they kept but logs."""
+    for pid, module in ((running.pid, "sandbox.aws.emulator"), (running.kubernetes_pid, "sandbox.kubernetes")):
+        if pid and _alive(pid, module):
+            _stop_group(pid)
+    clear(state)
+
+
+def clear(state: Path = paths.STATE) -> int:
+    """End what an emulator that was killed left running and remove what it kept; return how many processes that was."""
+    ended = end_processes(state.resolve())
+    _empty(state)
+    return ended
+
+
+def end_processes(state: Path) -> int:
+    """End every process that carries the mark of a state folder; return how many there were."""
+    found = _marked(state)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in _marked(state):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        end = time.monotonic() + 5
+        while _marked(state) and time.monotonic() < end:
+            time.sleep(0.05)
+    for pid in found:
+        with contextlib.suppress(ChildProcessError):  # ours to reap only where this process started it
+            os.waitpid(pid, os.WNOHANG)
+    return len(found)
+
+
+def _marked(state: Path) -> list[int]:
+    """Return the processes started for a state folder: they, and what they start, have its name in their environment.
+
+    Where there is no /proc, those that `state.json` names.
+    """
+    if not Path("/proc/self/environ").exists():
+        running = _recorded(state)
+        named = [(running.pid, "sandbox.aws"), (running.kubernetes_pid, "sandbox.kubernetes")] if running else []
+        return [pid for pid, module in named if pid and _alive(pid, module)]
+    mark = f"{MARK}={state}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _recorded(state: Path) -> Running | None:
+    try:
+        return Running(**json.loads((state / "state.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Let one process at a time start an emulator in a folder."""
+    with (state / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(f"another `up` is starting an embedded AWS in {state}; wait for it") from None
+        yield
+
+
+def _private(folder: Path) -> None:
+    """Make a folder that only its owner can look into."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise StartError(f"{folder} belongs to another user: it would hold this emulator's secret. Fix: pass --state")
+    folder.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _empty(state: Path) -> None:
+    """Remove what an emulator kept: its secret, its functions' files, the objects of its Kubernetes API. Logs stay."""
     (state / "state.json").unlink(missing_ok=True)
+    for name in ("kubernetes", "functions", "home", "bin"):
+        shutil.rmtree(state / name, ignore_errors=True)
 
 
-def _environment(state: Path, port: int, account: str, region: str) -> dict[str, str]:
+def _environment(state: Path, client: Client) -> dict[str, str]:
     """Return what the emulator and the functions it runs see: nothing of the person's own AWS or Kubernetes."""
     functions = state / "functions"
-    functions.mkdir(parents=True, exist_ok=True)
+    _private(functions)
     layer = paths.KUBECTL_LAYER
     folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin", install.node().parent]
-    client = Client(port=port, account=account, region=region, home=state / "home")
     return {
         **client.environment(),
+        MARK: str(state),
         "PATH": os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)]),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(paths.ROOT),
@@ -160,8 +262,8 @@ def _environment(state: Path, port: int, account: str, region: str) -> dict[str,
         # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
         "TEST_OUTDIR": str(functions),
         "TMPDIR": str(functions),
-        "MINISTACK_ACCOUNT_ID": account,
-        "MINISTACK_REGION": region,
+        "MINISTACK_ACCOUNT_ID": client.account,
+        "MINISTACK_REGION": client.region,
         "SERVICES": ",".join(SERVICES),
         # MiniStack would listen for MQTT on every interface
         "IOT_MTLS_ENABLED": "0",
@@ -178,17 +280,18 @@ def _start_emulator(*, log: Path, arguments: list[str], environment: dict[str, s
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,
         )
 
 
-def _start_kubernetes(state: Path, port: int, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
+def _start_kubernetes(state: Path, running: Running, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
     folder = state / "kubernetes"
-    folder.mkdir(exist_ok=True)
+    _private(folder)
     ready = folder / "server.json"
     ready.unlink(missing_ok=True)
     log = state / "kubernetes.log"
     command = [str(paths.PYTHON), "-m", "sandbox.kubernetes.server", "--state", str(folder), "--port", "0",
-               "--aws-endpoint", f"http://127.0.0.1:{port}"]  # fmt: skip
+               "--aws-endpoint", running.client.endpoint, "--region", running.region]  # fmt: skip
     with log.open("w") as output:
         process = subprocess.Popen(
             command,
@@ -198,6 +301,7 @@ def _start_kubernetes(state: Path, port: int, environment: dict[str, str]) -> tu
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,
         )
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
@@ -211,7 +315,6 @@ def _start_kubernetes(state: Path, port: int, environment: dict[str, str]) -> tu
                 continue
             return process.pid, server
         time.sleep(0.05)
-    _stop_group(process.pid)
     raise StartError(f"the local Kubernetes API was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
 
 
@@ -224,7 +327,6 @@ def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> Non
         if running.client.health():
             return
         time.sleep(0.05)
-    _stop_group(running.pid)
     raise StartError(f"the embedded AWS was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
 
 
@@ -313,8 +415,3 @@ def _stop_group(pid: int) -> None:
 
 def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-
-
-def forget(state: Path = paths.STATE) -> None:
-    """Remove what an emulator left in its state folder."""
-    shutil.rmtree(state, ignore_errors=True)

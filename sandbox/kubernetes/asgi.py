@@ -14,7 +14,7 @@ import yaml
 
 from sandbox.kubernetes import discovery, openapi, portforward, protobuf, table
 from sandbox.kubernetes.api import Api, Options, now
-from sandbox.kubernetes.auth import allowed
+from sandbox.kubernetes.auth import Authenticator, Identity
 from sandbox.kubernetes.controllers.common import node_ready
 from sandbox.kubernetes.faults import Faults, as_error
 from sandbox.kubernetes.resources import Resource
@@ -84,13 +84,13 @@ class App:
     def __init__(
         self,
         api: Api,
-        token: str,
+        authenticator: Authenticator,
         faults: Faults,
         go_unreachable: Callable[[float], None],
         hooks: Callable[[str, str, Any], Any],
     ) -> None:
         self.api = api
-        self.token = token
+        self.authenticator = authenticator
         self.faults = faults
         self.go_unreachable = go_unreachable
         self.hooks = hooks
@@ -134,9 +134,10 @@ class App:
         if path in ("/healthz", "/livez", "/readyz"):
             await _send(send, 200, b"ok", "text/plain")
             return
-        if not allowed(request.headers.get("authorization", ""), self.token):
-            raise ApiError(401, "Unauthorized", "Unauthorized")
+        user = await self._user(request)
         if path.startswith("/rehearsal/"):
+            if "system:masters" not in user.groups:
+                raise ApiError(403, "Forbidden", "the rehearsal's own hooks are for its administrator")
             await _json(send, 200, self._rehearsal(request, path))
             return
         target = self._target(path)
@@ -150,6 +151,12 @@ class App:
             code, answer = self._act(request, options, target, verb)
             shown = self._shape(request, target.resource, answer) if request.method == "GET" else answer
             await _json(send, code, shown, options.warnings)
+
+    async def _user(self, request: Request) -> Identity:
+        user = await self.authenticator.identify(request.headers.get("authorization", ""))
+        if user is None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        return user
 
     async def _fault(self, verb: str, resource: str, namespace: str) -> None:
         fault = self.faults.take(verb, resource, namespace)
@@ -167,8 +174,7 @@ class App:
 
         await receive()  # websocket.connect
         try:
-            if not allowed(request.headers.get("authorization", ""), self.token):
-                raise ApiError(401, "Unauthorized", "Unauthorized")
+            await self._user(request)
             path = request.path.rstrip("/")
             target = self._target(path)
             if target is None or target.subresource != "portforward":

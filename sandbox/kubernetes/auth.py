@@ -1,51 +1,88 @@
-"""Who may speak: the static token of this server, or a well-formed EKS token (`aws eks get-token`)."""
+"""Who speaks: the static token of this server's administrator, or an EKS token that the embedded AWS vouches for."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+import asyncio
+import hashlib
 import hmac
-from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qs, urlsplit
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-_PREFIX = "k8s-aws-v1."
-_NEEDED = ("X-Amz-Credential", "X-Amz-Date", "X-Amz-Signature", "X-Amz-SignedHeaders")
+from sandbox.aws.client import Client, ControlError
 
-
-def eks_token_fault(token: str, *, now: datetime | None = None) -> str | None:  # noqa: PLR0911
-    """Why an EKS token is no presigned STS GetCallerIdentity URL of the last 15 minutes; None when it is one.
-
-    The signature itself is not checked: this server does not know the secret keys. Source: the token format of
-    https://github.com/kubernetes-sigs/aws-iam-authenticator.
-    """
-    if not token.startswith(_PREFIX):
-        return "not an EKS token"
-    text = token[len(_PREFIX) :]
-    try:
-        url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-    except (binascii.Error, ValueError):
-        return "not base64"
-    query = {k: v[0] for k, v in parse_qs(urlsplit(url).query).items()}
-    if query.get("Action") != "GetCallerIdentity":
-        return "not a GetCallerIdentity call"
-    missing = [name for name in _NEEDED if not query.get(name)]
-    if missing:
-        return f"unsigned: no {', '.join(missing)}"
-    if "x-k8s-aws-id" not in query["X-Amz-SignedHeaders"].split(";"):
-        return "the cluster's name is not signed"
-    try:
-        signed = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:
-        return "X-Amz-Date is no date"
-    if abs((now or datetime.now(UTC)) - signed) > timedelta(minutes=15):
-        return "expired"
-    return None
+log = logging.getLogger(__name__)
+# an access entry that was deleted may let its principal in for this long
+KEPT_SECONDS = 5.0
 
 
-def allowed(header: str, static_token: str) -> bool:
-    """Whether an Authorization header lets a request in."""
-    kind, _, token = header.partition(" ")
-    if kind.lower() != "bearer" or not token:
-        return False
-    token = token.strip()
-    return hmac.compare_digest(token.encode(), static_token.encode()) or eks_token_fault(token) is None
+@dataclass(frozen=True)
+class Identity:
+    """A user as Kubernetes sees one; `policies` are the EKS access policies with their scope."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    policies: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+
+
+ADMINISTRATOR = Identity("rehearsal", ("system:masters", "system:authenticated"))
+
+
+class Authenticator:
+    """Takes bearer tokens; `cluster_arn` says which EKS cluster this API stands for now, empty for none."""
+
+    def __init__(self, *, static_token: str, aws_endpoint: str, region: str, cluster_arn: Callable[[], str]) -> None:
+        self._static = static_token.encode()
+        self._cluster_arn = cluster_arn
+        self._client = _client(aws_endpoint, region) if aws_endpoint else None
+        self._known: dict[tuple[str, str], tuple[float, Identity]] = {}
+
+    async def identify(self, header: str) -> Identity | None:
+        """Return who an Authorization header speaks for, None for nobody."""
+        kind, _, token = header.partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token:
+            return None
+        if hmac.compare_digest(token.encode(), self._static):
+            return ADMINISTRATOR
+        arn = self._cluster_arn()
+        if self._client is None or not arn:
+            return None
+        mark = hashlib.sha256(token.encode()).hexdigest(), arn
+        until, known = self._known.get(mark, (0.0, None))
+        if known and time.monotonic() < until:
+            return known
+        self._known.pop(mark, None)
+        found = await asyncio.to_thread(self._review, token, arn)
+        if found:
+            if len(self._known) > 1000:
+                self._known.clear()
+            self._known[mark] = time.monotonic() + KEPT_SECONDS, found
+        return found
+
+    def _review(self, token: str, arn: str) -> Identity | None:
+        assert self._client is not None  # noqa: S101  (narrowing only)
+        try:
+            answer = self._client.token_review(token, arn)
+        except ControlError as error:
+            log.warning("no EKS token can be reviewed: %s", error)
+            return None
+        if not answer.get("authenticated"):
+            log.info("EKS token refused: %s", answer.get("error"))
+            return None
+        return Identity(str(answer["username"]), tuple(answer["groups"]), tuple(answer["policies"]))
+
+
+def _client(endpoint: str, region: str) -> Client:
+    return Client(
+        port=urlsplit(endpoint).port or 0,
+        account=os.environ.get("AWS_ACCESS_KEY_ID", ""),
+        region=region,
+        home=Path(os.environ.get("HOME", "/")),
+        secret=os.environ.get("AWS_SECRET_ACCESS_KEY", ""),
+    )

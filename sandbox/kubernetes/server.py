@@ -27,6 +27,7 @@ import yaml
 from sandbox.kubernetes import tls
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.asgi import App
+from sandbox.kubernetes.auth import Authenticator
 from sandbox.kubernetes.controllers import Controllers, Settings
 from sandbox.kubernetes.faults import Faults
 from sandbox.kubernetes.store import Store
@@ -95,7 +96,13 @@ class Server:
         self.token = _token(directory)
         self.port = _free_port(port, directory)
         self.ca_file, self.cert_file, self.key_file = tls.make(directory)
-        self.app = App(self.api, self.token, self.faults, self._go_unreachable, self.controllers.hook)
+        authenticator = Authenticator(
+            static_token=self.token,
+            aws_endpoint=settings.aws_endpoint,
+            region=settings.region,
+            cluster_arn=lambda: self.store.note("eks").partition("@")[0],
+        )
+        self.app = App(self.api, authenticator, self.faults, self._go_unreachable, self.controllers.hook)
         self._stop = asyncio.Event()
         self._pause: asyncio.Event = asyncio.Event()
         self._pause_seconds = 0.0

@@ -195,9 +195,10 @@ def test_drill_never_takes_the_head_or_a_cpu_node(faults: World) -> None:
     label = "sagemaker.amazonaws.com/node-health-status"
     faults.until(lambda: faults.get(node)["metadata"]["labels"][label] == "Schedulable", "the reboot")
     faults.settle()
+    workers = {node["InstanceId"] for node in faults.instances("workers")}
     chosen = faults.ops("nodes", "drill", "demo", "--action", "replace", "--yes")
     assert chosen.code == 0, chosen.err
-    assert chosen.out.strip() in {node["InstanceId"] for node in faults.instances("workers")}
+    assert chosen.out.strip() in workers
     assert "resumes from its last checkpoint" in chosen.err
     gone = chosen.out.strip()
     faults.until(lambda: gone not in {node["InstanceId"] for node in faults.instances()}, "the replacement")

@@ -14,7 +14,8 @@ from core import load
 from hyperpod_ray import storage
 from ops import names
 from ops.clients import eks_token
-from sandbox.kubernetes.auth import eks_token_fault
+from sandbox.aws.emulator.eks_tokens import verify
+from sandbox.aws.emulator.gate import Refused, Secret
 
 
 def test_names_are_those_of_the_manifests_and_stacks() -> None:
@@ -45,7 +46,11 @@ def test_eks_token_is_a_signed_call_that_names_the_cluster() -> None:
         aws_access_key_id="AKIDEXAMPLE", aws_secret_access_key="s", aws_session_token="t", region_name="eu-west-1"
     )
     token = eks_token(session, cluster_name="ray-eks", region="eu-west-1")
-    assert eks_token_fault(token) is None
+    secret = Secret(value="s", token="t", arn="arn:aws:sts::000000000001:assumed-role/admin/me")
+    for cluster, value in (("other", "s"), ("ray-eks", "another")):
+        with pytest.raises(Refused):
+            verify(token, cluster=cluster, own_hosts=frozenset(), lookup=lambda _, v=value: Secret(value=v, token="t"))  # type: ignore[misc]
+    assert verify(token, cluster="ray-eks", own_hosts=frozenset(), lookup=lambda _: secret) is secret
     text = token.removeprefix("k8s-aws-v1.")
     url = urllib.parse.urlsplit(urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     query = urllib.parse.parse_qs(url.query)

@@ -145,7 +145,7 @@ class World:
             region_name=self.running.region,
             endpoint_url=url,
             aws_access_key_id=self.running.account,
-            aws_secret_access_key="embedded",
+            aws_secret_access_key=self.running.secret,
         )
 
     def create(self, *, stacks: bool = True) -> None:

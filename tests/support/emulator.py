@@ -48,7 +48,7 @@ class Emulator:
             endpoint_url=self.control.endpoint,
             region_name=self.running.region,
             aws_access_key_id=self.running.account,
-            aws_secret_access_key="embedded",
+            aws_secret_access_key=self.running.secret,
             config=botocore.config.Config(retries={"max_attempts": 0}, proxies={}),
         )
 

@@ -28,6 +28,7 @@ class Hooks:
     router: Any
     responses: Any
     iam_actions: Any
+    iam_evaluator: Any
     provisioners: Any
     stacks: Any
     drift: Any
@@ -69,6 +70,7 @@ _MODULES = {
     "lambda_runtime": "ministack.core.lambda_runtime",
     "responses": "ministack.core.responses",
     "iam_actions": "ministack.core.iam_actions",
+    "iam_evaluator": "ministack.core.iam_evaluator",
     "provisioners": "ministack.services.cloudformation.provisioners",
     "stacks": "ministack.services.cloudformation.stacks",
     "drift": "ministack.services.cloudformation.drift",
@@ -86,9 +88,22 @@ _MODULES = {
 _USED: dict[str, dict[str, int | None]] = {
     "app": {"app": 3, "SERVICE_HANDLERS": None},
     "router": {"SERVICE_PATTERNS": None},
-    "lambda_runtime": {"Worker": 3},
-    "responses": {"AccountRegionScopedDict": None, "get_account_id": 0, "get_region": 0, "request_scope": 2},
+    "lambda_runtime": {"Worker": 3, "_account_region_from_function_config": 1, "execution_credentials": 1},
+    "responses": {
+        "AccountRegionScopedDict": None,
+        "_account_from_sts_session": 1,
+        "get_account_id": 0,
+        "get_region": 0,
+        "request_scope": 2,
+    },
     "iam_actions": {"SERVICE_TO_IAM_NAMESPACE": None},
+    "iam_evaluator": {
+        "AmbiguousAccessKeyError": None,
+        "ResolvedCredential": None,
+        "find_iam_access_key_account": 1,
+        "is_root_access_key": 1,
+        "resolve_credential": 2,
+    },
     "provisioners": {
         "_RESOURCE_HANDLERS": None,
         "_REPLACING_PROPERTIES": None,
@@ -132,13 +147,20 @@ _USED: dict[str, dict[str, int | None]] = {
         "_disassociate_access_policy": 3,
         "_create_pod_identity_association": 2,
         "_delete_pod_identity_association": 2,
+        "_access_entry_for_principal": 4,
+        "_access_policy_associations": 3,
     },
     "eventbridge": {},
     "iam": {"_create_oidc_provider": 1, "_oidc_providers": None},
     "kms": {"_keys": None},
-    "lambda_svc": {"_execute_function_with_config_scope": 2, "_emit_lambda_logs": 5, "_functions": None},
+    "lambda_svc": {
+        "_execute_function_with_config_scope": 2,
+        "_emit_lambda_logs": 5,
+        "_functions": None,
+        "execution_credentials": 1,
+    },
     "s3": {"_bucket_tags": None},
-    "sts": {"_web_identity_principal": 3},
+    "sts": {"_web_identity_principal": 3, "register_session": 2},
 }
 
 

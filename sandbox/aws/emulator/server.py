@@ -12,13 +12,23 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sandbox.aws.emulator import codebuild, inventory, lambdas, resources_ec2, resources_eks, resources_other
+from sandbox.aws.emulator import (
+    codebuild,
+    eks_tokens,
+    inventory,
+    lambdas,
+    resources_ec2,
+    resources_eks,
+    resources_other,
+)
 from sandbox.aws.emulator.api_faults import inject
 from sandbox.aws.emulator.cloudformation import Registry
 from sandbox.aws.emulator.context import Context
+from sandbox.aws.emulator.credentials import Credentials, root_secret
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.faults import Faults
 from sandbox.aws.emulator.fsx import Fsx
+from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
@@ -31,14 +41,15 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Json]]
 Send = Callable[[Json], Awaitable[None]]
 log = logging.getLogger("emulator")
-CONTROL = "/_local/"
 
 
 class Emulator:
     """Everything wired together, as an ASGI application."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, credentials: Credentials, *, own_hosts: frozenset[str]) -> None:
         self._context = context
+        self._credentials = credentials
+        self._own_hosts = own_hosts
         network = Network(context.hooks)
         self._sagemaker = SageMaker(context, network)
         self._fsx = Fsx(context, network)
@@ -70,7 +81,7 @@ class Emulator:
         context.start_clock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the control plane, and hand everything else to MiniStack."""
+        """Answer the control plane, and hand everything else to MiniStack; the gate let the request in."""
         if scope["type"] == "http" and scope["path"].startswith(CONTROL):
             await self._control(scope, receive, send)
             return
@@ -121,6 +132,12 @@ class Emulator:
                 message = str(data.get("message", "NVRM: Xid 74: NVLink error"))
                 with self._scope(data):
                     return 200, self._sagemaker.fail_node(str(data["node_id"]), message)
+            case "POST", "token-review":
+                token, arn = str(data["token"]), str(data["cluster_arn"])
+                lookup = self._credentials.lookup
+                return 200, eks_tokens.review(
+                    self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=lookup
+                )
             case "POST", "clock":
                 self._context.hold(bool(data["held"]))
                 return 200, {}
@@ -139,7 +156,10 @@ class Emulator:
 
 
 def main(argv: list[str]) -> int:
-    """Serve until stopped; exit code 1 with one line where MiniStack is not the release expected."""
+    """Serve until stopped; exit code 1 with one line where it cannot start.
+
+    The environment holds the root user's secret: `AWS_SECRET_ACCESS_KEY`.
+    """
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws.emulator")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seconds-per-state", type=float, default=1.0)
@@ -150,20 +170,25 @@ def main(argv: list[str]) -> int:
     # MiniStack reads these when it is imported
     os.environ["GATEWAY_PORT"] = str(options.port)
     os.environ["BIND_HOST"] = "127.0.0.1"
+    # functions run with a session of their role, and what they do is checked against its policies
+    os.environ["AUTH"] = "true"
     try:
         hooks = load()
-    except HookError as error:
+        secret = root_secret()
+    except (HookError, ValueError) as error:
         sys.stderr.write(f"embedded AWS: {error}\n")
         return 1
-    application = Emulator(
-        Context(
-            hooks=hooks,
-            faults=Faults(),
-            seconds_per_state=options.seconds_per_state,
-            kubernetes_endpoint=options.kubernetes_endpoint,
-            kubernetes_ca=options.kubernetes_ca,
-        )
+    context = Context(
+        hooks=hooks,
+        faults=Faults(),
+        seconds_per_state=options.seconds_per_state,
+        kubernetes_endpoint=options.kubernetes_endpoint,
+        kubernetes_ca=options.kubernetes_ca,
     )
+    credentials = Credentials(context, root_secret=secret)
+    own_hosts = frozenset({f"127.0.0.1:{options.port}", f"localhost:{options.port}"})
+    emulator = Emulator(context, credentials, own_hosts=own_hosts)
+    application = Gate(emulator, hosts=own_hosts, lookup=credentials.lookup)
     config = importlib.import_module("hypercorn.config").Config()
     config.bind = [f"127.0.0.1:{options.port}"]
     config.keep_alive_timeout = 75

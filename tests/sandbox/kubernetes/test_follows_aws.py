@@ -40,7 +40,8 @@ class World:
         self.local("up", "--port", str(self.port), "--seconds-per-state", "0.5")
         cluster.state = state / "kubernetes"
         cluster.server = json.loads((cluster.state / "server.json").read_text())
-        self.session: Any = boto3.Session("000000000001", "rehearsal", region_name="us-west-2")
+        secret = json.loads((state / "state.json").read_text())["secret"]
+        self.session: Any = boto3.Session("000000000001", secret, region_name="us-west-2")
 
     def local(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "rehearsal", "aws", "--state", str(self.state), *arguments]

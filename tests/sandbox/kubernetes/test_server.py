@@ -27,7 +27,7 @@ def call(cluster: Any, path: str, token: str) -> int:
         return error.code
 
 
-def eks_token(**changes: str) -> str:
+def eks_token() -> str:
     query = {
         "Action": "GetCallerIdentity",
         "Version": "2011-06-15",
@@ -37,7 +37,6 @@ def eks_token(**changes: str) -> str:
         "X-Amz-Expires": "60",
         "X-Amz-SignedHeaders": "host;x-k8s-aws-id",
         "X-Amz-Signature": "0" * 64,
-        **changes,
     }
     url = "https://sts.us-west-2.amazonaws.com/?" + urlencode(query)
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
@@ -48,10 +47,8 @@ def test_tokens(cluster: Any) -> None:
     assert call(cluster, "/api/v1/pods", "wrong") == 401
     assert call(cluster, "/api/v1/pods", "") == 401
     assert call(cluster, "/rehearsal/faults", "wrong") == 401
-    assert call(cluster, "/api/v1/pods", eks_token()) == 200
-    assert call(cluster, "/api/v1/pods", eks_token(Action="AssumeRole")) == 401
-    assert call(cluster, "/api/v1/pods", eks_token(**{"X-Amz-SignedHeaders": "host"})) == 401
-    assert call(cluster, "/api/v1/pods", eks_token(**{"X-Amz-Date": "20200101T000000Z"})) == 401
+    # well-formed, and signed by nobody: without an AWS that knows the secret no such token gets in
+    assert call(cluster, "/api/v1/pods", eks_token()) == 401
     assert call(cluster, "/api/v1/pods", "k8s-aws-v1.***") == 401
 
 
