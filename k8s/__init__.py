@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from k8s.manifests import platform_manifests, ray_manifests
     from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
     from k8s.ray_cluster import DRIVER_GROUP
-    from k8s.rayjob import ray_job
+    from k8s.rayjob import ray_cron_job, ray_job
 
 __all__ = [
     "DRIVER_GROUP",
@@ -36,6 +36,7 @@ __all__ = [
     "kuberay_operator",
     "placeholders",
     "platform_manifests",
+    "ray_cron_job",
     "ray_job",
     "ray_manifests",
     "ray_namespaces",
@@ -53,6 +54,7 @@ _HOME = {
     "kuberay_operator": "helm",
     "placeholders": "bindings",
     "platform_manifests": "manifests",
+    "ray_cron_job": "rayjob",
     "ray_job": "rayjob",
     "ray_manifests": "manifests",
     "ray_namespaces": "names",

@@ -42,10 +42,10 @@ def _user_role(chart: cdk8s.Chart, namespace: str) -> None:
         f"Role-{namespace}",
         metadata=metadata,
         rules=[
-            k8s.PolicyRule(api_groups=["ray.io"], resources=["rayclusters", "rayjobs"], verbs=EDIT),
+            k8s.PolicyRule(api_groups=["ray.io"], resources=["rayclusters", "raycronjobs", "rayjobs"], verbs=EDIT),
             k8s.PolicyRule(
                 api_groups=["ray.io"],
-                resources=["rayclusters/status", "rayjobs/status"],
+                resources=["rayclusters/status", "raycronjobs/status", "rayjobs/status"],
                 verbs=["get", "list", "watch"],
             ),
             k8s.PolicyRule(

@@ -31,7 +31,8 @@ def run(arguments: list[str]) -> int:
 def _objects(options: argparse.Namespace) -> int:
     # cdk8s starts Node.js when it is imported: not for the charts' commands, nor for --help
     from core import EnvironmentFileError, Plan, load  # noqa: PLC0415
-    from k8s import placeholders, ray_job, render  # noqa: PLC0415
+    from k8s import placeholders, ray_cron_job, ray_job, render  # noqa: PLC0415
+    from k8s.operator import RefusedError  # noqa: PLC0415
 
     try:
         plan = Plan(name=options.environment, settings=load(options.environment).settings)
@@ -43,18 +44,27 @@ def _objects(options: argparse.Namespace) -> int:
         bindings = placeholders(plan)
         if options.image:
             bindings = dataclasses.replace(bindings, image_uri=options.image)
-        job = ray_job(
-            plan,
-            bindings,
-            name=options.name,
-            entrypoint=options.entrypoint,
-            on_existing_cluster=options.on_existing_cluster,
-            retries=options.retries,
-            suspend=options.suspend,
+        common = {
+            "name": options.name,
+            "entrypoint": options.entrypoint,
+            "on_existing_cluster": options.on_existing_cluster,
+            "retries": options.retries,
+        }
+        if options.schedule is None and options.time_zone is not None:
+            raise RefusedError(f"--time-zone: '{options.time_zone}'. Expected a schedule. Fix: add --schedule")
+        if options.schedule is not None and (options.queue or options.priority):
+            raise RefusedError(
+                "--queue: Expected none with --schedule: KubeRay gives the runs of a RayCronJob no labels. "
+                "Fix: remove --queue or --schedule"
+            )
+        job = (
+            ray_job(plan, bindings, **common, queue=options.queue, priority=options.priority)
+            if options.schedule is None
+            else ray_cron_job(plan, bindings, **common, schedule=options.schedule, time_zone=options.time_zone)
         )
         _say(render.dump([job]), end="")
         return 0
-    except EnvironmentFileError as error:
+    except (EnvironmentFileError, RefusedError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
 
@@ -97,14 +107,19 @@ def _parser() -> argparse.ArgumentParser:
     manifests = commands.add_parser("manifests", help="write the Kubernetes objects of an environment as YAML files")
     manifests.add_argument("environment", help="name of a file in environments/, without .yaml")
     manifests.add_argument("--out", type=Path, help="folder to write to (default: dist/manifests/NAME)")
-    job = commands.add_parser("ray-job", help="print a RayJob for `kubectl create -f -`")
+    job = commands.add_parser("ray-job", help="print a RayJob or RayCronJob for `kubectl create -f -`")
     job.add_argument("environment", help="name of a file in environments/, without .yaml")
     job.add_argument("--name", required=True, help="name of the RayJob")
     job.add_argument("--entrypoint", required=True, help="shell command that is the job")
     job.add_argument("--image", help="image URI (default: a placeholder, or image.uri of the environment)")
     job.add_argument("--on-existing-cluster", action="store_true", help="submit to the environment's RayCluster")
-    job.add_argument("--retries", type=int, default=3, help="backoffLimit (default: 3)")
-    job.add_argument("--suspend", action="store_true", help="create it suspended, for a queue to admit")
+    job.add_argument(
+        "--retries", type=int, help="backoffLimit (default: 3; on an existing cluster 0, and no other is allowed)"
+    )
+    job.add_argument("--queue", help="create it suspended for this LocalQueue of Kueue or HyperPod task governance")
+    job.add_argument("--priority", help="WorkloadPriorityClass in that queue")
+    job.add_argument("--schedule", help="print a RayCronJob with this cron schedule, for example '0 3 * * *'")
+    job.add_argument("--time-zone", help="IANA time zone of the schedule (default: the operator's, UTC)")
     charts = commands.add_parser("charts", help="fetch, verify or list the locked charts")
     charts.add_argument("action", choices=["fetch", "verify", "status"])
     charts.add_argument(

@@ -11,6 +11,7 @@ from charts.store import locate, unpack
 from core.model import InstanceGroup
 from core.plan import Plan
 from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
+from k8s.operator import FEATURE_GATES
 from k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -134,6 +135,8 @@ def kuberay_operator(plan: Plan) -> HelmRelease:
         "leaderElectionEnabled": True,
         "singleNamespaceInstall": True,
         "watchNamespace": ray_namespaces(plan),
+        # the chart's own list is replaced as a whole
+        "featureGates": [{"name": name, "enabled": on} for name, on in FEATURE_GATES.items()],
         "resources": {
             "requests": {"cpu": "100m", "memory": "512Mi"},
             # the chart's limit of 100m makes start-up and large reconciles crawl

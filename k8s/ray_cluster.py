@@ -12,6 +12,7 @@ from core.plan import Plan, PodResources
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build, custom_object
 from k8s.names import CLAIM, MOUNT_PATH, REDIS, REDIS_PORT, SERVICE_ACCOUNT
+from k8s.operator import accepted
 from k8s.pods import (
     group_tolerations,
     node_affinity,
@@ -25,6 +26,8 @@ from k8s.ray_settings import head_env, recovery, worker_env
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 DRIVER_GROUP = "driver"
 """Worker group and Ray resource of GCS fault tolerance: `ray job submit --entrypoint-resources '{"driver": 1}'`."""
+JOB_LABEL = "hyperpod-ray/job"
+"""Label of the pods of a RayJob's cluster: the job's name."""
 HOSTNAME = "kubernetes.io/hostname"
 LOGS = "/tmp/ray"  # noqa: S108 (where Ray writes its session, logs and spilled objects)
 
@@ -43,22 +46,38 @@ def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
             spec=cluster_spec(plan, bindings),
         )
 
-    return build("RayCluster", define)
+    made = build("RayCluster", define)
+    for item in made.objects:
+        accepted(item)
+    return made
 
 
-def cluster_spec(plan: Plan, bindings: Bindings) -> dict[str, Any]:
-    """`spec` of the RayCluster; a RayJob carries the same as `rayClusterSpec`."""
+def cluster_spec(
+    plan: Plan, bindings: Bindings, *, job: str | None = None, autoscaling: bool | None = None
+) -> dict[str, Any]:
+    """`spec` of the RayCluster, or the `rayClusterSpec` of a RayJob.
+
+    Args:
+        job: name of the RayJob. Its cluster's name is known to the operator only, so that its pods recognise each
+            other by a label of their own. KubeRay allows a job's cluster no `upgradeStrategy`.
+        autoscaling: whether Ray scales the cluster. Default: as in the environment.
+    """
     ray = plan.settings.ray
+    autoscaling = ray.autoscaling if autoscaling is None else autoscaling
+    mates = {"ray.io/cluster": ray.cluster_name} if job is None else {JOB_LABEL: job}
     spec: dict[str, Any] = {
         "rayVersion": ray.version,
-        # a running cluster is not torn down by an edit of the manifest: replace pods yourself, between runs
-        "upgradeStrategy": {"type": "None"},
-        "headGroupSpec": _head(plan, bindings),
-        "workerGroupSpecs": [_worker(plan, bindings, worker) for worker in ray.workers],
+        "headGroupSpec": _head(plan, bindings, autoscaling=autoscaling),
+        "workerGroupSpecs": [
+            _worker(plan, bindings, worker, mates=mates, autoscaling=autoscaling) for worker in ray.workers
+        ],
     }
+    if job is None:
+        # a running cluster is not torn down by an edit of the manifest: replace pods yourself, between runs
+        spec["upgradeStrategy"] = {"type": "None"}
     if ray.auth == "token":
         spec["authOptions"] = {"mode": "token"}
-    if ray.autoscaling:
+    if autoscaling:
         spec["enableInTreeAutoscaling"] = True
         spec["autoscalerOptions"] = {
             "version": "v2",
@@ -69,17 +88,17 @@ def cluster_spec(plan: Plan, bindings: Bindings) -> dict[str, Any]:
             "securityContext": restricted_container(),
         }
     if fault_tolerance := ray.gcs_fault_tolerance:
-        address = fault_tolerance.redis_address or f"{REDIS}:{REDIS_PORT}"
-        spec["gcsFaultToleranceOptions"] = {
-            "redisAddress": address,
-            # two RayClusters on one Redis must not read each other's state
-            "externalStorageNamespace": f"{ray.namespace}-{ray.cluster_name}",
-        }
-        spec["workerGroupSpecs"].append(_driver(plan, bindings, fault_tolerance.driver_instance_group))
+        # without externalStorageNamespace the operator takes the RayCluster's UID: no two clusters on one Redis share
+        # their state, and the clean-up after one deletes that one's only
+        spec["gcsFaultToleranceOptions"] = {"redisAddress": fault_tolerance.redis_address or f"{REDIS}:{REDIS_PORT}"}
+        spec["workerGroupSpecs"].append(_driver(plan, bindings, fault_tolerance.driver_instance_group, mates=mates))
+    if job is not None:
+        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+            group["template"]["metadata"]["labels"][JOB_LABEL] = job
     return spec
 
 
-def _head(plan: Plan, bindings: Bindings) -> dict[str, Any]:
+def _head(plan: Plan, bindings: Bindings, *, autoscaling: bool) -> dict[str, Any]:
     head = plan.settings.ray.head
     ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
     return {
@@ -94,12 +113,14 @@ def _head(plan: Plan, bindings: Bindings) -> dict[str, Any]:
             env=head_env(plan),
             ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
             # the autoscaler is a container of the head's pod and talks to the Kubernetes API
-            token=plan.settings.ray.autoscaling,
+            token=autoscaling,
         ),
     }
 
 
-def _worker(plan: Plan, bindings: Bindings, worker: RayWorkerGroup) -> dict[str, Any]:
+def _worker(
+    plan: Plan, bindings: Bindings, worker: RayWorkerGroup, *, mates: dict[str, str], autoscaling: bool
+) -> dict[str, Any]:
     resources = plan.worker_resources(worker)
     whole_node = (
         resources.gpus > 0 and resources.gpus == plan.figures(plan.group(worker.instance_group).type).accelerators
@@ -112,7 +133,7 @@ def _worker(plan: Plan, bindings: Bindings, worker: RayWorkerGroup) -> dict[str,
         resources=resources,
         env=worker_env(plan, worker, resources),
     )
-    spread = _apart({"ray.io/group": worker.name, "ray.io/cluster": plan.settings.ray.cluster_name})
+    spread = _apart({"ray.io/group": worker.name, **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = (
         {"requiredDuringSchedulingIgnoredDuringExecution": [spread]}
         if whole_node
@@ -120,16 +141,28 @@ def _worker(plan: Plan, bindings: Bindings, worker: RayWorkerGroup) -> dict[str,
     )
     return {
         "groupName": worker.name,
-        "replicas": worker.replicas,
-        "minReplicas": worker.replicas if worker.min_replicas is None else worker.min_replicas,
-        "maxReplicas": worker.replicas if worker.max_replicas is None else worker.max_replicas,
+        **_counts(worker, autoscaling=autoscaling),
         "numOfHosts": 1,
         "rayStartParams": {},
         "template": template,
     }
 
 
-def _driver(plan: Plan, bindings: Bindings, group: str) -> dict[str, Any]:
+def _counts(worker: RayWorkerGroup, *, autoscaling: bool) -> dict[str, int]:
+    """Pods of a worker group, and the bounds between which Ray scales it.
+
+    A deploy that changes the RayCluster writes `replicas` again: a list of a custom resource is replaced as a whole.
+    With autoscaling that removes no pod, because the operator then leaves every deletion to the autoscaler.
+    """
+    counts = {"replicas": worker.replicas, "minReplicas": worker.replicas, "maxReplicas": worker.replicas}
+    if autoscaling and worker.min_replicas is not None:
+        counts["minReplicas"] = worker.min_replicas
+    if autoscaling and worker.max_replicas is not None:
+        counts["maxReplicas"] = worker.max_replicas
+    return counts
+
+
+def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]) -> dict[str, Any]:
     template = _template(
         plan,
         bindings,
@@ -139,7 +172,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str) -> dict[str, Any]:
         env=worker_env(plan, None, None),
     )
     # off the head's node: one lost node must not take both
-    head = _apart({"ray.io/node-type": "head", "ray.io/cluster": plan.settings.ray.cluster_name})
+    head = _apart({"ray.io/node-type": "head", **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [head]}
     return {
         "groupName": DRIVER_GROUP,

@@ -201,10 +201,8 @@ def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Binding
 
 def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> None:
     variant = render("fault-tolerant")
-    assert variant.cluster["gcsFaultToleranceOptions"] == {
-        "redisAddress": "ray-redis:6379",
-        "externalStorageNamespace": "ray-ray",
-    }
+    # no externalStorageNamespace: the operator takes the RayCluster's UID, which no other cluster has
+    assert variant.cluster["gcsFaultToleranceOptions"] == {"redisAddress": "ray-redis:6379"}
     driver = variant.group("driver")
     assert driver["rayStartParams"]["num-cpus"] == "0"
     assert json.loads(json.loads(driver["rayStartParams"]["resources"])) == {"driver": 1}
@@ -224,51 +222,6 @@ def test_the_image_goes_in_untouched(variant: Any, bindings: k8s.Bindings) -> No
     for name, spec in variant.pods().items():
         if name != "ray-redis":
             assert spec["containers"][0]["image"] == bindings.image_uri, name
-
-
-class TestRayJob:
-    def job(self, plan: Plan, bindings: k8s.Bindings, **options: Any) -> dict[str, Any]:
-        made: dict[str, Any] = k8s.ray_job(plan, bindings, name="x", entrypoint="python main.py", **options)["spec"]
-        return made
-
-    def test_own_cluster_is_deleted_and_a_failed_one_kept_for_an_hour(
-        self, render: Render, bindings: k8s.Bindings
-    ) -> None:
-        spec = self.job(render("prod").plan, bindings)
-        assert spec["rayClusterSpec"] == render("prod").cluster
-        rules = {
-            (rule["policy"], rule["condition"]["jobStatus"]): rule["condition"]["ttlSeconds"]
-            for rule in spec["deletionStrategy"]["deletionRules"]
-        }
-        assert rules == {
-            ("DeleteCluster", "SUCCEEDED"): 0,
-            ("DeleteWorkers", "FAILED"): 0,
-            ("DeleteCluster", "FAILED"): 3600,
-        }
-        # the two ways of deleting exclude each other
-        assert "shutdownAfterJobFinishes" not in spec
-
-    def test_existing_cluster_is_left_alone(self, render: Render, bindings: k8s.Bindings) -> None:
-        spec = self.job(render("prod").plan, bindings, on_existing_cluster=True)
-        assert spec["clusterSelector"] == {"ray.io/cluster": "ray"}
-        assert not {"rayClusterSpec", "deletionStrategy"} & spec.keys()
-
-    def test_retries_and_queue(self, render: Render, bindings: k8s.Bindings) -> None:
-        assert self.job(render("dev").plan, bindings)["backoffLimit"] == 3
-        assert "suspend" not in self.job(render("dev").plan, bindings)
-        assert (
-            self.job(render("dev").plan, bindings, retries=0, suspend=True).items()
-            >= {"backoffLimit": 0, "suspend": True}.items()
-        )
-
-    def test_the_driver_goes_where_the_head_is_not(self, render: Render, bindings: k8s.Bindings) -> None:
-        assert json.loads(self.job(render("fault-tolerant").plan, bindings)["entrypointResources"]) == {"driver": 1}
-        assert "entrypointResources" not in self.job(render("prod").plan, bindings)
-
-    def test_the_submitter_may_reach_the_head(self, render: Render, bindings: k8s.Bindings) -> None:
-        template = self.job(render("prod").plan, bindings)["submitterPodTemplate"]
-        (policy,) = [item for item in render("prod").kind("NetworkPolicy") if item["metadata"]["name"] == "ray-clients"]
-        assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
 
 
 @pytest.mark.parametrize("name", ["gpu", "head"])

@@ -99,9 +99,9 @@ def test_text_of_several_lines_is_readable(render: Callable[[str], Any], binding
 
 def test_ray_job_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["ray-job", "local", "--name", "one", "--entrypoint", "python main.py", "--image", "example.com/ray:1"]
-    assert run([*arguments, "--on-existing-cluster", "--retries", "1"]) == 0
+    assert run([*arguments, "--on-existing-cluster", "--retries", "0"]) == 0
     job = yaml.safe_load(capsys.readouterr().out)
-    assert (job["kind"], job["metadata"]["name"], job["spec"]["backoffLimit"]) == ("RayJob", "one", 1)
+    assert (job["kind"], job["metadata"]["name"], job["spec"]["backoffLimit"]) == ("RayJob", "one", 0)
     assert job["spec"]["submitterPodTemplate"]["spec"]["containers"][0]["image"] == "example.com/ray:1"
 
 

@@ -88,16 +88,15 @@ def test_pod_templates_of_custom_kinds_are_valid_pods(variant: Any) -> None:
 
 def test_kuberay_kinds_match_their_crd(variant: Any, crds: Path, bindings: k8s.Bindings) -> None:
     check_custom(variant.one("RayCluster"), crds)
-    for on_existing_cluster in (True, False):
-        job = k8s.ray_job(
-            variant.plan,
-            bindings,
-            name="x",
-            entrypoint="python -V",
-            on_existing_cluster=on_existing_cluster,
-            suspend=True,
-        )
-        check_custom(job, crds)
+    job = functools.partial(k8s.ray_job, variant.plan, bindings, name="x", entrypoint="python -V")
+    for made in (job(), job(on_existing_cluster=True), job(queue="research", priority="high")):
+        check_custom(made, crds)
+    check_custom(
+        k8s.ray_cron_job(
+            variant.plan, bindings, name="x", entrypoint="python -V", schedule="0 3 * * *", time_zone="UTC"
+        ),
+        crds,
+    )
 
 
 def test_the_check_of_built_in_kinds_can_fail() -> None:

@@ -1,0 +1,31 @@
+"""Objects that the KubeRay operator refuses are never rendered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core import kuberay
+
+FEATURE_GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
+"""Feature gates of the operator's Helm release; the chart's list is replaced as a whole."""
+
+
+class RefusedError(ValueError):
+    """An object that the KubeRay operator does not accept; the command exits with code 2."""
+
+
+def accepted(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The same manifest, or RefusedError with the operator's own words.
+
+    Args:
+        manifest: a RayCluster, RayJob or RayCronJob.
+
+    Raises:
+        RefusedError: the operator refuses it.
+    """
+    found = kuberay.judge(manifest, gates=FEATURE_GATES)
+    if found:
+        name = f"{manifest['kind']} '{manifest['metadata']['name']}'"
+        said = "; ".join(f"{verdict.message} ({verdict.reason})" for verdict in found)
+        raise RefusedError(f"{name}: the KubeRay operator refuses it: {said}")
+    return manifest
