@@ -464,6 +464,29 @@ class Observability(Settings):
     """`RAY_PROMETHEUS_HOST`."""
 
 
+class S3Access(Settings):
+    """A bucket, or what is below a prefix of it, that Ray's pods may use."""
+
+    bucket: Annotated[str, shapes.BUCKET.field()]
+    """Name of the bucket."""
+    prefix: Annotated[str, shapes.PREFIX.field(max_length=900)] = ""
+    """Prefix that ends with `/`. Default: the whole bucket."""
+    mode: Literal["read", "write"] = "read"
+    """`read`: list and read objects. `write`: also write and delete them."""
+
+
+class RayAccess(Settings):
+    """What Ray's pods may do in AWS: a role for service account `ray` by EKS Pod Identity, and nothing else."""
+
+    s3: Annotated[list[S3Access], Field(max_length=20)] = []
+    """Buckets and prefixes: for data, for `--storage s3://…`, and for the second tier of tiered checkpoints."""
+    kms_key_arns: Annotated[list[Annotated[str, shapes.KEY_ARN.field()]], Field(max_length=20)] = []
+    """Keys that encrypt those buckets (SSE-KMS); used through S3 only. Default: none, as SSE-S3 needs none."""
+    mlflow_arn: Annotated[str, shapes.MLFLOW_ARN.field()] | None = None
+    """SageMaker's MLflow tracking server or app. Pods get it as `MLFLOW_TRACKING_URI`; the packages `mlflow` and
+    `sagemaker-mlflow` are yours to add. Artifacts need their bucket in `s3`."""
+
+
 class Ray(Settings):
     """The RayCluster (`ray.io/v1`, KubeRay)."""
 
@@ -492,6 +515,8 @@ class Ray(Settings):
     """Left out: a head failure ends the job, which is then resubmitted and resumes from its checkpoint."""
     observability: Observability | None = None
     """Left out: no Grafana or Prometheus variables."""
+    access: RayAccess | None = None
+    """What Ray's pods may do in AWS. Default: nothing; they then have no identity."""
 
 
 # --- Helm ----------------------------------------------------------------------------------------------------------

@@ -74,6 +74,23 @@ TRAINING_PLAN_ARN = _shape(
     "the ARN of a training plan",
     "arn:aws:sagemaker:us-west-2:123456789012:training-plan/NAME",
 )
+MLFLOW_ARN = _shape(
+    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
+    "the ARN of a SageMaker MLflow tracking server or app",
+    "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/NAME",
+)
+BUCKET = _shape(
+    r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+    "an S3 bucket name",
+    "my-training-data",
+    "3 to 63 lower-case letters, digits, hyphens and dots, without s3://",
+)
+PREFIX = _shape(
+    r"^([^/*?${}\s][^*?${}]*/)?$",
+    "an S3 prefix",
+    "datasets/images/",
+    "no leading slash, a slash at its end, no wildcard",
+)
 INSTANCE_TYPE = _shape(r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$", "a HyperPod instance type", "ml.p5.48xlarge")
 HYPERPOD_NAME = _shape(
     r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",

@@ -6,6 +6,7 @@ here they meet the environment file and the instance type.
 
 from __future__ import annotations
 
+from core.access import TRACKING_URI
 from core.model import RayPod
 from core.plan import Plan, PodResources
 from resilience.settings import Settings
@@ -48,4 +49,8 @@ def worker_env(plan: Plan, worker: RayPod | None, resources: PodResources | None
 def _common(plan: Plan) -> dict[str, str]:
     # a driver started by the Jobs API inherits the head's (or its worker's) environment
     resilience = recovery(plan)
-    return {**resilience.node_env(), **resilience.job_env()}
+    access = plan.settings.ray.access
+    mlflow = {TRACKING_URI: access.mlflow_arn} if access and access.mlflow_arn else {}
+    # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
+    region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access else {}
+    return {**resilience.node_env(), **resilience.job_env(), **region, **mlflow}

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from core.access import refusals
 from ops import connect, output
 from ops.clients import Target
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError
@@ -55,6 +56,7 @@ def run(
             code=BAD_USE,
         )
     request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
+    require_access(target, entrypoint, variables=request["runtime_env"].get("env_vars") or {})
     package = pack(working_dir) if working_dir and not job else None
     with contextlib.ExitStack() as stack:
         if address:
@@ -102,6 +104,18 @@ def _request(
         # off the head's node, so that the job outlives the head
         request["entrypoint_resources"] = {"driver": 1}
     return request
+
+
+def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> None:
+    """Refuse a job whose pods may not reach what its command line and environment name."""
+    named = {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
+    found = refusals(target.plan, command=entrypoint, variables=named)
+    if found:
+        raise OpsError(
+            "; ".join(refusal.what for refusal in found),
+            next="; ".join(refusal.fix for refusal in found),
+            code=BAD_USE,
+        )
 
 
 def pack(folder: Path) -> tuple[str, bytes]:

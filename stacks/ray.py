@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import k8s
-from constructs import Construct
+from constructs import Construct, IDependable
 from core.model import DynamicStorage
 from core.plan import Plan
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
+from hyperpod_ray.identity import PodIdentity
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.kubernetes import Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
+from k8s.names import SERVICE_ACCOUNT
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings
 
@@ -33,7 +35,18 @@ class RayStack(EnvironmentStack):
         super().__init__(scope, construct_id, plan=plan, description="RayCluster")
         storage, ray = plan.settings.storage, plan.settings.ray
         guarded = isinstance(storage, DynamicStorage) and storage.on_destroy == "delete"
-        after = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
+        after: list[IDependable] = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
+        if ray.access is not None:
+            after.append(
+                PodIdentity(
+                    self,
+                    "Identity",
+                    access=ray.access,
+                    cluster=eks.cluster,
+                    namespaces=k8s.ray_namespaces(plan),
+                    service_account=SERVICE_ACCOUNT,
+                )
+            )
         objects = k8s.ray_manifests(plan, bindings(plan, network=network, file_system=file_system, image=image))
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)
         self.say(

@@ -46,6 +46,7 @@ CLUSTER = {
     "oidc_issuer_url": "https://oidc.eks.us-west-2.amazonaws.com/id/ABC",
     "kubectl_role_arn": "arn:aws:iam::123456789012:role/kubectl",
 }
+MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
 ROLE = "arn:aws:iam::123456789012:role/Admin"
 CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_core": 2}
 MORE_P5 = {"name": "more", "type": "ml.p5.48xlarge", "count": 2}
@@ -149,6 +150,15 @@ CASES = [
     Case("storage_zone_exists", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id",)),
     Case("storage_is_beside_the_workers", {"storage/availability_zone_id": "usw2-az2"}, "storage.availability_zone_id", "traffic between zones is slow", {"storage/availability_zone_id": "usw2-az1"}),
     Case("storage_is_beside_the_workers", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"existing": FILE_SYSTEM}}, "warning"),
+    # --- access to AWS
+    Case("environment_variables_are_allowed", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets", "prefix": "b/"}]}}, "ray.env.DATA", "add {bucket: sets, prefix: a/, mode: read} to ray.access.s3", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets"}]}}),
+    Case("environment_variables_are_allowed", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs"}]}}, "ray.workers[0].env.TIERED_S3_BASE", "may not write s3://runs/a", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs", "mode": "write"}]}}),
+    Case("environment_variables_are_allowed", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}}, "ray.head.env.MLFLOW_TRACKING_URI", "set ray.access.mlflow_arn", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}, "ray/access": {"mlflow_arn": MLFLOW}}),
+    Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW}, "network/egress": "closed"}, "ray.access.mlflow_arn", "no route to SageMaker's MLflow", {"ray/access": {"mlflow_arn": MLFLOW}}),
+    Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW.replace("us-west-2", "us-east-1")}}, "ray.access.mlflow_arn", "the server is in us-east-1", {"ray/access": {"mlflow_arn": MLFLOW}}),
+    Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-east-1:123456789012:key/k"]}}, "ray.access.kms_key_arns[0]", "the key is in us-east-1", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-west-2:123456789012:key/k"]}}),
+    Case("access_says_something_once", {"ray/access": {}}, "ray.access", "allows nothing", {"ray/access": {"s3": [{"bucket": "sets"}]}}, "warning"),
+    Case("access_says_something_once", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "mode": "write"}]}}, "ray.access.s3[1]", "is already s3[0]", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "prefix": "a/"}]}}),
     Case("claims_keep_their_data", {"storage": {"on_destroy": "delete", "backup_retention_days": 7}}, "storage.backup_retention_days", "deleted together with the file system", {"storage": {"on_destroy": "retain", "backup_retention_days": 7}}, "warning"),
     # --- protection
     Case("protected_keeps_data", {"protected": True, "storage/on_destroy": "delete", "storage/backup_retention_days": 7}, "storage.on_destroy", "'delete' in a protected environment", {"protected": True, "storage/backup_retention_days": 7}, beside=("storage.backup_retention_days",)),

@@ -123,6 +123,56 @@ def test_what_git_ignores_is_not_packed(tmp_path: Path) -> None:
     assert pack(tmp_path)[0] != before
 
 
+ACCESS = """
+  access:
+    s3:
+      - {bucket: sets, prefix: images/}
+      - {bucket: runs, mode: write}
+"""
+
+
+@pytest.mark.parametrize(
+    ("access", "arguments", "words"),
+    [
+        ("", ["--", "python", "train.py", "--storage", "s3://runs/a"], "{bucket: runs, prefix: a/, mode: write}"),
+        ("", ["--", "sh", "-c", "python train.py --storage=s3://runs"], "{bucket: runs, mode: write}"),
+        (ACCESS, ["--", "python", "train.py", "--storage", "s3://sets/images"], "may not write s3://sets/images"),
+        (ACCESS, ["--", "python", "train.py", "--data", "s3://sets/texts/a"], "prefix: texts/a/, mode: read"),
+        (ACCESS, ["--env", "DATA=s3://other", "--", "true"], "{bucket: other, mode: read}"),
+        (ACCESS, ["--", "python", "train.py", "--writer", "tiered"], "set hyperpod.tiered_storage_memory_percent"),
+        (
+            ACCESS,
+            ["--env", "MLFLOW_TRACKING_URI=arn:aws:sagemaker:us-west-2:1:mlflow-app/x", "--", "true"],
+            "set ray.access.mlflow_arn: arn:aws:sagemaker:us-west-2:1:mlflow-app/x",
+        ),
+    ],
+)
+def test_what_the_pods_may_not_reach_is_refused_with_the_setting_that_is_missing(
+    environment: Path, capfd: pytest.CaptureFixture[str], access: str, arguments: list[str], words: str
+) -> None:
+    file = environment.parent / "demo.yaml"
+    file.write_text(file.read_text().rstrip() + access)
+    assert main(["submit", "demo", "--address", "http://127.0.0.1:1", *arguments]) == 2
+    assert words in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--", "python", "train.py", "--storage", "s3://runs/a", "--data", "s3://sets/images/b"],
+        ["--", "python", "train.py", "--storage", "/fsx/runs"],
+        ["--env", "TIERED_S3_BASE=s3://runs/tier", "--", "true"],
+    ],
+)
+def test_what_they_may_reach_goes_on_to_the_dashboard(
+    environment: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    file = environment.parent / "demo.yaml"
+    file.write_text(file.read_text().rstrip() + ACCESS)
+    assert main(["submit", "demo", "--address", f"http://127.0.0.1:{free_port()}", *arguments]) == 1
+    assert "dashboard does not answer" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

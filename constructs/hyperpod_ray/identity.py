@@ -1,0 +1,126 @@
+"""The AWS identity of Ray's pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks as eks_l1
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+
+from constructs import Construct
+from core.model import RayAccess, S3Access
+
+MLFLOW_ACTIONS = [
+    f"sagemaker-mlflow:{action}"
+    for action in (
+        "CreateExperiment", "CreateRun", "GetExperiment", "GetExperimentByName", "GetMetricHistory", "GetRun",
+        "ListArtifacts", "LogBatch", "LogInputs", "LogMetric", "LogModel", "LogOutputs", "LogParam",
+        "SearchExperiments", "SearchRuns", "SetExperimentTag", "SetTag", "UpdateRun",
+    )
+]  # fmt: skip
+"""What a training job calls: it records runs and deletes none.
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerwithmlflow.html"""
+
+
+class PodIdentity(Construct):
+    """A role that one service account has by EKS Pod Identity, limited to what `ray.access` names.
+
+    Creates `AWS::IAM::Role` and one `AWS::EKS::PodIdentityAssociation` per namespace. The trust is limited to this
+    cluster, these namespaces and this service account by the session tags that EKS sets for every pod. Pods get the
+    credentials from the agent on their node (169.254.170.23:80); a pod that runs already gets none, so the association
+    must be there before the pods.
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+
+    :param access: the `ray.access` section.
+    :param namespaces: where the service account is.
+    :param service_account: its name.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        access: RayAccess,
+        cluster: eks.ICluster,
+        namespaces: Sequence[str],
+        service_account: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        tags = {
+            "eks-cluster-arn": cluster.cluster_arn,
+            "kubernetes-namespace": list(namespaces),
+            "kubernetes-service-account": service_account,
+        }
+        principal = iam.ServicePrincipal(
+            "pods.eks.amazonaws.com",
+            conditions={"StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}},
+        )
+        self.role = iam.Role(
+            self,
+            "Role",
+            # the principal's own tags become the session's; `with_session_tags` adds sts:TagSession to the trust
+            assumed_by=principal.with_session_tags(),
+            description="Ray's pods: ray.access of the environment",
+        )
+        for statement in self._statements(access):
+            self.role.add_to_policy(statement)
+        for namespace in namespaces:
+            association = eks_l1.CfnPodIdentityAssociation(
+                self,
+                f"Association-{namespace}",
+                cluster_name=cluster.cluster_name,
+                namespace=namespace,
+                service_account=service_account,
+                role_arn=self.role.role_arn,
+            )
+            association.node.add_dependency(self.role)
+
+    def _statements(self, access: RayAccess) -> list[iam.PolicyStatement]:
+        stack = Stack.of(self)
+        made = [statement for entry in access.s3 for statement in _s3(stack.partition, entry)]
+        if access.kms_key_arns:
+            writes = any(entry.mode == "write" for entry in access.s3)
+            made.append(
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
+                    resources=list(access.kms_key_arns),
+                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.amazonaws.com"}},
+                )
+            )
+        if access.mlflow_arn is not None:
+            app = ":mlflow-app/" in access.mlflow_arn
+            actions = ["sagemaker:CallMlflowAppApi"] if app else MLFLOW_ACTIONS
+            made.append(iam.PolicyStatement(actions=actions, resources=[access.mlflow_arn]))
+        return made
+
+
+def _s3(partition: str, entry: S3Access) -> list[iam.PolicyStatement]:
+    bucket = f"arn:{partition}:s3:::{entry.bucket}"
+    writes = entry.mode == "write"
+    # a prefix is listed as a folder is: with and without its slash, and below it
+    prefixes = [entry.prefix.rstrip("/"), f"{entry.prefix}*"]
+    return [
+        iam.PolicyStatement(
+            actions=["s3:ListBucket"],
+            resources=[bucket],
+            conditions={"StringLike": {"s3:prefix": prefixes}} if entry.prefix else {},
+        ),
+        iam.PolicyStatement(
+            actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes else [])],
+            resources=[bucket],
+        ),
+        iam.PolicyStatement(
+            actions=[
+                "s3:GetObject",
+                *(
+                    ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
+                    if writes
+                    else []
+                ),
+            ],
+            resources=[f"{bucket}/{entry.prefix}*"],
+        ),
+    ]

@@ -1,0 +1,170 @@
+"""What Ray's pods may do in AWS, decided as IAM does: the role's trust, its policies, and how pods reach it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import Plan, load
+from core.access import covers
+from tests.stacks.conftest import Assembly, synthesize
+from tests.support.iam import Request, allows, statements_of
+from tests.support.references import References
+
+VARIANTS = Path(__file__).parent / "variants"
+CLUSTER = "arn:aws:eks:us-west-2:111122223333:cluster/everything-eks"
+POD = {
+    "aws:RequestTag/eks-cluster-arn": CLUSTER,
+    "aws:RequestTag/kubernetes-namespace": "ray",
+    "aws:RequestTag/kubernetes-service-account": "ray",
+}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesize("everything", tmp_path_factory.mktemp("everything"), folder=VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def references(everything: Assembly) -> References:
+    return References(everything.templates, account="111122223333", region="us-west-2")
+
+
+@pytest.fixture(scope="module")
+def role(everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
+    """ARN, trust and permissions of the role of the pods."""
+    (association,) = everything.of_type("AWS::EKS::PodIdentityAssociation").values()
+    arn = references.resolve("everything-Ray", association["Properties"]["RoleArn"])
+    trust: list[Any] = []
+    permissions: list[Any] = []
+    for key, found in everything.of_type("AWS::IAM::Role").items():
+        stack, _, logical_id = key.partition("/")
+        if references.arn(stack, logical_id) == arn:
+            assert not found["Properties"].get("ManagedPolicyArns")
+            trust = statements_of(references.resolve(stack, found["Properties"]["AssumeRolePolicyDocument"]))
+    name = arn.rpartition("/")[2]
+    for key, policy in everything.of_type("AWS::IAM::Policy").items():
+        stack = key.partition("/")[0]
+        properties = references.resolve(stack, policy["Properties"])
+        if name in properties["Roles"]:
+            permissions += statements_of(properties["PolicyDocument"])
+    return arn, trust, permissions
+
+
+@pytest.mark.parametrize(
+    ("tags", "allowed"),
+    [
+        ({}, True),
+        ({"aws:RequestTag/eks-cluster-arn": f"{CLUSTER}-2"}, False),
+        ({"aws:RequestTag/kubernetes-namespace": "kube-system"}, False),
+        ({"aws:RequestTag/kubernetes-service-account": "default"}, False),
+    ],
+)
+def test_only_the_service_account_ray_of_this_cluster_takes_the_role(
+    role: tuple[str, list[Any], list[Any]], tags: dict[str, str], allowed: bool
+) -> None:
+    for action in ("sts:AssumeRole", "sts:TagSession"):
+        asked = Request(action=action, service="pods.eks.amazonaws.com", context={**POD, **tags})
+        assert allows(role[1], asked) is allowed
+    assert not allows(role[1], Request(action="sts:AssumeRole", service="ec2.amazonaws.com", context=POD))
+
+
+def s3(action: str, place: str, **context: str) -> Request:
+    return Request(
+        action=f"s3:{action}",
+        resource=f"arn:aws:s3:::{place}",
+        context={f"s3:{k}": v for k, v in context.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"),
+    [
+        (s3("GetObject", "research-data/datasets/a.parquet"), True),
+        (s3("ListBucket", "research-data", prefix="datasets/"), True),
+        (s3("ListBucket", "research-data", prefix="datasets"), True),
+        (s3("ListBucket", "research-data", prefix="secrets/"), False),
+        (s3("ListBucket", "research-data"), False),
+        (s3("GetObject", "research-data/secrets/a"), False),
+        (s3("GetObject", "research-data/datasets-of-others/a"), False),
+        (s3("PutObject", "research-data/datasets/a"), False),
+        (s3("DeleteObject", "research-data/datasets/a"), False),
+        (s3("PutObject", "research-runs/first/checkpoint"), True),
+        (s3("DeleteObject", "research-runs/first/checkpoint"), True),
+        (s3("AbortMultipartUpload", "research-runs/first/checkpoint"), True),
+        (s3("ListBucket", "research-runs"), True),
+        (s3("PutBucketPolicy", "research-runs"), False),
+        (s3("DeleteObjectVersion", "research-runs/a"), False),
+        (s3("GetObject", "research-runs-2/a"), False),
+    ],
+)
+def test_buckets_are_read_and_written_as_named(
+    role: tuple[str, list[Any], list[Any]], asked: Request, allowed: bool
+) -> None:
+    assert allows(role[2], asked) is allowed
+
+
+def test_keys_are_used_through_s3_of_this_region_only(role: tuple[str, list[Any], list[Any]]) -> None:
+    key = "arn:aws:kms:us-west-2:111122223333:key/12345678-1234-1234-1234-123456789012"
+
+    def used(via: str, arn: str = key, action: str = "kms:Decrypt") -> bool:
+        return allows(role[2], Request(action=action, resource=arn, context={"kms:ViaService": via} if via else {}))
+
+    assert used("s3.us-west-2.amazonaws.com")
+    assert used("s3.us-west-2.amazonaws.com", action="kms:GenerateDataKey")
+    assert not used("")
+    assert not used("secretsmanager.us-west-2.amazonaws.com")
+    assert not used("s3.us-west-2.amazonaws.com", arn=f"{key}0")
+
+
+def test_mlflow_records_and_deletes_nothing(role: tuple[str, list[Any], list[Any]]) -> None:
+    server = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/team"
+    for action, allowed in {"LogBatch": True, "CreateRun": True, "DeleteRun": False, "DeleteExperiment": False}.items():
+        assert allows(role[2], Request(action=f"sagemaker-mlflow:{action}", resource=server)) is allowed
+    assert not allows(role[2], Request(action="sagemaker-mlflow:LogBatch", resource=f"{server}-2"))
+
+
+@pytest.mark.parametrize("action", ["sts:AssumeRole", "iam:PassRole", "eks:DescribeCluster", "ec2:DescribeInstances"])
+def test_nothing_else_is_allowed(role: tuple[str, list[Any], list[Any]], action: str) -> None:
+    assert not allows(role[2], Request(action=action, resource="arn:aws:iam::111122223333:role/x"))
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "research-data/datasets/a",
+        "research-data/datasets",
+        "research-data/other",
+        "research-data",
+        "research-runs/x/y",
+        "research-runs",
+        "elsewhere/x",
+    ],
+)
+def test_what_submit_lets_through_is_what_the_role_allows(
+    role: tuple[str, list[Any], list[Any]], mode: Any, place: str
+) -> None:
+    """`core.access.covers` and the policy are written twice, and must say the same."""
+    plan = Plan(name="everything", settings=load("everything", folder=VARIANTS).settings)
+    bucket, _, key = place.partition("/")
+    below = f"{bucket}/{key.rstrip('/')}/x" if key else f"{bucket}/x"
+    action = "PutObject" if mode == "write" else "GetObject"
+    assert covers(plan, f"s3://{place}", mode) is allows(role[2], s3(action, below))
+
+
+def test_the_role_is_there_before_the_pods(everything: Assembly) -> None:
+    """Credentials come with a pod's admission: a pod that is older than the association never gets them."""
+    template = everything.templates["everything-Ray"]["Resources"]
+    (association,) = [key for key, r in template.items() if r["Type"] == "AWS::EKS::PodIdentityAssociation"]
+    before: set[str] = set()
+    for resource in template.values():
+        if resource["Type"] == "Custom::AWSCDK-EKS-KubernetesResource":
+            before |= {association} & set(resource.get("DependsOn", []))
+    assert before == {association}
+
+
+def test_without_access_there_is_no_identity(assemblies: dict[str, Assembly]) -> None:
+    assert not assemblies["local"].of_type("AWS::EKS::PodIdentityAssociation")
