@@ -31,6 +31,7 @@ ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("quotas", capacity.quotas),
     ("training plans", capacity.training_plans),
     ("EKS version", platform.eks_version),
+    ("pod identity", platform.pod_identity),
     ("subnets", platform.subnets),
     ("image", platform.image),
     ("KMS keys", platform.kms_keys),

@@ -97,6 +97,27 @@ def _differs(version: str, ends: object) -> str:
     )
 
 
+AGENT = "eks-pod-identity-agent"
+"""Add-on that gives pods the credentials of `ray.access`."""
+
+
+def pod_identity(target: Target) -> list[Outcome]:
+    """An existing cluster has the add-on that `ray.access` needs; a new one gets it."""
+    existing = target.plan.existing_eks
+    if target.plan.settings.ray.access is None:
+        return [skipped("ray.access is not set")]
+    if existing is None:
+        return [skipped("the Eks stack adds it")]
+    try:
+        addon = target.aws.call("eks", "describe_addon", clusterName=existing.cluster_name, addonName=AGENT)["addon"]
+    except Exception as error:
+        if not absent(error):
+            raise
+        command = f"aws eks create-addon --cluster-name {existing.cluster_name} --addon-name {AGENT}"
+        return [failed(f"{existing.cluster_name} has no add-on {AGENT}: Ray's pods would get no credentials", command)]
+    return [ok(f"{AGENT} {addon.get('addonVersion', '')} is {addon.get('status', '')}")]
+
+
 def eks_version(target: Target) -> list[Outcome]:
     """EKS offers the version, and in standard support (extended support costs more)."""
     settings, existing = target.plan.settings.eks, target.plan.existing_eks

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from core.loader import parse
-from core.model import ExistingEks, ExistingEksCluster
+from core.model import ExistingEks, ExistingEksCluster, RayAccess, S3Access
 from core.plan import Plan
 from core.service_limits import platform as known
 from ops import output
@@ -123,3 +123,32 @@ def test_a_date_that_eks_moved_is_told(on: Any) -> None:
     assert told.result == "warning"
     assert "ends on 2027-01-15" in told.why
     assert f"says {known().eks_support['1.34'].standard}" in told.why
+
+
+def with_access(made: Target) -> Target:
+    access = RayAccess(s3=[S3Access(bucket="data")])
+    ray = made.plan.settings.ray.model_copy(update={"access": access})
+    made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"ray": ray}))
+    return made
+
+
+def test_an_existing_cluster_must_have_the_pod_identity_agent() -> None:
+    class Absent(Exception):
+        response: ClassVar = {"Error": {"Code": "ResourceNotFoundException"}}
+
+    class Without(Answers):
+        def call(self, service: str, operation: str, **arguments: object) -> dict[str, Any]:
+            raise Absent
+
+    made = with_access(existing("1.34"))
+    made.aws = Without()  # type: ignore[assignment]
+    (found,) = platform.pod_identity(made)
+    assert found.result == "failed"
+    assert "aws eks create-addon --cluster-name theirs --addon-name eks-pod-identity-agent" in found.do
+    made.aws = Answers(describe_addon={"addon": {"status": "ACTIVE"}})  # type: ignore[assignment]
+    assert platform.pod_identity(made)[0].result == "ok"
+
+
+def test_a_new_cluster_gets_the_agent_and_nobody_else_needs_it() -> None:
+    assert platform.pod_identity(with_access(target("1.34")))[0].result == "skipped"
+    assert platform.pod_identity(existing("1.34"))[0].result == "skipped"

@@ -146,6 +146,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_associate_access_policy": 3,
         "_disassociate_access_policy": 3,
         "_create_pod_identity_association": 2,
+        "_update_pod_identity_association": 3,
         "_delete_pod_identity_association": 2,
         "_access_entry_for_principal": 4,
         "_access_policy_associations": 3,

@@ -183,9 +183,16 @@ def _pod_identity_association(context: Context) -> ResourceType:
             "AssociationId": made["associationId"],
         }
 
+    def update(identifier: str, _old: Json, new: Json, _stack: str) -> Created:
+        body = {"roleArn": new["RoleArn"]}
+        answer = eks._update_pod_identity_association(new["ClusterName"], identifier.rsplit("/", 1)[1], body)
+        made = _answer(answer)["association"]
+        return identifier, {"AssociationArn": identifier, "AssociationId": made["associationId"]}
+
     return ResourceType(
         type="AWS::EKS::PodIdentityAssociation",
         create=create,
+        update=update,
         delete=lambda identifier, properties: eks._delete_pod_identity_association(
             properties["ClusterName"], identifier.rsplit("/", 1)[1]
         ),
