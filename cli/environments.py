@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import PROGRAM, Env, Out, Output, command, current, folder, group, names
+from cli.options import PROGRAM, Env, Out, Plain, command, current, folder, group, names
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
-from ops.output import Format
 
 app = group("Create, check and show environment files.")
 Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
@@ -23,13 +22,15 @@ def check(
         list[str] | None,
         typer.Argument(metavar="[ENV]...", help="Environments. Default: all.", autocompletion=names),
     ] = None,
-    form: Output = Format.table,
+    form: Plain = "table",
 ) -> int:
     """Check environment files. Prints every error with file and line; exit code 2 when there is one."""
     import core  # noqa: PLC0415
 
     where = folder()
     selected = names_ or core.names(folder=where)
+    if not selected:
+        raise OpsError(f"no environment here: {where}", next=f"{PROGRAM} env new NAME", code=BAD_USE)
     results: list[dict[str, Any]] = []
     for name in selected:
         try:
@@ -39,26 +40,26 @@ def check(
             problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
             good = False
         results.append({"name": name, "ok": good, "problems": problems})
-        if form is Format.json:
+        if form == "json":
             continue
         for problem in problems:
             sys.stderr.write(f"{problem}\n")
         if good:
             plural = "s" if len(problems) > 1 else ""
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
-    if form is Format.json:
+    if form == "json":
         output.write_json("check", {"environments": results})
     return OK if all(result["ok"] for result in results) else BAD_USE
 
 
 @command(app, examples=["env show prod", "env show prod -o json"])
-def show(env: Env, form: Output = Format.table) -> int:
+def show(env: Env, form: Plain = "table") -> int:
     """Print the settings of an environment with every default filled in, as YAML or JSON."""
     import core  # noqa: PLC0415
 
     current.environment = env
     settings = core.load(env, folder=folder()).settings.model_dump(mode="json")
-    if form is Format.json:
+    if form == "json":
         output.write_json("environment", {"environment": env, "settings": settings})
     else:
         import yaml  # noqa: PLC0415

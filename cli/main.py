@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import __version__, environments, nodes, operate
+from cli import __version__, cdk, charts, environments, image, local, manifests, nodes, operate, review
 from cli.options import PROGRAM, current
 from ops import output
-from ops.errors import ERROR, INTERRUPTED, OK, OpsError, explain
+from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 
 TRACEBACK = "HYPERPOD_RAY_TRACEBACK"
 EXIT_CODES = (
@@ -64,6 +64,13 @@ def _common(
 app.add_typer(environments.app, name="env")
 operate.register(app)
 app.add_typer(nodes.app, name="nodes")
+cdk.register(app)
+review.register(app)
+manifests.register(app)
+app.add_typer(charts.app, name="charts")
+app.add_typer(image.app, name="image")
+app.add_typer(local.app, name="local")
+local.register_demo(app)
 
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
@@ -100,6 +107,8 @@ def _explained(error: Exception) -> OpsError:
     """What a failure means; a failure without an explanation is a defect of this program."""
     if isinstance(error, USAGE):
         return OpsError(error.format_message(), next=f"{PROGRAM} --help", code=int(error.exit_code))
+    if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
+        return missing
     known = explain(error, environment=current.environment)
     if known is None and os.environ.get(TRACEBACK):
         raise error
@@ -108,6 +117,26 @@ def _explained(error: Exception) -> OpsError:
         next=f"run the command again with {TRACEBACK}=1 and report the output",
         code=ERROR,
     )
+
+
+EXTRAS = {
+    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray", "stacks"},
+    "local": {"sandbox", "rehearsal", "resilience"},
+}
+"""Packages that the light installation lacks, by what they are for."""
+
+
+def extra_of(error: ModuleNotFoundError) -> OpsError | None:
+    """What to install for a command of which a package is missing; None for a package of no extra."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return OpsError(
+                f"this command needs the part [{extra}] of {PROGRAM}, which is not installed: no package {package}",
+                next="run it from a checkout of the project after `make setup`",
+                code=BAD_USE,
+            )
+    return None
 
 
 def script() -> None:

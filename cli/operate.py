@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.options import Env, Output, Yes, command, target
+from cli.options import Env, Output, Plain, Yes, command, target
 from ops.output import Format
 
 
@@ -33,12 +33,12 @@ def register(app: typer.Typer) -> None:
         ] = "healthy",
         timeout: Annotated[float, typer.Option(min=0, help="Seconds; exit code 4 on timeout. 0: no limit.")] = 0,
         poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 15,
-        form: Output = Format.table,
+        form: Plain = "table",
     ) -> int:
         """Wait for a condition."""
         from ops import wait as verb  # noqa: PLC0415
 
-        return verb.run(target(env), what=what, timeout=timeout, form=form, poll=poll)
+        return verb.run(target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
 
     @command(app, examples=["preflight prod", "preflight prod --offline"])
     def preflight(
@@ -76,14 +76,21 @@ def register(app: typer.Typer) -> None:
         ] = False,
         assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
         poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
-        form: Output = Format.table,
+        form: Plain = "table",
     ) -> int:
         """Destroy the environment and prove by inventory that nothing is left. Continues an interrupted run."""
         from ops import teardown as verb  # noqa: PLC0415
 
         found = target(env)
         return verb.run(
-            found, form=form, yes=yes, word=confirm, dry_run=dry_run, delete_logs=delete_logs, app=assembly, poll=poll
+            found,
+            form=Format(form),
+            yes=yes,
+            word=confirm,
+            dry_run=dry_run,
+            delete_logs=delete_logs,
+            app=assembly,
+            poll=poll,
         )
 
     @command(app, examples=["logs prod", "logs prod --kind lifecycle --since 2h", "logs prod --follow"])
@@ -96,12 +103,12 @@ def register(app: typer.Typer) -> None:
         since: Annotated[str, typer.Option(help="Age (15m, 2h, 3d) or time.")] = "1h",
         until: Annotated[str, typer.Option(help="Age or time. Default: now.")] = "",
         follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
-        form: Output = Format.table,
+        form: Plain = "table",
     ) -> int:
         """Print lifecycle, health-agent and deep-health-check logs of the nodes."""
         from ops import logs as verb  # noqa: PLC0415
 
-        return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=form)
+        return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form))
 
     @command(app, examples=["connect prod", "connect prod --port 0 --grafana", "connect prod --check"])
     def connect(

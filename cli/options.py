@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -79,6 +79,8 @@ Env = Annotated[
     typer.Argument(metavar="ENV", help="Environment: the name of a file in environments/.", autocompletion=names),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Format of the data on stdout.")]
+Plain = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Format of the data on stdout.")]
+"""`--output` of a command whose data is no report."""
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file. Default: stdout.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 

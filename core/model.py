@@ -4,7 +4,7 @@ One file is one environment is one CDK Stage. Units are in the names (`capacity_
 descriptions carry the AWS or Kubernetes term and what happens when the setting is left out. Only what one value
 can say about itself is checked here (type, range, pattern); what two values must say to each other is in `checks`.
 
-The JSON Schema for editors and `docs/settings.md` are generated from this module (`python -m core`).
+The JSON Schema for editors and `docs/settings.md` are generated from this module (`hyperpod-ray env`).
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def settings_page() -> str:
         "# Settings of an environment",
         "",
         "One file `environments/NAME.yaml` is one environment. This page is made from `core/model.py` by",
-        "`python -m core settings`; do not edit it. Settings in **bold** are required in their section. A dash",
-        "is no value: the description says what happens then. `python -m core check` judges a file with its",
+        "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. A dash",
+        "is no value: the description says what happens then. `hyperpod-ray env check` judges a file with its",
         "cross-checks.",
         "",
     ]

@@ -51,7 +51,7 @@ class ImageSet:
         if not _DIGEST.fullmatch(self.digest):
             raise ImageError(
                 f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a "
-                "tag can be moved, so the base is pinned by digest; run: python -m image pin"
+                "tag can be moved, so the base is pinned by digest; run: hyperpod-ray image pin"
             )
         return {
             "BASE_IMAGE": f"{self.base}:{self.tag}",
@@ -99,7 +99,7 @@ def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: 
     if chosen.digest and not update:
         raise ImageError(
             f"{chosen.base}:{chosen.tag} now has digest {digest}, {file.name} says {chosen.digest}: the tag was moved. "
-            "Builds go on with the recorded one; to take the new one: python -m image pin --update"
+            "Builds go on with the recorded one; to take the new one: hyperpod-ray image pin --update"
         )
     text = file.read_text(encoding="utf-8")
     line = re.compile(rf"(^  {re.escape(chosen.name)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)

@@ -17,7 +17,7 @@ from k8s.helm import PROJECT, HelmRelease, hyperpod_dependencies, kuberay_operat
 from k8s.manifest import Manifest
 from k8s.manifests import platform_manifests, ray_manifests
 
-HEADER = "# Made by `python -m k8s manifests {name}`; do not edit. Values in <…> are known only to the stack.\n"
+HEADER = "# Made by `hyperpod-ray manifests {name}`; do not edit. Values in <…> are known only to the stack.\n"
 
 
 def write(plan: Plan, bindings: Bindings, *, out: Path) -> list[Path]:

@@ -163,7 +163,7 @@ class Kubernetes:
         if not cluster.get("endpoint"):
             raise OpsError(
                 f"EKS cluster '{self.cluster_name}' is {cluster.get('status')} and has no endpoint yet",
-                next=f"python -m ops wait {self._plan.name} --for cluster",
+                next=f"hyperpod-ray wait {self._plan.name} --for cluster",
             )
         return str(cluster["endpoint"]), str(cluster.get("certificateAuthority", {}).get("data", ""))
 

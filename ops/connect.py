@@ -89,7 +89,7 @@ def require_answer(forward: Forward, *, what: str, environment: str) -> None:
         elif "connection refused" in why:
             next_ = f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50"
         else:
-            next_ = f"python -m ops status {environment}"
+            next_ = f"hyperpod-ray status {environment}"
         raise OpsError(f"{what} does not answer: {why}", next=next_) from None
     finally:
         connection.close()
@@ -103,7 +103,7 @@ def dashboard(target: Target, *, port: int) -> Forward:
         find=lambda: _head(target),
         remote=names.DASHBOARD_PORT,
         local=port,
-        busy=f"python -m ops connect {target.name} --port 0",
+        busy=f"hyperpod-ray connect {target.name} --port 0",
     )
 
 
@@ -117,7 +117,7 @@ def _head(target: Target) -> str:
         what = f"the head of RayCluster '{ray.cluster_name}' " + (
             f"is {heads[0].reason or heads[0].phase}" if heads else "does not exist"
         )
-        raise OpsError(what, next=f"python -m ops wait {target.name} --for ray")
+        raise OpsError(what, next=f"hyperpod-ray wait {target.name} --for ray")
     return ready[0].name
 
 
@@ -134,7 +134,7 @@ def token(target: Target) -> str:
             raise
         raise OpsError(
             f"there is no token in Secret {ray.namespace}/{ray.cluster_name}; KubeRay makes it with the RayCluster",
-            next=f"python -m ops status {target.name}",
+            next=f"hyperpod-ray status {target.name}",
         ) from None
 
 
@@ -188,7 +188,7 @@ def _grafana(target: Target, *, port: int) -> Forward:
         find=lambda: str(_pod_behind(target, service)["metadata"]["name"]),
         remote=remote,
         local=port,
-        busy=f"python -m ops connect {target.name} --grafana --grafana-port 0",
+        busy=f"hyperpod-ray connect {target.name} --grafana --grafana-port 0",
     )
 
 

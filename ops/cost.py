@@ -48,7 +48,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
         }
         output.write_json("cost", data)
     else:
-        _show(target, found)
+        _show(target, found, form)
     return OK
 
 
@@ -124,7 +124,7 @@ def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
         }
 
 
-def _show(target: Target, found: Cost) -> None:
+def _show(target: Target, found: Cost, form: Format) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
     for line in found.lines:
         mark = "~" if line.estimate else ""
@@ -135,7 +135,7 @@ def _show(target: Target, found: Cost) -> None:
     sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
     mark = "~" if found.estimated else ""
     table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
-    output.console().print(table)
+    output.console(form).print(table)
     settings = target.plan.settings
     output.say(
         f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
@@ -148,7 +148,7 @@ def _show(target: Target, found: Cost) -> None:
         output.say(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
     if unknown or found.estimated:
         output.say(
-            f"next: python -m ops cost {target.name} --update with credentials asks for today's prices and keeps them"
+            f"next: hyperpod-ray cost {target.name} --update with credentials asks for today's prices and keeps them"
         )
 
 

@@ -55,7 +55,9 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if module in ("kubernetes", "urllib3"):
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        mend = "" if "no environment is called" in str(error) else f"mend the file; python -m core check {environment}"
+        mend = (
+            "" if "no environment is called" in str(error) else f"mend the file; hyperpod-ray env check {environment}"
+        )
         return OpsError(str(error), code=BAD_USE, next=mend)
     if isinstance(error, OSError):
         return OpsError(f"{type(error).__name__}: {error}")
@@ -98,7 +100,7 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
     if code in DENIED:
         return OpsError(
             f"{operation} is not allowed: {message}",
-            next=f"ask for the permission; `python -m ops preflight {environment}` lists those needed",
+            next=f"ask for the permission; `hyperpod-ray preflight {environment}` lists those needed",
         )
     if code in THROTTLED or status == 429:
         return OpsError(
@@ -138,7 +140,7 @@ def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  #
         )
     if status == 404:
         return OpsError(
-            f"not in the Kubernetes cluster: {body_message(error)}", next=f"python -m ops status {environment}"
+            f"not in the Kubernetes cluster: {body_message(error)}", next=f"hyperpod-ray status {environment}"
         )
     if status == 429:
         return OpsError(

@@ -303,5 +303,5 @@ def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
         raise OpsError(
             f"the EKS cluster exists but cannot be asked ({told[0].removeprefix('Kubernetes: ')}): "
             "its claims would be orphaned",
-            next=f"restore access, then python -m ops teardown {environment}",
+            next=f"restore access, then hyperpod-ray teardown {environment}",
         )

@@ -110,7 +110,7 @@ class _Reader:
             if code(error) == "ResourceNotFoundException":
                 raise OpsError(
                     f"there is no log group {self._group}: no node has started yet, or it was deleted",
-                    next=f"python -m ops nodes events {self._target.name}",
+                    next=f"hyperpod-ray nodes events {self._target.name}",
                 ) from None
             raise
         return [stream["logStreamName"] for stream in listed if self._instance in stream["logStreamName"]]

@@ -46,7 +46,7 @@ def listing(target: Target, *, form: Format, group: str = "") -> int:
     if form is Format.json:
         output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": seen.unseen})
         return OK
-    console = output.console()
+    console = output.console(form)
     # the type is known by its group; what is worth the room on a narrow screen is the whole id
     wide = console.width >= WIDE
     table = output.table(
@@ -84,7 +84,7 @@ def unknown_group(target: Target, cluster: Cluster, group: str) -> OpsError:
     known = ", ".join(item.name for item in cluster.groups)
     return OpsError(
         f"cluster '{cluster.name}' has no group '{group}'; it has {known}",
-        next=f"python -m ops nodes {target.name}",
+        next=f"hyperpod-ray nodes {target.name}",
         code=BAD_USE,
     )
 
@@ -174,7 +174,7 @@ def find(target: Target, node: str) -> tuple[Cluster, Instance]:
             f"'{node}' fits {', '.join(item.id for item in found)}", next="give more of the id", code=BAD_USE
         )
     raise OpsError(
-        f"cluster '{cluster.name}' has no node '{node}'", next=f"python -m ops nodes {target.name}", code=BAD_USE
+        f"cluster '{cluster.name}' has no node '{node}'", next=f"hyperpod-ray nodes {target.name}", code=BAD_USE
     )
 
 
@@ -213,9 +213,9 @@ def show(target: Target, node: str, *, form: Format) -> int:
     ):  # fmt: skip
         if value:
             table.add_row(label, str(value))
-    console = output.console()
+    console = output.console(form)
     console.print(table)
-    _print_events(past)
+    _print_events(past, form)
     return OK
 
 
@@ -238,11 +238,11 @@ def events(target: Target, *, node: str = "", group: str = "", limit: int = 50, 
     if form is Format.json:
         output.write_json("events", {"environment": target.name, "events": found})
     else:
-        _print_events(found)
+        _print_events(found, form)
     return OK
 
 
-def _print_events(found: list[ClusterEvent]) -> None:
+def _print_events(found: list[ClusterEvent], form: Format) -> None:
     table = output.table("=When (UTC)", "Level", "=Where", "What")
     for event in found:
         text = event.description + (f": {event.failure}" if event.failure else "")
@@ -252,7 +252,7 @@ def _print_events(found: list[ClusterEvent]) -> None:
             event.instance or event.group or "cluster",
             text,
         )
-    output.console().print(table)
+    output.console(form).print(table)
 
 
 # --- acting on nodes -------------------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, lose
         output.write_line(node)
     if failed:
         why = "; ".join(f"{item['NodeId']}: {item['ErrorCode']} {item['Message']}" for item in failed)
-        raise OpsError(f"{doing} was refused: {why}", next=f"python -m ops nodes {target.name}")
-    output.say(f"under way; python -m ops wait {target.name} --for {instances[0].group}")
+        raise OpsError(f"{doing} was refused: {why}", next=f"hyperpod-ray nodes {target.name}")
+    output.say(f"under way; hyperpod-ray wait {target.name} --for {instances[0].group}")
     return OK
 
 
@@ -348,20 +348,20 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
         if names.node_name(wanted.id) in heads:
             raise OpsError(
                 f"node {wanted.id} carries the Ray head; a drill is for workers",
-                next=f"python -m ops nodes {target.name}",
+                next=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
         if wanted.id not in {item.id for item in workers}:
             raise OpsError(
                 f"node {wanted.id} is no running, ready, accelerated worker node",
-                next=f"python -m ops nodes {target.name}",
+                next=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
         chosen = wanted
     else:
         if not workers:
             raise OpsError(
-                "there is no running, ready, accelerated worker node", next=f"python -m ops nodes {target.name}"
+                "there is no running, ready, accelerated worker node", next=f"hyperpod-ray nodes {target.name}"
             )
         carrying = {pod.node for pod in seen.pods if pod.role == "worker"}
         # a node that carries a worker makes the better drill; the first by name, so that two runs agree
@@ -379,7 +379,7 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
     target.kubernetes.patch(path, {"metadata": {"labels": {names.HEALTH_LABEL: status}}})
     output.write_line(chosen.id)
     output.say(
-        f"watch it: python -m ops status {target.name}; python -m ops nodes events {target.name} --node {chosen.id}"
+        f"watch it: hyperpod-ray status {target.name}; hyperpod-ray nodes events {target.name} --node {chosen.id}"
     )
     return OK
 
@@ -396,11 +396,11 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     require_kubernetes(seen)
     found = next((item for item in seen.nodes if item.name == name), None)
     if found is None:
-        raise OpsError(f"Kubernetes has no node '{name}'", next=f"python -m ops nodes {target.name}", code=BAD_USE)
+        raise OpsError(f"Kubernetes has no node '{name}'", next=f"hyperpod-ray nodes {target.name}", code=BAD_USE)
     if found.ready:
         raise OpsError(
             f"node {name} answers Kubernetes: freeing its pods would run them twice",
-            next=f"python -m ops nodes reboot {target.name} {names.instance_id(name)}",
+            next=f"hyperpod-ray nodes reboot {target.name} {names.instance_id(name)}",
             code=BAD_USE,
         )
     held = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]

@@ -26,6 +26,7 @@ class Format(StrEnum):
 
     table = "table"
     json = "json"
+    markdown = "markdown"
 
 
 STYLES = {"good": "green", "bad": "bold red", "busy": "magenta", "note": "cyan", "quiet": "default"}
@@ -37,12 +38,16 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console for a stream. Rich itself obeys NO_COLOR, and leaves colours away where the stream is no terminal."""
+def console(form: Format = Format.table, *, stderr: bool = False) -> Console:
+    """A console for a stream. Rich itself obeys NO_COLOR, and omits colours where the stream is no terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.theme import Theme  # noqa: PLC0415
 
     stream = sys.stderr if stderr else sys.stdout
+    if form is Format.markdown:
+        from ops.markdown import MarkdownConsole  # noqa: PLC0415
+
+        return MarkdownConsole(stream, theme=Theme(STYLES))
     # a pipe has no width: wide enough that nothing is cut in a log
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
     return Console(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)

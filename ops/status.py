@@ -28,7 +28,7 @@ def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
     if form is Format.json:
         output.write_json("status", as_data(seen, verdict))
     else:
-        show(output.console(), seen, verdict, events=events)
+        show(output.console(form), seen, verdict, events=events)
     return OK if verdict.state == "Healthy" else CONDITION_FALSE
 
 

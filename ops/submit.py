@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import shlex
+import shutil
 import subprocess
 import time
 import zipfile
@@ -52,7 +53,7 @@ def run(
     if bool(entrypoint) == bool(job):
         raise OpsError(
             "give a command after --, or --follow JOB",
-            next=f"python -m ops submit {target.name} -- python train.py",
+            next=f"hyperpod-ray submit {target.name} -- python train.py",
             code=BAD_USE,
         )
     request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
@@ -141,12 +142,16 @@ def pack(folder: Path) -> tuple[str, bytes]:
 
 def files_of(folder: Path) -> list[Path]:
     """Files of a folder that belong to it: what git tracks or does not ignore; without git, all but caches."""
-    listed = subprocess.run(
-        ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        capture_output=True,
-        check=False,
-    )
-    if listed.returncode == 0:
+    listed = None
+    if shutil.which("git"):
+        listed = subprocess.run(
+            ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            capture_output=True,
+            check=False,
+        )
+    else:
+        output.say(f"git is not installed: {folder} is packed without .gitignore")
+    if listed is not None and listed.returncode == 0:
         found = [folder / name for name in listed.stdout.decode().split("\0") if name]
     else:
         found = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
@@ -202,7 +207,7 @@ def submit(
         jobs.json("GET", "/api/version")
     except OSError as error:
         raise OpsError(
-            f"Ray's dashboard does not answer: {error}", next=f"python -m ops wait {environment} --for ray"
+            f"Ray's dashboard does not answer: {error}", next=f"hyperpod-ray wait {environment} --for ray"
         ) from None
     if package:
         name, data = package
@@ -221,9 +226,7 @@ def submit(
     try:
         return follow(jobs, job, environment=environment)
     except KeyboardInterrupt:
-        output.say(
-            f"stopped following; {job} goes on. Its log again: python -m ops submit {environment} --follow {job}"
-        )
+        output.say(f"stopped following; {job} goes on. Its log again: hyperpod-ray submit {environment} --follow {job}")
         return INTERRUPTED
 
 
@@ -264,7 +267,7 @@ def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > AWAY_SECONDS:
                 raise OpsError(
-                    f"the head has been away for {AWAY_SECONDS} s: {error}", next=f"python -m ops status {environment}"
+                    f"the head has been away for {AWAY_SECONDS} s: {error}", next=f"hyperpod-ray status {environment}"
                 ) from None
             time.sleep(poll)
             continue
@@ -284,6 +287,6 @@ def _ended(job: str, info: dict[str, Any], environment: str) -> int:
         return OK
     message = str(info.get("message") or "").strip().splitlines()
     output.say(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
-    output.say(f"next: python -m ops status {environment}")
+    output.say(f"next: hyperpod-ray status {environment}")
     code = info.get("driver_exit_code")
     return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR

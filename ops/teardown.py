@@ -62,7 +62,7 @@ def run(
     blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
     if blocking:
         told = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
-        raise OpsError(f"this blocks the destroy: {told}", next=f"remove it, then python -m ops teardown {target.name}")
+        raise OpsError(f"this blocks the destroy: {told}", next=f"remove it, then hyperpod-ray teardown {target.name}")
     _unprotect(target)
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
@@ -131,7 +131,7 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
-            next=f"python -m ops nodes {target.name}; for a lost node: python -m ops nodes free {target.name} NODE",
+            next=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )
 
 
@@ -169,7 +169,7 @@ def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
     if remaining:
         output.say(
             f"still there: {', '.join(remaining)}; nothing else was destroyed. "
-            f"next: python -m ops teardown {target.name}"
+            f"next: hyperpod-ray teardown {target.name}"
         )
     return not remaining
 
@@ -247,7 +247,7 @@ def _destroy(target: Target, *, app: str) -> None:
     if not any(stack.status for stack in stacks):
         return
     if not CDK.exists():
-        raise OpsError("the cdk CLI is not installed", next=f"make setup, then python -m ops teardown {target.name}")
+        raise OpsError("the cdk CLI is not installed", next=f"make setup, then hyperpod-ray teardown {target.name}")
     command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
     if app:
         command += ["--app", str(Path(app).resolve())]
@@ -272,7 +272,7 @@ def _destroy(target: Target, *, app: str) -> None:
         ]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
-            next=f"see the reason above, then python -m ops teardown {target.name}",
+            next=f"see the reason above, then hyperpod-ray teardown {target.name}",
             code=ERROR,
         )
 
@@ -291,6 +291,6 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
         output.say(f"kept: {item.kind} {item.id} ({item.note})")
     if left:
         told = ", ".join(f"{item.kind} {item.id}" for item in left)
-        raise OpsError(f"left over: {told}", next=f"python -m ops teardown {target.name}")
+        raise OpsError(f"left over: {told}", next=f"hyperpod-ray teardown {target.name}")
     output.say(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
     return OK

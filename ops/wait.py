@@ -247,7 +247,7 @@ def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: 
         }
         output.write_json("wait", data)
     spent = output.duration(elapsed)
-    again = f"python -m ops wait {target.name} --for {wanted.name.removeprefix('group ')}"
+    again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
     if code == OK:
         output.say(f"{wanted.name}: there after {spent} ({last.phase}); next: {wanted.then}")
     elif code == STILL_GOING:
@@ -255,7 +255,7 @@ def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: 
     elif code == INTERRUPTED:
         output.say(f"stopped waiting after {spent}; the work goes on in AWS. Wait again: {again}")
     else:
-        raise OpsError(last.failed, next=last.next or f"python -m ops status {target.name}")
+        raise OpsError(last.failed, next=last.next or f"hyperpod-ray status {target.name}")
 
 
 class _Display:

@@ -17,7 +17,7 @@ from pricing.prices import Alike, Price, Prices
 
 FILE = "prices_usd.yaml"
 PACKAGE = Path(__file__).resolve().parent
-HEADER = "# Prices in US dollars, on-demand, from `python -m ops cost ENV --update`; these go before the project's.\n"
+HEADER = "# Prices in US dollars, on-demand, from `hyperpod-ray cost ENV --update`; these go before the project's.\n"
 _SECTIONS = {
     "instances": 'HyperPod "cluster usage", per instance-hour: region, then type',
     "storage": "FSx for Lustre PERSISTENT_2 SSD, per GB-month: region, then MB/s per TiB",

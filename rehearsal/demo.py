@@ -1,12 +1,11 @@
-"""`python -m rehearsal demo`: the whole story on one machine, with the real cdk CLI and no AWS account.
+"""The demo: the whole story on one machine, with the real cdk CLI and no AWS account.
 
 Deploy, look, diff clean, scale by editing the environment file, diff, deploy, lose a node in training and resume,
-destroy, and prove by inventory that nothing is left. Exit code 1 when a step fails or anything is left behind.
+destroy, and prove by inventory that nothing is left.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -22,6 +21,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from rehearsal.commands import rehearse
+from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.runner import Options
 from sandbox.aws import paths, process
 
 ENVIRONMENT = "local"
@@ -56,12 +58,13 @@ class Story:
         self.console.print(f"[bold green]✓[/] {what}: {value}")
 
 
-def main(argv: list[str]) -> int:
-    """Tell the story; 0 when every step did what it says and nothing is left."""
-    parser = argparse.ArgumentParser(prog="python -m rehearsal demo", description=__doc__)
-    parser.add_argument("--no-rehearsal", action="store_true", help="leave out the training job that loses a node")
-    parser.add_argument("--keep", action="store_true", help="leave the embedded AWS running at the end")
-    options = parser.parse_args(argv)
+def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
+    """Run the whole story; whether every step did what it says and nothing is left.
+
+    Args:
+        rehearsal: Whether to run the training job that loses a node.
+        keep: Whether the embedded AWS continues to run at the end.
+    """
     story = Story(console=Console(highlight=False, soft_wrap=True))
     state = WORK / "aws"
     running = None
@@ -69,15 +72,15 @@ def main(argv: list[str]) -> int:
         with story.chapter("start the embedded AWS on loopback"):
             running = _start(state)
             story.tell("embedded AWS", f"{running.client.endpoint}, account {running.account}")
-        _tell(story, Cdk(running), rehearsal=not options.no_rehearsal)
+        _tell(story, Cdk(running), rehearsal=rehearsal)
     except (DemoError, process.StartError) as error:
         story.console.print(f"[bold red]✗ {error}")
-        return 1
+        return False
     finally:
-        if running is not None and not options.keep:
+        if running is not None and not keep:
             process.stop(running, state)
     _summary(story)
-    return 0
+    return True
 
 
 def _start(state: Path) -> process.Running:
@@ -242,10 +245,12 @@ def _scale_workers() -> int:
 def _rehearse(story: Story) -> str:
     """The training half: submitted, one node killed, resumed; says where the picture is."""
     out = PROJECT / ".local" / "rehearsal"
-    command = [sys.executable, "-m", "rehearsal", "rehearse", ENVIRONMENT, "--faults", "node", "--out", str(out)]
-    code = subprocess.run(command, cwd=PROJECT, check=False).returncode
-    if code:
-        raise DemoError(f"the rehearsal ended with exit code {code}")
+    try:
+        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",)), out=out)
+    except LocalError as error:
+        raise DemoError(f"the rehearsal failed: {error}") from error
+    if not survived:
+        raise DemoError("the training did not survive the lost node")
     pictures = sorted(out.rglob("*.png"))
     if not pictures:
         raise DemoError("the rehearsal drew no picture")

@@ -53,7 +53,7 @@ class Kill:
 def plan(*, kills: int, seed: int, interval: int, size: int) -> list[Kill]:
     """The kills of a seed; the same arguments give the same plan."""
     if kills < 1:
-        raise LocalError(f"--soak: got {kills}, allowed: 1 or more")
+        raise LocalError(f"--kills: got {kills}, allowed: 1 or more")
     dice = random.Random(seed)  # noqa: S311  # a plan, not a secret
     out = []
     for number in range(1, kills + 1):

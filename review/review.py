@@ -160,3 +160,23 @@ def _refusals(head: EnvironmentAssembly) -> list[str]:
                     known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
                     notes.append(f"{stack.name} cannot be deployed as synthesized here ({why}){known}")
     return notes
+
+
+def fails(made: Review, limit: str) -> bool:
+    """Whether a review is what a limit names, or worse.
+
+    Args:
+        made: The review.
+        limit: An effect's code, `weakened`, `any-rejected`, `any-change` or `never`.
+    """
+    match limit:
+        case "never":
+            return False
+        case "any-change":
+            return not made.empty
+        case "any-rejected":
+            return any(row.effect is Effect.REJECTED for one in made.environments for row in one.rows)
+        case "weakened":
+            return bool(made.weakened)
+        case _:
+            return made.effect >= Effect.of(limit)

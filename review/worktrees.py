@@ -88,7 +88,13 @@ def _empty(out: Path) -> None:
 
 
 def _git(project: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise ReviewError(
+            "git is not installed: expected on PATH. Fix: install git, or give two assemblies "
+            "(--base-assembly, --head-assembly)"
+        ) from None
     if done.returncode != 0:
         raise ReviewError(
             f"'git {' '.join(arguments)}' failed: {done.stderr.strip() or 'no message'}; in a shallow clone fetch "

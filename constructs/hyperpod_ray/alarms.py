@@ -90,14 +90,14 @@ EVENT_SIGNALS = (
         pattern=_gpu_faults,
         minutes=24 * 60,
         threshold=lambda _nodes: 3,
-        description="three GPU faults (Xid, DCGM) within a day: python -m ops nodes shows on which nodes",
+        description="three GPU faults (Xid, DCGM) within a day: hyperpod-ray nodes shows on which nodes",
     ),
     Signal(
         name="InstanceFailed",
         pattern=_failed_instances,
         minutes=60,
         threshold=lambda _nodes: 1,
-        description="an instance, perhaps a replacement, could not be made: python -m ops status says why",
+        description="an instance, perhaps a replacement, could not be made: hyperpod-ray status says why",
     ),
 )
 """What the archive of HyperPod's events says."""
@@ -108,14 +108,14 @@ KUBERNETES_SIGNALS = (
         pattern=_silent_nodes,
         minutes=15,
         threshold=lambda nodes: max(2, math.ceil(nodes * SILENT_SHARE)),
-        description="a fifth of the nodes became NotReady within 15 minutes: python -m ops nodes",
+        description="a fifth of the nodes became NotReady within 15 minutes: hyperpod-ray nodes",
     ),
     Signal(
         name="CrashLoop",
         pattern=_crash_loops,
         minutes=30,
         threshold=lambda _nodes: 3,
-        description="containers of Ray or of the system crash again and again: python -m ops status",
+        description="containers of Ray or of the system crash again and again: hyperpod-ray status",
     ),
 )
 """What the audit log of the EKS control plane says. It holds the requests of kubelets with their bodies:
@@ -179,7 +179,7 @@ class Watch(Construct):
             "ManyUnhealthy",
             _of_rule(rule, "TriggeredRules"),
             MANY_EVENTS_PER_HOUR,
-            "many node health events within an hour: python -m ops nodes",
+            "many node health events within an hour: hyperpod-ray nodes",
         )
 
     def overdue(self) -> None:

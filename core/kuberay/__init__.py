@@ -2,7 +2,7 @@
 
 The operator checks a RayCluster, RayJob or RayCronJob when it first reconciles it, and then reports the first problem
 as an event or in the object's status. The rules here give the same verdict on a plain manifest, before a deploy: for
-`python -m core check`, the manifest renderer, `k8s ray-job` and the sandbox's operator. Source: KubeRay 1.7.0,
+`hyperpod-ray env check`, the manifest renderer, `k8s ray-job` and the sandbox's operator. Source: KubeRay 1.7.0,
 https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/utils/validation.go
 """
 

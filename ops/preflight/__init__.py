@@ -49,7 +49,7 @@ def run(target: Target, *, offline: bool, form: Format) -> int:
             "preflight", {"environment": target.name, "offline": offline, "passed": not failed, "checks": checks}
         )
     else:
-        _show(target, checks, offline=offline)
+        _show(target, checks, offline=offline, form=form)
     return CONDITION_FALSE if failed else OK
 
 
@@ -73,13 +73,13 @@ def _run(target: Target, name: str, check: Callable[[Target], list[Outcome]]) ->
         return [Check(check=name, result="unknown", why=known.message, do=known.next)]
 
 
-def _show(target: Target, checks: list[Check], *, offline: bool) -> None:
+def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     table = output.table("Check", "Result", "Why", "What to do")
     for check in checks:
         table.add_row(check.check, Text(check.result, style=STYLE[check.result]), check.why, check.do)
-    output.console().print(table)
+    output.console(form).print(table)
     counted = {result: sum(1 for check in checks if check.result == result) for result in STYLE}
     told = ", ".join(f"{number} {result}" for result, number in counted.items() if number)
     output.say(f"{target.name}: {told}" + (" (offline: nothing of the account was asked)" if offline else ""))

@@ -26,7 +26,7 @@ def charts(target: Target) -> list[Outcome]:
     lock = PROJECT / name
     if not lock.exists():
         return [failed(f"{name} does not exist", "name an existing lock file in helm.lock_file")]
-    fetch = f"python -m k8s charts fetch --lock {name}, then commit {name}"
+    fetch = f"hyperpod-ray charts fetch --lock {name}, then commit {name}"
     content = yaml.safe_load(lock.read_text(encoding="utf-8")) or {}
     found: list[Outcome] = []
     for chart in (content.get("charts") or {}).values():
@@ -37,7 +37,7 @@ def charts(target: Target) -> list[Outcome]:
         if not own and open_:
             found.append(failed(f"{label}: no digest recorded for {', '.join(open_)}", fetch))
         elif not archive.exists():
-            found.append(failed(f"{label} was not fetched", f"python -m k8s charts fetch --lock {name}"))
+            found.append(failed(f"{label} was not fetched", f"hyperpod-ray charts fetch --lock {name}"))
         else:
             found.append(ok(f"{label}, {'of this project' if own else 'locked'}"))
     return found

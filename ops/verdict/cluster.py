@@ -133,6 +133,6 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
         what=what,
         why="nothing has happened on them for half an hour",
         since=newest,
-        next=f"python -m ops nodes events {seen.environment} --group {group.name}",
+        next=f"hyperpod-ray nodes events {seen.environment} --group {group.name}",
         subject=group.name,
     )

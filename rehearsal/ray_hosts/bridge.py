@@ -1,6 +1,6 @@
 """Puts a Ray cluster of this machine behind the RayCluster that the local Kubernetes API has recorded.
 
-Then `python -m ops connect local` and `python -m ops submit local -- …` reach a Ray that runs. The head's port 8265
+Then `hyperpod-ray connect local` and `hyperpod-ray submit local -- …` reach a Ray that runs. The head's port 8265
 leads to the head's address on loopback, and the RayCluster's Secret holds this cluster's token.
 """
 
@@ -28,7 +28,7 @@ class Kubernetes:
             self._server: Json = json.loads((folder / "server.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise LocalError(
-                f"no local kubernetes api in {folder}; python -m rehearsal aws up, then deploy the environment"
+                f"no local kubernetes api in {folder}; hyperpod-ray local up, then deploy the environment"
             ) from None
 
     def request(self, method: str, path: str, body: Json, *, content_type: str = "application/json") -> None:
@@ -49,8 +49,7 @@ class Kubernetes:
             raise LocalError(f"the local kubernetes api refuses: {_message(error)}", code=1) from None
         except OSError as error:
             raise LocalError(
-                f"the local kubernetes api at {self._server['url']} does not answer ({error}); "
-                "python -m rehearsal aws up",
+                f"the local kubernetes api at {self._server['url']} does not answer ({error}); hyperpod-ray local up",
                 code=1,
             ) from None
 

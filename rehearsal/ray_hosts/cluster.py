@@ -1,7 +1,7 @@
 """A Ray cluster on loopback: its pods as processes, and what can be done to them.
 
 State is kept in `.local/ray/NAME/` (`state.json`, the manifest, the token, logs, the shared folder `fsx`), so that
-every command of `python -m rehearsal ray` is a process of its own. Nothing here runs `ray stop` or signals by name.
+every command of `hyperpod-ray local ray` is a process of its own. Nothing here runs `ray stop` or signals by name.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Cluster:
         for gone in cls.sweep(project=project):
             tell(f"cleared up after {gone}, whose command was killed")
         if wanted.name in cls.running(project=project):
-            raise LocalError(f"ray cluster {wanted.name!r} runs already; python -m rehearsal ray stop {wanted.name}")
+            raise LocalError(f"ray cluster {wanted.name!r} runs already; hyperpod-ray local ray stop {wanted.name}")
         _check_version(bin_folder, wanted)
         if folder.exists():
             for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster

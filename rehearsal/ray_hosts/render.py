@@ -5,6 +5,7 @@ A process of its own because cdk8s lives in the stack's environment and Ray in t
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import yaml
 
 def render(environment: str) -> str:
     """The environment's RayCluster. Raises `core.loader.EnvironmentFileError` for a bad file."""
-    from core import loader  # noqa: PLC0415
+    from core import loader, project  # noqa: PLC0415
     from k8s.bindings import placeholders  # noqa: PLC0415
     from k8s.ray_cluster import ray_cluster  # noqa: PLC0415
 
-    plan = loader.load(Path(environment).stem if environment.endswith(".yaml") else environment).plan
+    name = Path(environment).stem if environment.endswith(".yaml") else environment
+    folder = Path(os.environ.get(project.ENVIRONMENTS_VARIABLE) or loader.FOLDER)
+    plan = loader.load(name, folder=folder).plan
     return yaml.safe_dump_all(ray_cluster(plan, placeholders(plan)).objects, sort_keys=False)
 
 

@@ -1,6 +1,6 @@
 """The one rule that makes a cluster of GPU machines fit on one: fewer pods, one CPU each.
 
-The rule, in words, is `RULE`; `python -m rehearsal ray start` prints it. Everything else in the manifest is kept.
+The rule, in words, is `RULE`; `hyperpod-ray local ray start` prints it. Everything else in the manifest is kept.
 """
 
 from __future__ import annotations

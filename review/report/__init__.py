@@ -9,6 +9,6 @@ from review.review import Review
 
 FORMATS: dict[str, Callable[[Review], str]] = {
     "markdown": markdown.render,
-    "terminal": terminal.render,
+    "table": terminal.render,
     "json": as_json.render,
 }

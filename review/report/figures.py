@@ -23,7 +23,7 @@ def price_note(paid: Money) -> str:
     """The sum, the day of the prices and what they leave out."""
     if len(paid.unknown) == len(paid.lines):
         return (
-            f"No price of {paid.region} in pricing/prices_usd.yaml covers this: `python -m ops cost ENV "
+            f"No price of {paid.region} in pricing/prices_usd.yaml covers this: `hyperpod-ray cost ENV "
             "--update` asks for them, with "
             "credentials."
         )

@@ -62,7 +62,7 @@ def _size(text: str) -> int:
 
 def _cut(text: str, limit: int) -> str:
     """The beginning of a report whose tables alone are too long, up to a whole line."""
-    end = "\n\n… cut off here, as a comment holds no more: `python -m review --base BASE` shows all of it.\n"
+    end = "\n\n… cut off here, as a comment holds no more: `hyperpod-ray review --base BASE` shows all of it.\n"
     return text.encode()[: limit - _size(end)].decode(errors="ignore").rpartition("\n")[0] + end
 
 
@@ -75,7 +75,7 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
         size = sum(_size(one.text) for one in left_out)
         parts.append(
             f"> **Left out because a comment holds {LIMIT:,} characters** ({size:,} more): {names}. "
-            "`python -m review --base BASE` shows all of it."
+            "`hyperpod-ray review --base BASE` shows all of it."
         )
     return "\n\n".join(part for part in parts if part) + "\n"
 

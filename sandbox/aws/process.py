@@ -351,7 +351,7 @@ def _write_aws_shim(state: Path, kubeconfig: Path) -> None:
     shim = folder / "aws"
     shim.write_text(
         "#!/bin/sh\n"
-        "# written by `python -m rehearsal aws up --kubeconfig`: that cluster does not know EKS tokens\n"
+        "# written by `hyperpod-ray local up --kubeconfig`: that cluster does not know EKS tokens\n"
         'if [ "$1 $2" = "eks update-kubeconfig" ]; then\n'
         '  while [ $# -gt 0 ]; do [ "$1" = "--kubeconfig" ] && target="$2"; shift; done\n'
         f'  exec cp {_quoted(kubeconfig.resolve())} "$target"\n'

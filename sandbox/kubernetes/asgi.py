@@ -318,7 +318,7 @@ class App:
                 501,
                 "NotImplemented",
                 "this recording API forwards ports over WebSocket only: use kubectl 1.31 or newer, "
-                "or python -m ops connect",
+                "or hyperpod-ray connect",
             )
         if verb not in resource.verbs and not target.subresource:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")

@@ -182,16 +182,16 @@ class TestFrozen:
     def test_the_command_exits_with_2(
         self, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        from k8s import cli
+        from cli.main import main
 
         repository.publish("op", "1.0.0")
         path = lock(tmp_path, repository.url).lock_file
-        assert cli.run(["charts", "fetch", "--frozen", "--lock", str(path)]) == 2
+        assert main(["charts", "fetch", "--frozen", "--lock", str(path)]) == 2
         assert "--frozen" in capsys.readouterr().err
-        assert cli.run(["charts", "fetch", "--lock", str(path)]) == 0
-        assert cli.run(["charts", "fetch", "--frozen", "--lock", str(path)]) == 0
+        assert main(["charts", "fetch", "--lock", str(path)]) == 0
+        assert main(["charts", "fetch", "--frozen", "--lock", str(path)]) == 0
         (tmp_path / "charts.contents.yaml").write_text("op: {}\n")
-        assert cli.run(["charts", "fetch", "--frozen", "--lock", str(path)]) == 2
+        assert main(["charts", "fetch", "--frozen", "--lock", str(path)]) == 2
         assert "is not what op-1.0.0.tgz holds" in capsys.readouterr().err
 
     @pytest.mark.parametrize("workflow", ["deploy.yml"])

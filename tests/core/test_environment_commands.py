@@ -1,4 +1,4 @@
-"""`python -m core`, as a person runs it."""
+"""`hyperpod-ray env`, as a person runs it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ import jsonschema
 import pytest
 import yaml
 
+from cli.main import main as cli
 from core import reference
-from core.__main__ import main
 from core.loader import FOLDER, names
 from core.model import Environment
 
 PROJECT = FOLDER.parent
 
 
+def main(arguments: list[str]) -> int:
+    return cli(["env", *arguments])
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "core", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "cli", "env", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
     )
 
 
@@ -49,7 +53,7 @@ def test_all_problems_of_all_files(folder: Path, capsys: pytest.CaptureFixture[s
     for name in ("dev", "prod"):
         text = (folder / f"{name}.yaml").read_text(encoding="utf-8")
         (folder / f"{name}.yaml").write_text(text.replace("region: us-west-2", "region: west"), encoding="utf-8")
-    assert main(["check", "--folder", str(folder)]) == 2
+    assert cli(["--environments", str(folder), "env", "check"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "ok local\n"
     assert [line.split(":")[0] for line in printed.err.splitlines()] == [
@@ -60,14 +64,14 @@ def test_all_problems_of_all_files(folder: Path, capsys: pytest.CaptureFixture[s
 def test_warnings_are_shown_and_do_not_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (folder / "local.yaml").read_text(encoding="utf-8")
     (folder / "local.yaml").write_text(f"{text}\n  # more\n".replace("count: 2 ", "count: 1 ", 1), encoding="utf-8")
-    assert main(["check", "local", "--folder", str(folder)]) == 0
+    assert cli(["--environments", str(folder), "env", "check", "local"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "ok local (1 warning)\n"
     assert "warning: hyperpod.instance_groups[0].count: the head's group has 1 node" in printed.err
 
 
 def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--folder", str(tmp_path)]) == 2
+    assert cli(["--environments", str(tmp_path), "env", "check"]) == 2
     assert "no environment here" in capsys.readouterr().err
 
 
@@ -78,7 +82,7 @@ def test_bad_use_is_exit_code_2() -> None:
 def test_nothing_heavy_is_imported() -> None:
     """The package starts fast because it needs pydantic and PyYAML only."""
     code = (
-        "import sys; before = set(sys.modules); from core.__main__ import main; main(['check', 'local']); "
+        "import sys; before = set(sys.modules); import core, core.reference; core.load('local'); "
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
@@ -100,12 +104,12 @@ def test_a_stale_reference_is_found_and_written(
     command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reference, file, tmp_path / "new" / "reference")
-    assert main([command, "--check"]) == 1
-    assert f"stale; run: python -m core {command}" in capsys.readouterr().err
+    assert main([command, "--check"]) == 3
+    assert f": stale\nnext: hyperpod-ray env {command}\n" in capsys.readouterr().err
     assert main([command]) == 0
     assert main([command, "--check"]) == 0
     (tmp_path / "new" / "reference").write_text("old", encoding="utf-8")
-    assert main([command, "--check"]) == 1
+    assert main([command, "--check"]) == 3
 
 
 @pytest.mark.parametrize("name", names())

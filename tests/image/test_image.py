@@ -88,13 +88,13 @@ def test_the_lock_resolves(name: str, tmp_path: Path) -> None:
 
 def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
     image = dataclasses.replace(choose(), digest="")
-    with pytest.raises(ImageError, match=r"digest: got '', allowed: sha256: and 64 hex digits.*python -m image pin"):
+    with pytest.raises(ImageError, match=r"digest: got '', allowed: sha256: and 64 hex digits.*hyperpod-ray image pin"):
         image.build_args()
 
 
 def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_else() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "cli", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if choose().digest:
         assert done.returncode == 0

@@ -163,7 +163,7 @@ def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
     assert len(changed) == 1, "comments and all else stay"
     assert "still" in record_digest(read(file)[1][name], first, file=file)
     before = current()
-    with pytest.raises(ImageError, match=r"the tag was moved.*python -m image pin --update"):
+    with pytest.raises(ImageError, match=r"the tag was moved.*hyperpod-ray image pin --update"):
         record_digest(read(file)[1][name], second, file=file)
     assert current() == before
     record_digest(read(file)[1][name], second, update=True, file=file)
@@ -172,7 +172,7 @@ def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
 
 def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "image", *arguments]
+        command = [sys.executable, "-m", "cli", "image", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     before = FILE.read_bytes()

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 import k8s
+from cli.main import main as run
 from core import Plan, kuberay
 from core.loader import FOLDER
-from k8s.cli import run
 from k8s.operator import FEATURE_GATES, RefusedError
 from k8s.rayjob import PRIORITY_LABEL, QUEUE_LABEL
 
@@ -33,7 +33,7 @@ def job(plan: Plan, bindings: k8s.Bindings, **options: Any) -> dict[str, Any]:
 def documented() -> list[str]:
     """The commands of docs/kubernetes.md, without the pipe."""
     text = (FOLDER.parent / "docs" / "kubernetes.md").read_text(encoding="utf-8")
-    return [found.partition(" | ")[0] for found in re.findall(r"^    (python -m k8s ray-job .*)$", text, re.M)]
+    return [found.partition(" | ")[0] for found in re.findall(r"^    (hyperpod-ray ray-job .*)$", text, re.M)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -59,7 +59,7 @@ def test_there_are_documented_forms() -> None:
 def test_each_documented_command_prints_what_the_operator_accepts(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = shlex.split(command)[3:]
+    arguments = shlex.split(command)[1:]
     assert run(arguments) == 0
     (made,) = yaml.safe_load_all(capsys.readouterr().out)
     assert made["metadata"]["name"] == arguments[arguments.index("--name") + 1]

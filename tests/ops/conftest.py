@@ -15,7 +15,7 @@ from tests.ops.world import ACCOUNT, World, environment_text
 def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Makes empty worlds; stops all of them at the end."""
     if not install.installed():
-        pytest.fail("the embedded AWS is not installed: python -m rehearsal aws setup")
+        pytest.fail("the embedded AWS is not installed: hyperpod-ray local setup")
     worlds: list[World] = []
 
     def start(*, seconds_per_state: float = 1.5) -> World:

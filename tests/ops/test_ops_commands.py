@@ -231,7 +231,7 @@ def test_wait_times_out_with_exit_code_4(faults: World) -> None:
 def test_ctrl_c_says_that_the_work_goes_on(faults: World) -> None:
     faults.running.client.set_fault(operation="sagemaker.DescribeCluster", code="ThrottlingException", count=-1)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ops", "wait", "demo", "--for", "cluster", "--poll", "1"],
+        [sys.executable, "-m", "cli", "wait", "demo", "--for", "cluster", "--poll", "1"],
         env=faults.environ(), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -460,7 +460,7 @@ def test_teardown_shows_the_inventory_and_wants_a_word(world: World) -> None:
 
 
 def test_help_imports_no_client_and_no_jsii() -> None:
-    program = "import sys; from ops.__main__ import main; main(['--help']); print([m for m in ('boto3', 'kubernetes', 'aws_cdk', 'cdk8s', 'jsii', 'pydantic', 'rich.table') if m in sys.modules])"
+    program = "import sys; from cli.main import main; main(['--help']); print([m for m in ('boto3', 'kubernetes', 'aws_cdk', 'cdk8s', 'jsii', 'pydantic', 'rich.table') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
@@ -468,7 +468,7 @@ def test_help_imports_no_client_and_no_jsii() -> None:
 def test_completion_is_offered() -> None:
     env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "ops", "--show-completion", "bash"],
+        [sys.executable, "-m", "cli", "--show-completion", "bash"],
         cwd=ROOT,
         capture_output=True,
         text=True,

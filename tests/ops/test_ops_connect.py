@@ -37,7 +37,7 @@ class Connected:
     """`ops connect` as a process of its own, as a person leaves it running."""
 
     def __init__(self, world: World, *arguments: str) -> None:
-        command = [sys.executable, "-u", "-m", "ops", "connect", "demo", *arguments]
+        command = [sys.executable, "-u", "-m", "cli", "connect", "demo", *arguments]
         self.process = subprocess.Popen(
             command, env=world.environ(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -192,7 +192,7 @@ def test_a_head_that_goes_for_good_is_said_once(bridged: World) -> None:
             assert "Traceback" not in "".join(made.err)
             result = bridged.ops("connect", "demo", "--check", "--port", "0")
             assert result.code == 1
-            assert "next: python -m ops wait demo --for ray" in result.err
+            assert "next: hyperpod-ray wait demo --for ray" in result.err
         finally:
             suspend(False)
     bridged.settle()
@@ -215,10 +215,10 @@ def test_a_busy_port_names_its_holder_and_the_next_command(bridged: World) -> No
         assert (result.code, result.out) == (1, "")
         assert f"port {port} on 127.0.0.1 cannot be used (Address already in use); it is held by" in result.err
         assert f"(pid {other.pid})" in result.err
-        command = "python -m ops connect demo --port 0"
+        command = "hyperpod-ray connect demo --port 0"
         assert f"next: {command}\n" in result.err
         other.kill()
-    assert bridged.ops(*command.removeprefix("python -m ops ").split(), "--check").code == 0
+    assert bridged.ops(*command.removeprefix("hyperpod-ray ").split(), "--check").code == 0
 
 
 def test_the_submit_line_holds_no_token(bridged: World) -> None:
@@ -331,7 +331,7 @@ def test_busy_port_of_grafana(grafana: World) -> None:
         result = grafana.ops("connect", "demo", "--check", "--port", "0", "--grafana", "--grafana-port", port)
     assert result.code == 1
     assert f"(pid {os.getpid()})" in result.err
-    assert "next: python -m ops connect demo --grafana --grafana-port 0" in result.err
+    assert "next: hyperpod-ray connect demo --grafana --grafana-port 0" in result.err
 
 
 # --- a real Ray -----------------------------------------------------------------------------------------------------
@@ -371,14 +371,14 @@ def test_a_job_through_submit_and_through_the_printed_line(ray: World, tmp_path:
 
 @pytest.mark.rehearsal
 def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_path: Path) -> None:
-    """`python -m rehearsal ray bridge`: the RayCluster that was deployed, run by `python -m rehearsal ray start`."""
+    """`hyperpod-ray local ray bridge`: the RayCluster that was deployed, run by `hyperpod-ray local ray start`."""
     name = f"bridge-{os.getpid()}"
     recorded = faults.get("/apis/ray.io/v1/namespaces/ray/rayclusters/ray")
     manifest = tmp_path / "raycluster.yaml"
     manifest.write_text(yaml.safe_dump({key: recorded[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
 
     def local(*arguments: str) -> str:
-        command = [sys.executable, "-m", "rehearsal", "ray", *arguments]
+        command = [sys.executable, "-m", "cli", "local", "ray", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

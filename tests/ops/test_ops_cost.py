@@ -86,11 +86,11 @@ def run(folder: Path, *arguments: str, endpoint: str = "http://127.0.0.1:9") -> 
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_ENDPOINT_URL_PRICING": endpoint,
-        "OPS_ENVIRONMENTS": str(folder),
+        "HYPERPOD_RAY_ENVIRONMENTS": str(folder),
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "160",
     }
-    command = [sys.executable, "-m", "ops", "cost", "demo", *arguments]
+    command = [sys.executable, "-m", "cli", "cost", "demo", *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
     return Result(done.returncode, done.stdout, done.stderr)
 

@@ -46,7 +46,7 @@ def own(start_world: object) -> Iterator[World]:
 
 def test_the_page_has_commands() -> None:
     assert len(COMMANDS) > 15
-    assert all(command.startswith("python -m ops ") for command in COMMANDS)
+    assert all(command.startswith("hyperpod-ray ") for command in COMMANDS)
 
 
 def test_every_symptom_of_the_issue_has_its_chapter() -> None:
@@ -64,7 +64,7 @@ def test_every_symptom_of_the_issue_has_its_chapter() -> None:
 
 def test_every_command_runs(own: World) -> None:
     for command in COMMANDS:
-        line = _with_nodes(own, command.removeprefix("python -m ops "))
+        line = _with_nodes(own, command.removeprefix("hyperpod-ray "))
         result = own.ops(*shlex.split(line))
         allowed = next((codes for start, codes in ALLOWED.items() if line.startswith(start)), {0})
         assert result.code in allowed, f"{command}\n{result.out}\n{result.err}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.__main__ import main
+from cli.main import main
 from ops.submit import files_of, pack
 from tests.ops.ray_head import free_port, ray_head
 from tests.ops.world import environment_text
@@ -26,7 +26,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "demo.yaml").write_text(environment_text())
-    monkeypatch.setenv("OPS_ENVIRONMENTS", str(tmp_path))
+    monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(tmp_path))
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     work = tmp_path / "work"
     work.mkdir()

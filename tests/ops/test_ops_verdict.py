@@ -149,7 +149,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     "first creation rolled back": (
         with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Needs you", "aws cloudformation delete-stack --stack-name demo-Ray",
     ),
-    "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Needs you", "python -m ops teardown demo"),
+    "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Needs you", "hyperpod-ray teardown demo"),
     "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Needs you", "cdk rollback demo/Eks"),
     "cluster vanished": (replace(healthy(), cluster=None, instances=()), "Needs you", "cluster is gone"),
     "cluster being created": (with_cluster(healthy(), status="Creating", created=ago(5)), "Recovering", "the cluster is Creating"),
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "faulty worker, never replaced": (
         replace(with_instance(healthy(), ONE, status="Failure"), events=(event(90, ONE, level="Error"),)),
-        "Needs you", f"was not replaced in time () next python -m ops nodes replace demo {ONE.id}",
+        "Needs you", f"was not replaced in time () next hyperpod-ray nodes replace demo {ONE.id}",
     ),
     "faulty worker, recovery off": (
         with_cluster(with_instance(healthy(), ONE, status="Failure"), node_recovery="None"), "Needs you", "node recovery is off",
@@ -211,7 +211,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "label asks for reboot, for an hour": (
         replace(with_node(healthy(), ONE, health="UnschedulablePendingReboot"), events=(event(60, ONE),)),
-        "Needs you", f"python -m ops nodes reboot demo {ONE.id}",
+        "Needs you", f"hyperpod-ray nodes reboot demo {ONE.id}",
     ),
     "unschedulable CPU node": (with_node(healthy(), SPARE_HEAD, health="Unschedulable"), "Needs you", "is not replaced automatically"),
     "cordoned": (with_node(healthy(), THREE, cordoned=True), "Healthy", "is cordoned"),
@@ -230,7 +230,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "worker stuck Terminating": (
         with_pod(with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "w1", deleting_since=ago(14)),
-        "Needs you", f"gets no replacement before its node goes) next python -m ops nodes free demo {ONE.id}",
+        "Needs you", f"gets no replacement before its node goes) next hyperpod-ray nodes free demo {ONE.id}",
     ),
     "node object outlives its instance": (
         replace(with_node(healthy(), ONE, ready=False, since=ago(9)), instances=(HEAD, SPARE_HEAD, TWO, THREE, instance(9))),

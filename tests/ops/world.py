@@ -91,7 +91,7 @@ class World:
         return {
             **base,
             **self.running.client.environment(),
-            "OPS_ENVIRONMENTS": str(self.folder),
+            "HYPERPOD_RAY_ENVIRONMENTS": str(self.folder),
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "140",
             **more,
@@ -99,7 +99,7 @@ class World:
 
     def ops(self, *arguments: str, env: dict[str, str] | None = None) -> Result:
         """Run `ops` in this process: the same `main`, streams that are no terminals, an environment of its own."""
-        from ops.__main__ import main
+        from cli.main import main
 
         out, err = io.StringIO(), io.StringIO()
         before = dict(os.environ)
@@ -117,8 +117,8 @@ class World:
         return Result(code, out.getvalue(), err.getvalue())
 
     def process(self, *arguments: str, env: dict[str, str] | None = None) -> Result:
-        """Run `python -m ops …` as a process of its own."""
-        command = [sys.executable, "-m", "ops", *arguments]
+        """Run `hyperpod-ray …` as a process of its own."""
+        command = [sys.executable, "-m", "cli", *arguments]
         done = subprocess.run(
             command, env=env or self.environ(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
         )

@@ -9,7 +9,8 @@ import made_up
 import pytest
 from rich.console import Console
 
-from rehearsal import cli, show, soak
+from cli.main import main
+from rehearsal import show, soak
 from rehearsal.events import Event
 from rehearsal.job import Job
 from rehearsal.ray_hosts.errors import LocalError
@@ -20,17 +21,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["local", "--faults", "earthquake"], "--faults: got earthquake, allowed: worker, node"),
-        (["local", "--faults", ""], "--faults: got none"),
-        (["local", "--interval", "2"], "--interval: got 2, allowed: 4 or more"),
-        (["local", "--soak", "0"], "--soak: got 0, allowed: 1 or more"),
-        (["no-such-file.yaml"], "no-such-file.yaml: cannot be read"),
+        (["rehearse", "local", "--faults", "earthquake"], "--faults: got earthquake, allowed: worker, node"),
+        (["rehearse", "local", "--faults", ""], "--faults: got none"),
+        (["rehearse", "local", "--interval", "2"], "--interval: got 2, allowed: 4 or more"),
+        (["soak", "local", "--kills", "0"], "--kills: got 0, allowed: 1 or more"),
+        (["rehearse", "no-such-file.yaml"], "no-such-file.yaml: cannot be read"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(argv) == 2
+    assert main(["local", *argv]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,11 @@ pytestmark = [
 
 
 def commands(word: str) -> list[list[str]]:
-    """The page's `python -m rehearsal WORD …` lines, in order."""
+    """The page's `hyperpod-ray local WORD …` lines, in order, as this source tree runs them."""
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line[1:4] == ["-m", "rehearsal", word]]
+    found = [line for line in lines if line[:3] == ["hyperpod-ray", "local", word]]
+    return [[sys.executable, "-m", "cli", *line[1:]] for line in found]
 
 
 def ray_processes() -> set[str]:

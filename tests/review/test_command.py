@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from review.__main__ import main
+from cli.main import main as cli
 from review.errors import ReviewError
 from review.report.markdown import LIMIT, MARKER, render
 from review.review import review
 from review.worktrees import assemblies
 from tests.review.small import resources, write
+
+
+def main(arguments: list[str]) -> int:
+    return cli(["review", *arguments])
 
 
 def cluster(count: int, recovery: str = "Automatic") -> dict[str, Any]:
@@ -35,13 +39,13 @@ def folders(tmp_path: Path) -> list[str]:
         ([], 0),
         (["never"], 0),
         (["loses-data"], 0),
-        (["loses-nodes"], 1),
-        (["rejected"], 1),
-        (["interrupts"], 1),
+        (["loses-nodes"], 3),
+        (["rejected"], 3),
+        (["interrupts"], 3),
         (["any-rejected"], 0),
         (["weakened"], 0),
-        (["any-change"], 1),
-        (["loses-data", "any-change"], 1),
+        (["any-change"], 3),
+        (["loses-data", "any-change"], 3),
     ],
 )
 def test_exit_codes(folders: list[str], fail_on: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,11 +57,11 @@ def test_weakened_recovery_fails_when_asked(tmp_path: Path) -> None:
     base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(4, "None")})
     arguments = ["--base-assembly", str(base), "--head-assembly", str(head)]
     assert main([*arguments, "--fail-on", "interrupts"]) == 0
-    assert main([*arguments, "--fail-on", "weakened"]) == 1
+    assert main([*arguments, "--fail-on", "weakened"]) == 3
 
 
 def test_json(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    main([*folders, "--format", "json"])
+    main([*folders, "--output", "json"])
     data = json.loads(capsys.readouterr().out)
     assert data["verdict"] == "loses-nodes"
     (environment,) = data["environments"]
@@ -69,8 +73,8 @@ def test_json(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing to compare with"),
-        (["--base-assembly", "x"], "go together"),
+        ([], "no revision to compare with"),
+        (["--base-assembly", "x"], "expected --base-assembly and --head-assembly together"),
         (["--base-assembly", "nowhere", "--head-assembly", "nowhere"], "no such file"),
     ],
 )
@@ -84,7 +88,7 @@ def test_bad_input_is_one_message(arguments: list[str], said: str, capsys: pytes
 def test_an_unknown_environment_is_named_with_those_there_are(
     folders: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*folders, "--env", "other"]) == 2
+    assert main(["other", *folders]) == 2
     assert "no environment is called 'other'; there are env" in capsys.readouterr().err
 
 

@@ -29,7 +29,7 @@ class Story:
 
     def ops(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> Any:
         """Run a day-2 command and read its JSON."""
-        command = [sys.executable, "-m", "ops", "--environments", str(self.environments), *arguments, "-o", "json"]
+        command = [sys.executable, "-m", "cli", "--environments", str(self.environments), *arguments, "-o", "json"]
         done = subprocess.run(
             command, cwd=ROOT, env=self.emulator.environment(), capture_output=True, text=True, check=False
         )

@@ -106,7 +106,7 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
 
 
 def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:
-    command = [sys.executable, "-m", "ops", "--environments", str(story.environments), "teardown", NAME, "--yes"]
+    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "teardown", NAME, "--yes"]
     process = subprocess.Popen(
         [*command, "--poll", "0.5", "--app", str(story.assembly)],
         cwd=ROOT,

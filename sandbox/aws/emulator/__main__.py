@@ -1,4 +1,4 @@
-"""`.venv-emulator/bin/python -m sandbox.aws.emulator --port N …`: what `python -m rehearsal aws up` starts."""
+"""`.venv-emulator/bin/python -m sandbox.aws.emulator --port N …`: what `hyperpod-ray local up` starts."""
 
 import sys
 

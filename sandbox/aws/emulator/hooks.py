@@ -170,7 +170,7 @@ def load() -> Hooks:
     try:
         installed = importlib.metadata.version("ministack")
     except importlib.metadata.PackageNotFoundError:
-        raise HookError("ministack is not installed; run `python -m rehearsal aws setup`") from None
+        raise HookError("ministack is not installed; run `hyperpod-ray local setup`") from None
     if installed != PINNED:
         raise HookError(f"ministack {installed} is installed, the extension needs exactly {PINNED}")
     modules = {field: importlib.import_module(name) for field, name in _MODULES.items()}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.ray_hosts import cli, cluster, source
+from cli.main import main
+from rehearsal.ray_hosts import cluster, commands, source
 from rehearsal.ray_hosts.errors import LocalError
 
 HERE = Path(__file__).parent
@@ -15,14 +16,14 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cli, "PROJECT", tmp_path)
+    monkeypatch.setattr(commands, "PROJECT", tmp_path)
     return tmp_path
 
 
 def test_without_the_rehearsal_environment_one_line_names_the_command(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["start", str(HERE / "raycluster.yaml")]) == 2
+    assert main(["local", "ray", "start", str(HERE / "raycluster.yaml")]) == 2
     out = capsys.readouterr()
     assert out.err == "error: .venv-rehearsal with Ray is missing; make it with: make rehearsal-env\n"
 
@@ -40,14 +41,14 @@ def test_without_the_rehearsal_environment_one_line_names_the_command(
 def test_bad_input_is_one_line_and_exit_code_2(
     project: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(argv) == 2
+    assert main(["local", "ray", *argv]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
 
 
 def test_an_unknown_command_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explode"]) == 2
+    assert main(["local", "ray", "explode"]) == 2
 
 
 def test_a_manifest_for_another_ray_is_refused_before_anything_starts(project: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_private_name_is_checked_before_it_is_used(module: SimpleNamespace, pr
 
 
 def test_without_ministack_one_line_says_what_to_run() -> None:
-    with pytest.raises(hooks.HookError, match="python -m rehearsal aws setup"):
+    with pytest.raises(hooks.HookError, match="hyperpod-ray local setup"):
         hooks.load()
 
 

@@ -1,0 +1,43 @@
+"""`hyperpod-ray diff`: what a deployment would change, by the project's own cdk CLI."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import typer
+
+from cli.options import Env, command, current, foreign_folder
+from ops.errors import ERROR, OK, OpsError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(app, examples=["diff dev"])
+    def diff(env: Env) -> int:
+        """Compare the templates with what is deployed. For the effect on training, use review."""
+        import core  # noqa: PLC0415
+        from core import project  # noqa: PLC0415
+
+        current.environment = env
+        where = foreign_folder()
+        core.load(env, folder=where or project.OWN_ENVIRONMENTS)
+        program = project.SOURCE / "node_modules" / ".bin" / "cdk"
+        if not program.exists():
+            raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
+        with tempfile.TemporaryDirectory(prefix="hyperpod-ray-") as out:
+            arguments = [str(program), "diff", f"{env}/*", "-c", f"env={env}", "--output", str(Path(out) / "cdk.out")]
+            arguments += ["--app", f"{shlex.quote(sys.executable)} app.py"]
+            arguments += ["-c", f"environments={where}"] if where else []
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+            ended = subprocess.run(
+                arguments, cwd=project.SOURCE, env={**os.environ, "PATH": path}, check=False
+            ).returncode
+        if ended:
+            raise OpsError(f"cdk diff failed: exit code {ended}", next="see its messages above", code=ERROR)
+        return OK

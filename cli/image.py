@@ -1,0 +1,58 @@
+"""`hyperpod-ray image`: the parameter set of the container image."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import command, group
+from ops import output
+from ops.errors import BAD_USE, ERROR, OK, OpsError
+
+app = group("Show and pin the parameters of the container image.")
+SetName = Annotated[
+    str | None, typer.Argument(metavar="[SET]", help="Parameter set in image/versions.yaml. Default: its `default`.")
+]
+
+
+@command(app, "build-args", examples=["image build-args", "image build-args cu130"])
+def build_args(set_name: SetName = None) -> int:
+    """Print the Docker build arguments of a parameter set. Exit code 2 while its digest is unknown.
+
+    Build by hand: docker build -f image/Dockerfile $(hyperpod-ray image build-args) .
+    """
+    from image.versions import ImageError, choose  # noqa: PLC0415
+
+    try:
+        arguments = choose(set_name).build_args()
+    except ImageError as error:
+        raise OpsError(str(error), code=BAD_USE) from error
+    for name, value in arguments.items():
+        output.write_line(f"--build-arg {name}={value}")
+    return OK
+
+
+@command(app, examples=["image pin", "image pin cu130 --update"])
+def pin(
+    set_name: SetName = None,
+    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where the tag has moved.")] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the base's own.")
+    ] = None,
+) -> int:
+    """Record the digest of the base image in image/versions.yaml, or confirm the recorded one."""
+    from image.registry import digest  # noqa: PLC0415
+    from image.versions import ImageError, choose, record_digest  # noqa: PLC0415
+
+    try:
+        chosen = choose(set_name)
+    except ImageError as error:
+        raise OpsError(str(error), code=BAD_USE) from error
+    try:
+        found = digest(chosen.base, chosen.tag, mirror=mirror)
+        result = record_digest(chosen, found, update=update)
+    except ImageError as error:
+        raise OpsError(str(error), code=ERROR) from error
+    output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
+    return OK

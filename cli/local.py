@@ -1,0 +1,336 @@
+"""`hyperpod-ray local`: rehearse on this machine, on an embedded AWS and on Ray processes, without an account."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cli.local_ray import app as ray_app
+from cli.options import Env, Plain, command, current, folder, group
+from ops.errors import CONDITION_FALSE, ERROR, OK, OpsError
+
+app = group("Rehearse on this machine: an embedded AWS, a Kubernetes API and Ray processes.")
+app.add_typer(ray_app, name="ray")
+faults_app = group("Inject errors, throttles and delays into the embedded AWS.")
+app.add_typer(faults_app, name="faults")
+
+State = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Folder of its state and logs. Default: .local/aws.")
+]
+
+
+@contextlib.contextmanager
+def sandbox_errors() -> Iterator[None]:
+    """Turn a failure of the embedded AWS into one line."""
+    from sandbox.aws import client, install, process  # noqa: PLC0415
+
+    try:
+        yield
+    except (install.InstallError, process.StartError, client.ControlError) as error:
+        raise OpsError(str(error), code=ERROR) from error
+
+
+@contextlib.contextmanager
+def rehearsal_errors() -> Iterator[None]:
+    """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
+    from core import project  # noqa: PLC0415
+    from rehearsal.ray_hosts.errors import LocalError  # noqa: PLC0415
+
+    with contextlib.suppress(OpsError):
+        os.environ[project.ENVIRONMENTS_VARIABLE] = str(folder())
+    try:
+        yield
+    except LocalError as error:
+        raise OpsError(str(error), code=error.code) from error
+
+
+def state_folder(given: Path | None) -> Path:
+    """The state folder of a command."""
+    from sandbox.aws import paths  # noqa: PLC0415
+
+    return given or paths.STATE
+
+
+@command(app, examples=["local setup"])
+def setup() -> int:
+    """Install what the embedded AWS needs. Skips what is installed."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.setup()
+    return OK
+
+
+@command(app, examples=["local up", "local up --region eu-west-1 --account 123456789012"])
+def up(  # noqa: PLR0917
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Use this cluster instead of the local Kubernetes API.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1. Default: 4566, or a free one.")
+    ] = None,
+    seconds_per_state: Annotated[float, typer.Option(min=0, help="Length of each state of a resource.")] = 1.0,
+    account: Annotated[str, typer.Option(help="Twelve digits.")] = "000000000001",
+    region: Annotated[str, typer.Option(help="Region of its clients.")] = "us-west-2",
+    state: State = None,
+) -> int:
+    """Start the embedded AWS and the local Kubernetes API."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.up(
+            state=state_folder(state),
+            kubeconfig=kubeconfig,
+            port=port,
+            seconds_per_state=seconds_per_state,
+            account=account,
+            region=region,
+        )
+    return OK
+
+
+@command(app, examples=["local down"])
+def down(state: State = None) -> int:
+    """Stop the embedded AWS. Everything in it is deleted."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.down(state=state_folder(state))
+    return OK
+
+
+@command(app, examples=["local status"])
+def status(state: State = None) -> int:
+    """Show whether the embedded AWS runs, and where. Exit code 3 when it does not."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        return OK if commands.status(state=state_folder(state)) else CONDITION_FALSE
+
+
+@command(app, examples=["local env"])
+def env(state: State = None) -> int:
+    """Print the exports that point a shell at the embedded AWS: eval "$(hyperpod-ray local env)"."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.env(state=state_folder(state))
+    return OK
+
+
+@command(app, examples=["local deploy dev", "local deploy prod"])
+def deploy(env: Env, state: State = None) -> int:
+    """Deploy an environment to the embedded AWS, without editing its file.
+
+    The embedded AWS starts in the environment's account and region. The container image and the Helm charts are
+    replaced by stand-ins. Existing networks, clusters and file systems are replaced by new ones.
+    """
+    from cli import local_deploy  # noqa: PLC0415
+
+    current.environment = env
+    with sandbox_errors():
+        return local_deploy.deploy(env, folder=folder(), state=state_folder(state))
+
+
+@command(app, examples=["local destroy dev"])
+def destroy(env: Env, state: State = None) -> int:
+    """Destroy an environment on the embedded AWS. Exit code 3 when something is left."""
+    from cli import local_deploy  # noqa: PLC0415
+
+    current.environment = env
+    with sandbox_errors():
+        return local_deploy.destroy(env, folder=folder(), state=state_folder(state))
+
+
+@command(app, "fail-node", examples=["local fail-node i-0123456789abcdef0"])
+def fail_node(
+    node_id: Annotated[str, typer.Argument(metavar="NODE", help="Instance id (i-…).")],
+    message: Annotated[str, typer.Option(help="What the health agent reports.")] = "NVRM: Xid 74: NVLink error",
+    state: State = None,
+) -> int:
+    """Make a HyperPod node of the embedded AWS faulty."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.show(commands.found(state_folder(state)).client.fail_node(node_id, message))
+    return OK
+
+
+@command(app, examples=["local quota ml.g5.8xlarge 4"])
+def quota(
+    name: Annotated[str, typer.Argument(help="A quota's name, or an instance type for its cluster usage quota.")],
+    value: Annotated[float, typer.Argument(help="The quota.")],
+    state: State = None,
+) -> int:
+    """Set a service quota of the embedded AWS."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        commands.found(state_folder(state)).client.set_quota(name, value)
+    return OK
+
+
+@command(app, examples=["local inventory", "local inventory --fail-if-any --ignore-stack CDKToolkit"])
+def inventory(
+    ignore_stack: Annotated[list[str] | None, typer.Option(help="Omit what this stack owns; repeatable.")] = None,
+    ignore_service_made: Annotated[
+        bool, typer.Option("--ignore-service-made", help="Omit log groups that a service created.")
+    ] = False,
+    fail_if_any: Annotated[bool, typer.Option("--fail-if-any", help="Exit code 3 when something is listed.")] = False,
+    state: State = None,
+) -> int:
+    """Print everything that exists in the embedded AWS, as JSON."""
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        found = commands.inventory(
+            state=state_folder(state), ignore_stack=tuple(ignore_stack or ()), ignore_service_made=ignore_service_made
+        )
+        commands.show(found)
+    return CONDITION_FALSE if found and fail_if_any else OK
+
+
+@command(
+    faults_app,
+    "set",
+    examples=[
+        "local faults set sagemaker.CreateCluster --code ThrottlingException --count 3",
+        "local faults set hyperpod.workers --effect no-capacity --count -1",
+    ],
+)
+def faults_set(  # noqa: PLR0917
+    operation: Annotated[str, typer.Argument(help="service.Operation, or AWS::Service::Type.create (update, delete).")],
+    code: Annotated[str, typer.Option(help="Error code to answer.")] = "",
+    message: Annotated[str, typer.Option(help="Error message to answer.")] = "injected fault",
+    status: Annotated[int, typer.Option(help="HTTP status of the error.")] = 400,
+    delay_seconds: Annotated[float, typer.Option(min=0, help="Delay of the answer.")] = 0.0,
+    count: Annotated[int, typer.Option(help="How many times; -1: every time.")] = 1,
+    effect: Annotated[str, typer.Option(help="stuck (fsx.DeleteFileSystem) or no-capacity (hyperpod.GROUP).")] = "",
+    state: State = None,
+) -> int:
+    """Inject a fault, and list all faults."""
+    fault: dict[str, Any] = {
+        "operation": operation,
+        "code": code,
+        "message": message,
+        "status": status,
+        "delay_seconds": delay_seconds,
+        "count": count,
+        "effect": effect,
+    }
+    return _faults("set", state, fault)
+
+
+@command(faults_app, "clear", examples=["local faults clear"])
+def faults_clear(state: State = None) -> int:
+    """Remove every fault."""
+    return _faults("clear", state, {})
+
+
+@command(faults_app, "list", examples=["local faults list"])
+def faults_list(state: State = None) -> int:
+    """List the faults that are set."""
+    return _faults("list", state, {})
+
+
+def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: dict[str, Any]) -> int:
+    from sandbox.aws import commands  # noqa: PLC0415
+
+    with sandbox_errors():
+        control = commands.found(state_folder(state)).client
+        if action == "set":
+            control.set_fault(**fault)
+        elif action == "clear":
+            control.clear_faults()
+        commands.show(control.faults())
+    return OK
+
+
+Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]
+Job = Annotated[str, typer.Option(help="Folder in jobs/.")]
+Interval = Annotated[int, typer.Option(help="Steps between two checkpoints.")]
+StepDelay = Annotated[float, typer.Option(min=0, help="Seconds by which each step is slowed down.")]
+ReplaceAfter = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="From a lost machine to its replacement (minutes on HyperPod).")
+]
+Drain = Annotated[int, typer.Option(min=0, metavar="SECONDS", help="Time that a drained pod has.")]
+ReportFolder = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Folder of the report. Default: .rehearsal/TIME.")
+]
+
+
+@command(app, examples=["local rehearse local", "local rehearse prod --faults node,freeze -o json"])
+def rehearse(  # noqa: PLR0917
+    env: Manifest,
+    faults: Annotated[
+        str, typer.Option(help="Comma-separated: worker, node, freeze, hang, drain, elastic, driver, head.")
+    ] = "worker,node,freeze",
+    job: Job = "finetune",
+    interval: Interval = 10,
+    step_delay: StepDelay = 0.15,
+    replace_after: ReplaceAfter = 2.0,
+    drain: Drain = 12,
+    out: ReportFolder = None,
+    form: Plain = "table",
+) -> int:
+    """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
+    from rehearsal import commands  # noqa: PLC0415
+    from rehearsal.runner import Options  # noqa: PLC0415
+
+    with rehearsal_errors():
+        options = Options(
+            faults=tuple(part.strip() for part in faults.split(",") if part.strip()),
+            job=job,
+            interval=interval,
+            step_delay_s=step_delay,
+            replace_after_s=replace_after,
+            drain_s=drain,
+        )
+        survived = commands.rehearse(env, options=options, out=out, as_json=form == "json")
+    return OK if survived else CONDITION_FALSE
+
+
+@command(app, examples=["local soak local --kills 50", "local soak local --kills 5 --seed 7"])
+def soak(  # noqa: PLR0917
+    env: Manifest,
+    kills: Annotated[int, typer.Option(help="Number of kills.")] = 50,
+    seed: Annotated[int, typer.Option(help="The same seed plans the same kills.")] = 0,
+    job: Job = "finetune",
+    interval: Interval = 10,
+    step_delay: StepDelay = 0.15,
+    replace_after: ReplaceAfter = 2.0,
+    drain: Drain = 12,
+    out: ReportFolder = None,
+) -> int:
+    """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
+    from rehearsal import commands  # noqa: PLC0415
+    from rehearsal.runner import Options  # noqa: PLC0415
+
+    with rehearsal_errors():
+        options = Options(
+            job=job, interval=interval, step_delay_s=step_delay, replace_after_s=replace_after, drain_s=drain
+        )
+        survived = commands.soak(env, kills=kills, seed=seed, options=options, out=out)
+    return OK if survived else CONDITION_FALSE
+
+
+def register_demo(root: typer.Typer) -> None:
+    """Add the demo to the root."""
+
+    @command(root, examples=["demo", "demo --no-rehearsal --keep"])
+    def demo(
+        rehearsal: Annotated[
+            bool, typer.Option("--rehearsal/--no-rehearsal", help="Run the training job that loses a node.")
+        ] = True,
+        keep: Annotated[bool, typer.Option("--keep", help="Leave the embedded AWS running.")] = False,
+    ) -> int:
+        """Deploy, change, break, recover and destroy on this machine, without an AWS account."""
+        with rehearsal_errors():
+            from rehearsal.demo import demo as run  # noqa: PLC0415
+
+            return OK if run(rehearsal=rehearsal, keep=keep) else ERROR

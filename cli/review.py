@@ -1,0 +1,110 @@
+"""`hyperpod-ray review`: what a change does to running training, before it is merged."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import PROGRAM, Out, Output, command, current, names
+from ops import output
+from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from ops.output import Format
+
+if TYPE_CHECKING:
+    from review.review import Review
+
+
+class Limit(StrEnum):
+    """What ends the review with exit code 3."""
+
+    never = "never"
+    any_change = "any-change"
+    interrupts = "interrupts"
+    weakened = "weakened"
+    loses_nodes = "loses-nodes"
+    loses_data = "loses-data"
+    rejected = "rejected"
+    any_rejected = "any-rejected"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(
+        app,
+        examples=[
+            "review --base origin/main",
+            "review prod --base origin/main --output markdown --out report.md --fail-on loses-nodes",
+            "review --base-assembly before/cdk.out --head-assembly cdk.out",
+        ],
+    )
+    def review(  # noqa: PLR0917
+        env: Annotated[
+            str | None,
+            typer.Argument(metavar="[ENV]", help="Only this environment. Default: all.", autocompletion=names),
+        ] = None,
+        base: Annotated[str, typer.Option(metavar="REVISION", help="Git revision to compare with.")] = "",
+        head: Annotated[
+            str, typer.Option(metavar="REVISION", help="Git revision to review. Default: the working tree.")
+        ] = "",
+        base_assembly: Annotated[
+            Path | None, typer.Option(metavar="FOLDER", help="A cdk.out to compare with, instead of --base.")
+        ] = None,
+        head_assembly: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The cdk.out to review.")] = None,
+        form: Output = Format.table,
+        out: Out = None,
+        fail_on: Annotated[
+            list[Limit] | None,
+            typer.Option(
+                help="Exit code 3 when the verdict is this or worse; repeatable. weakened: security or recovery is "
+                "reduced. any-rejected: the service refuses a part, whatever the verdict."
+            ),
+        ] = None,
+    ) -> int:
+        """Show what a change does to running training: nodes, jobs, data, money and time. Needs no AWS account."""
+        from review.errors import ReviewError  # noqa: PLC0415
+
+        current.environment = env or "ENV"
+        try:
+            made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
+        except ReviewError as error:
+            raise OpsError(str(error), code=BAD_USE) from error
+        from review.report import FORMATS  # noqa: PLC0415
+
+        text = FORMATS[form.value](made).rstrip("\n") + "\n"
+        if out is not None:
+            out.write_text(text, encoding="utf-8")
+        else:
+            output.write_text(text)
+        output.say(f"compared in {made.seconds:.1f} s")
+        from review.review import fails  # noqa: PLC0415
+
+        return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK
+
+
+def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
+    from core import project  # noqa: PLC0415
+    from review.review import review as compare  # noqa: PLC0415
+    from review.worktrees import assemblies  # noqa: PLC0415
+
+    if base_assembly and head_assembly:
+        return compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
+    if base_assembly or head_assembly:
+        raise OpsError("one assembly: expected --base-assembly and --head-assembly together", code=BAD_USE)
+    if not base:
+        raise OpsError(
+            "no revision to compare with: expected --base REVISION, or --base-assembly and --head-assembly",
+            next=f"{PROGRAM} review --base origin/main",
+            code=BAD_USE,
+        )
+    if not project.is_checkout():
+        raise OpsError(
+            "review --base synthesizes both revisions: expected a checkout of the project with `make setup`",
+            next=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
+            code=BAD_USE,
+        )
+    with assemblies(base, head or None, project=project.SOURCE, environment=env) as (before, after):
+        return compare(before, after, only=env, base_name=base, head_name=head or "working tree")

@@ -1,0 +1,54 @@
+"""The settings with which an environment is rehearsed: what only the account or a registry has is replaced."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+IMAGE_FOLDER = "sandbox/image"
+LOCK_FILE = "sandbox/charts/charts.lock.yaml"
+NOTICE = (
+    "# Written by `hyperpod-ray local deploy {name}` for the embedded AWS; do not edit, do not deploy to an account.\n"
+)
+
+
+def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Settings for the embedded AWS, and what differs from the file.
+
+    Args:
+        data: The content of an environment file that passed its checks. It is not changed.
+
+    Returns:
+        The settings with stand-ins, and one sentence for each.
+    """
+    settings = copy.deepcopy(data)
+    notes: list[str] = []
+
+    image = settings.get("image") or {}
+    settings["image"] = {"folder": IMAGE_FOLDER, "on_destroy": "delete"}
+    if image.get("repository_name"):
+        settings["image"]["repository_name"] = image["repository_name"]
+    notes.append(f"image: {IMAGE_FOLDER} instead of {image.get('uri') or image.get('folder') or 'image'}")
+
+    helm = settings.get("helm") or {}
+    notes.append(f"helm.lock_file: {LOCK_FILE} instead of {helm.get('lock_file', 'charts.lock.yaml')}")
+    # the stand-in charts have the default versions only
+    settings["helm"] = {"lock_file": LOCK_FILE}
+
+    network = settings["network"]
+    if existing := network.pop("existing", None):
+        notes.append(f"network: a new VPC instead of {existing['vpc_id']}")
+        network["cidr"] = existing["vpc_cidr"]
+    eks = settings.get("eks") or {}
+    if existing := eks.pop("existing", None):
+        notes.append(f"eks: a new cluster instead of {existing['cluster_name']}")
+    storage = settings.get("storage") or {}
+    if existing := storage.pop("existing", None):
+        notes.append(f"storage: a new file system instead of {existing['file_system_id']}")
+        storage.pop("mode", None)
+    if storage.get("on_destroy", "retain") != "delete":
+        notes.append("storage.on_destroy: delete instead of retain")
+    settings["storage"] = {**storage, "on_destroy": "delete"}
+    if settings.pop("protected", False):
+        notes.append("protected: false instead of true")
+    return settings, notes

@@ -1,0 +1,75 @@
+"""The rehearsal commands: start Ray from the environment's manifest, inject faults or kill at random, report."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rehearsal.runner import Options, run
+from rehearsal.show import Show, summary
+from rehearsal.soak import soak as run_soak
+
+
+def rehearse(env: str, *, options: Options, out: Path | None = None, as_json: bool = False) -> bool:
+    """Rehearse and show the report.
+
+    Args:
+        env: An environment's name, or the path of a RayCluster manifest.
+        options: Faults, job and times.
+        out: Folder of report and picture. Default: `.rehearsal/TIME`.
+        as_json: Write the report as JSON to stdout, and everything else to stderr.
+
+    Returns:
+        Whether everything survived.
+
+    Raises:
+        LocalError: bad input, or the rehearsal could not be carried through.
+    """
+    console = Console(stderr=as_json)
+    with _ended_by_sigterm(), Show(console) as show:
+        report = run(env, faults=options.faults, job=options.job, out=out, options=options, listener=show)
+    summary(report, say=lambda item: _say(console, item))
+    if as_json:
+        sys.stdout.write(report.to_json() + "\n")
+    return report.survived
+
+
+def soak(env: str, *, kills: int, seed: int, options: Options, out: Path | None = None) -> bool:
+    """Kill at random moments; whether no checkpoint was lost and the job succeeded.
+
+    Args:
+        env: An environment's name, or the path of a RayCluster manifest.
+        kills: How many kills.
+        seed: The same seed plans the same kills.
+        options: Job and times.
+        out: Folder of the log. Default: `.rehearsal/soak-TIME`.
+
+    Raises:
+        LocalError: bad input, or the rehearsal could not be carried through.
+    """
+    with _ended_by_sigterm():
+        return run_soak(env, kills=kills, seed=seed, options=options, out=out, console=Console()) == 0
+
+
+def _say(console: Console, item: Any) -> None:
+    console.print(item, markup=False, highlight=False, soft_wrap=isinstance(item, str))
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """`timeout` and CI end a process by SIGTERM: the cluster stops then too."""
+    old = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

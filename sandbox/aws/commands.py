@@ -1,0 +1,135 @@
+"""The embedded AWS: set it up, start it, look at it, inject faults and stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from sandbox.aws import client, install, paths, process
+
+NOT_RUNNING = "the embedded AWS is not running; start it with `hyperpod-ray local up`"
+
+
+def setup() -> None:
+    """Install what the embedded AWS runs on; skips what is there."""
+    install.install(_say)
+    _say("the embedded AWS is installed")
+
+
+def up(
+    *,
+    state: Path = paths.STATE,
+    kubeconfig: Path | None = None,
+    port: int | None = None,
+    seconds_per_state: float = 1.0,
+    account: str = process.ACCOUNT,
+    region: str = process.REGION,
+) -> process.Running:
+    """Start the embedded AWS, and the local Kubernetes API beside it; returns the running one where there is one.
+
+    Args:
+        state: Folder of its state and logs.
+        kubeconfig: Use this cluster. Default: the cluster of KUBECONFIG, else the local Kubernetes API.
+        port: Port on 127.0.0.1. Default: 4566, or a free one where that is taken.
+        seconds_per_state: Length of each state of a resource.
+        account: Twelve digits, used as access key.
+        region: Region of its clients.
+    """
+    running = process.find(state)
+    if running:
+        _say(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
+        return running
+    if not install.installed():
+        install.install(_say)
+    kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
+    running = process.start(
+        state=state.resolve(),
+        port=port,
+        seconds_per_state=seconds_per_state,
+        kubeconfig=kubeconfig,
+        account=account,
+        region=region,
+    )
+    _say(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
+    _say(f"Kubernetes API {running.kubernetes} ({'given' if kubeconfig else 'local'}), kubeconfig {running.kubeconfig}")
+    _say('for this shell: eval "$(hyperpod-ray local env)"')
+    return running
+
+
+def status(*, state: Path = paths.STATE) -> bool:
+    """Print where it runs; whether it does."""
+    running = process.find(state)
+    if not running:
+        _say(NOT_RUNNING)
+        return False
+    ready = running.client.health()
+    _print(
+        f"{running.client.endpoint} {'ready' if ready else 'not answering'}, process {running.pid}, log {running.log}"
+    )
+    _print(f"Kubernetes API {running.kubernetes}, kubeconfig {running.kubeconfig}")
+    return ready
+
+
+def env(*, state: Path = paths.STATE) -> None:
+    """Print the exports that point a shell at it."""
+    running = found(state)
+    for name in client.FORBIDDEN:
+        _print(f"unset {name}")
+    for name, value in running.client.environment().items():
+        _print(f"export {name}={shlex.quote(value)}")
+
+
+def down(*, state: Path = paths.STATE) -> None:
+    """Stop it and forget everything in it."""
+    running = process.find(state)
+    if not running:
+        _say("the embedded AWS is not running")
+        return
+    process.stop(running, state)
+    _say("stopped; everything in it is gone")
+
+
+def show(value: object) -> None:
+    """Print a value as JSON."""
+    _print(json.dumps(value, indent=2))
+
+
+def inventory(
+    *, state: Path = paths.STATE, ignore_stack: tuple[str, ...] = (), ignore_service_made: bool = False
+) -> list[dict[str, object]]:
+    """What exists now.
+
+    Args:
+        state: Folder of its state.
+        ignore_stack: Stacks whose resources do not count.
+        ignore_service_made: Whether log groups that a service created do not count.
+    """
+    return [
+        r
+        for r in found(state).client.inventory()
+        if r["stack"] not in ignore_stack and not (ignore_service_made and r["made_by_service"])
+    ]
+
+
+def found(state: Path = paths.STATE) -> process.Running:
+    """The running emulator of a state folder.
+
+    Raises:
+        StartError: none runs.
+    """
+    running = process.find(state)
+    if not running:
+        raise process.StartError(NOT_RUNNING)
+    return running
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
