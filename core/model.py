@@ -33,6 +33,9 @@ KubernetesName = Annotated[str, shapes.KUBERNETES_NAME.field()]
 """An RFC 1123 label: lower case letters, digits and hyphens, at most 63 characters."""
 
 SemanticVersion = Annotated[str, shapes.SEMANTIC_VERSION.field()]
+EcrRepositories = Annotated[str, shapes.ECR_REPOSITORIES.field()]
+"""An Amazon ECR repository, or all whose names begin alike (`…/team/*`)."""
+CachePrefix = Annotated[str, shapes.CACHE_PREFIX.field(min_length=2, max_length=30)]
 LogRetentionDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 3653]
 DeepHealthCheck = Literal["InstanceStress", "InstanceConnectivity"]
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
@@ -557,6 +560,20 @@ class InstanceTypeFigures(Settings):
     """Processor architecture; head, workers and image must have the same."""
 
 
+class Registries(Settings):
+    """Where nodes pull container images from, besides AWS's own registries and the image's repository."""
+
+    mirror: bool = False
+    """Copy every image of another registry (KubeRay's operator, device plugins, Redis, `image.uri`) into repositories
+    of this account that the Mirror stack creates, and let pods pull the copies. A closed network needs it."""
+    pull_from: list[EcrRepositories] = []
+    """Further Amazon ECR repositories that pods may pull from, of any account and region:
+    `111122223333.dkr.ecr.us-west-2.amazonaws.com/team/*`. Their own policies must let this account pull."""
+    pull_through_caches: list[CachePrefix] = []
+    """Repository prefixes of pull-through caches that this account and region have: nodes may pull from them, and
+    bring in what is not cached yet (`ecr:BatchImportUpstreamImage`, `ecr:CreateRepository`)."""
+
+
 class Environment(Settings):
     """One environment: one file, one CDK Stage named like the file."""
 
@@ -578,6 +595,8 @@ class Environment(Settings):
     """The shared file system."""
     image: Image = BuiltImage()
     """The container image."""
+    registries: Registries = Registries()
+    """Container registries."""
     ray: Ray
     """The RayCluster."""
     helm: Helm = Helm()

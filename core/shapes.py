@@ -131,6 +131,13 @@ IMAGE_DIGEST = _shape(
     "an image by digest, because a tag can move",
     f"123456789012.dkr.ecr.us-west-2.amazonaws.com/ray@sha256:{_DIGEST}",
 )
+ECR_REPOSITORIES = _shape(
+    r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[a-z0-9]([a-z0-9._/-]*[a-z0-9])?(/?\*)?$",
+    "an Amazon ECR repository, or several by `*` at the end",
+    "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/*",
+    "without a tag",
+)
+CACHE_PREFIX = _shape(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository prefix of a pull-through cache", "quay")
 VARIABLE = _shape(
     r"^[A-Za-z_][A-Za-z0-9_]*$",
     "the name of an environment variable",

@@ -22,6 +22,7 @@ COLOURS = {
     "Eks": "#b5651d",
     "Storage": "#2e7d4f",
     "Image": "#6d6d6d",
+    "Mirror": "#8a8a8a",
     "HyperPod": "#8a2f6b",
     "Platform": "#2a6f97",
     "Ray": "#a33b2a",

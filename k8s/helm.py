@@ -8,6 +8,7 @@ from typing import Any
 
 from charts.lock import Lock, LockedChart
 from charts.store import locate, unpack
+from core import needs
 from core.model import InstanceGroup
 from core.plan import Plan
 from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
@@ -82,7 +83,6 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
     locked = lock_of(plan).chart("hyperpod-dependencies", version=plan.settings.helm.hyperpod_dependencies)
     groups = plan.settings.hyperpod.instance_groups
     nvidia = [group for group in groups if plan.figures(group.type).accelerator == "nvidia"]
-    neuron = [group for group in groups if plan.figures(group.type).accelerator == "neuron"]
     efa = [group for group in groups if plan.figures(group.type).efa]
     values: dict[str, Any] = {
         # image registry of the agent; without it the chart guesses, at last us-east-1
@@ -92,9 +92,9 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
         "hyperpod-patching": {"enabled": True},
         # the service's permissions to restart PyTorchJobs: of no use to Ray, but AWS lists them as required
         "job-auto-restart": {"enabled": True},
-        "nvidia-device-plugin": {"devicePlugin": {"enabled": bool(nvidia)}},
-        "neuron-device-plugin": {"devicePlugin": {"enabled": bool(neuron)}},
-        "aws-efa-k8s-device-plugin": {"devicePlugin": {"enabled": bool(efa)}},
+        "nvidia-device-plugin": {"devicePlugin": {"enabled": needs.enabled(plan, "nvidia-device-plugin")}},
+        "neuron-device-plugin": {"devicePlugin": {"enabled": needs.enabled(plan, "neuron-device-plugin")}},
+        "aws-efa-k8s-device-plugin": {"devicePlugin": {"enabled": needs.enabled(plan, "aws-efa-k8s-device-plugin")}},
     }
     if nvidia:
         values["nvidia-device-plugin"] |= {
@@ -113,6 +113,7 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
                 *_device_tolerations(plan, efa),
             ],
         }
+    _point_at_pulled(values, plan, "hyperpod-dependencies")
     return HelmRelease(name="hyperpod-dependencies", locked=locked, namespace="kube-system", values=values)
 
 
@@ -151,6 +152,7 @@ def kuberay_operator(plan: Plan) -> HelmRelease:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    _point_at_pulled(values, plan, "kuberay-operator")
     return HelmRelease(
         name="kuberay-operator",
         locked=lock_of(plan).chart("kuberay-operator", version=plan.settings.helm.kuberay_operator),
@@ -163,6 +165,18 @@ def kuberay_operator(plan: Plan) -> HelmRelease:
 def helm_releases(plan: Plan) -> list[HelmRelease]:
     """Both releases, in the order of a deploy; the HyperPod cluster and its nodes come between them."""
     return [hyperpod_dependencies(plan), kuberay_operator(plan)]
+
+
+def _point_at_pulled(values: dict[str, Any], plan: Plan, chart: str) -> None:
+    """Set the image values of a chart where nodes pull something else than the chart names."""
+    for need in needs.images(plan):
+        if need.chart == chart:
+            for path, value in need.values().items():
+                node = values
+                *above, last = path.split(".")
+                for step in above:
+                    node = node.setdefault(step, {})
+                node[last] = value
 
 
 def _types(groups: list[InstanceGroup]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core import needs
 from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
@@ -23,5 +24,5 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     made = [network_policies(plan), access(plan), claim(plan), volume_owner(plan, bindings)]
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
-        made.append(redis(plan, fault_tolerance.redis_image))
+        made.append(redis(plan, needs.pulled(plan, fault_tolerance.redis_image)))
     return [*made, ray_cluster(plan, bindings)]

@@ -8,10 +8,10 @@ to whoever Kubernetes lets forward ports.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import cdk8s
 
+from core import needs
 from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import CLIENT_LABEL, OPERATOR_NAMESPACE, REDIS, REDIS_PORT, ray_namespaces
@@ -83,14 +83,7 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
         },
     }
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
-    if fault_tolerance and fault_tolerance.redis_address:
-        port = int(fault_tolerance.redis_address.rpartition(":")[2])
-        made["redis-clients"] = {
-            "podSelector": {"matchLabels": RAY_POD},
-            "policyTypes": ["Egress"],
-            "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]}],
-        }
-    elif fault_tolerance:
+    if fault_tolerance and not fault_tolerance.redis_address:
         redis = {"matchLabels": {"app": REDIS}}
         # KubeRay's clean-up Job, when a RayCluster is deleted, is one of its own pods and carries the same label
         made["redis"] = {
@@ -103,43 +96,37 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
             "policyTypes": ["Egress"],
             "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
         }
-    if seen := plan.settings.ray.observability:
-        made |= _observability([seen.grafana_host, seen.prometheus_host])
-    return made
+    return made | _destinations(needs.destinations(plan))
 
 
-def _observability(urls: list[str]) -> dict[str, dict[str, Any]]:
-    """The head asks Grafana and Prometheus; Prometheus scrapes the metrics port of all Ray pods."""
-    namespaces: list[str] = []
-    outside: list[dict[str, Any]] = []
-    for url in urls:
-        parts = urlsplit(url)
-        labels = (parts.hostname or "").split(".")
-        if len(labels) >= 3 and labels[2] == "svc":
-            namespaces += [] if labels[1] in namespaces else [labels[1]]
-        else:
-            outside.append(
-                {
-                    "to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}],
-                    "ports": [_port(parts.port or (443 if parts.scheme == "https" else 80))],
-                }
-            )
-    peers = [{"namespaceSelector": _named(name)} for name in namespaces]
-    made: dict[str, dict[str, Any]] = {
-        "dashboard-charts": {
-            "podSelector": {"matchLabels": HEAD_POD},
-            "policyTypes": ["Egress"],
-            # no port: a policy counts the pod's port, a URL names the Service's
-            "egress": [*([{"to": peers}] if peers else []), *outside],
-        }
-    }
-    if peers:
+def _destinations(destinations: list[needs.Destination]) -> dict[str, dict[str, Any]]:
+    """The way to what the environment file names: services of other namespaces, and hosts outside by port.
+
+    A namespace that the head asks for charts holds the Prometheus that scrapes all Ray pods.
+    """
+    made: dict[str, dict[str, Any]] = {}
+    for name, pods, label in (("redis-clients", "ray", RAY_POD), ("dashboard-charts", "head", HEAD_POD)):
+        mine = [item for item in destinations if item.pods == pods]
+        peers = [{"namespaceSelector": _named(space)} for space in _namespaces(mine)]
+        ports = sorted({item.port for item in mine if item.namespace is None})
+        # no port for a namespace: a policy counts the pod's port, a URL names the Service's
+        egress: list[dict[str, Any]] = [{"to": peers}] if peers else []
+        egress += [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]} for port in ports]
+        if egress:
+            made[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
+    if spaces := _namespaces([item for item in destinations if item.pods == "head"]):
         made["metrics"] = {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Ingress"],
-            "ingress": [{"from": peers, "ports": [_port(METRICS)]}],
+            "ingress": [
+                {"from": [{"namespaceSelector": _named(space)} for space in spaces], "ports": [_port(METRICS)]}
+            ],
         }
     return made
+
+
+def _namespaces(destinations: list[needs.Destination]) -> list[str]:
+    return list(dict.fromkeys(item.namespace for item in destinations if item.namespace))
 
 
 def _named(namespace: str) -> dict[str, Any]:

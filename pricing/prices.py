@@ -21,7 +21,7 @@ HOURS_PER_MONTH = 730
 ANYWHERE = "any"
 """In place of a region: a price that AWS asks in every one."""
 CLOSED_ENDPOINTS = 14
-"""Interface endpoints of a closed network, each in every zone (`hyperpod_ray.network.CLOSED_ENDPOINTS`)."""
+"""Interface endpoints of a closed network, each in every zone (`hyperpod_ray.endpoints.SERVICES`)."""
 
 Unit = Literal["hour", "GB-month"]
 Fixed = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]

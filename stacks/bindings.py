@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from charts.errors import ChartMissingError
+from core import needs
 from core.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.network import ClusterNetwork
@@ -16,12 +17,12 @@ def bindings(
     plan: Plan, *, network: ClusterNetwork, file_system: LustreFileSystem | None, image: TrainingImage | None = None
 ) -> Bindings:
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
-    existing = plan.existing_file_system
+    existing, named = plan.existing_file_system, plan.existing_image
     region = plan.settings.region
     made = file_system
     return Bindings(
-        image_uri=image.uri if image else plan.existing_image or "",
-        image_content=image.content if image else plan.existing_image or "",
+        image_uri=image.uri if image else needs.pulled(plan, named) if named else "",
+        image_content=image.content if image else named or "",
         node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
         file_system_security_group_id=network.file_system_security_group.security_group_id,
         file_system_id=made.file_system.ref if made else existing.file_system_id if existing else "",

@@ -7,6 +7,7 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from constructs import Construct
+from core import needs
 from core.model import StaticStorage
 from core.plan import Plan
 from hyperpod_ray.logs import own_function_logs
@@ -14,6 +15,7 @@ from stacks.base import EnvironmentStack
 from stacks.eks import EksStack
 from stacks.hyperpod import HyperPodStack
 from stacks.image import ImageStack
+from stacks.mirror import MirrorStack
 from stacks.network import NetworkStack
 from stacks.platform import PlatformStack
 from stacks.ray import RayStack
@@ -41,6 +43,9 @@ class EnvironmentStage(cdk.Stage):
             self, "Platform", plan=plan, network=network, eks=eks, health=hyperpod.health, file_system=file_system
         )
         platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
+        if needs.copies(plan):
+            mirror = MirrorStack(self, "Mirror", plan=plan)
+            hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
         ray = RayStack(self, "Ray", plan=plan, network=network, eks=eks, image=image, file_system=file_system)
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"

@@ -8,6 +8,7 @@ from aws_cdk import aws_ecr as ecr
 
 import k8s
 from constructs import Construct
+from core import needs
 from core.plan import Plan
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.execution_role import ExecutionRole
@@ -42,7 +43,15 @@ class HyperPodStack(EnvironmentStack):
         scripts = LifecycleScripts(
             self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle"
         )
-        role = ExecutionRole(self, "Execution", cluster=eks.cluster, lifecycle=scripts.bucket, repository=repository)
+        role = ExecutionRole(
+            self,
+            "Execution",
+            cluster=eks.cluster,
+            lifecycle=scripts.bucket,
+            repository=repository,
+            pull_from=needs.repositories(plan),
+            caches=needs.cache_repositories(plan),
+        )
         self.hyperpod = HyperPodCluster(
             self,
             "HyperPod",

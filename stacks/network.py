@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from constructs import Construct
+from core import needs
 from core.plan import Plan
 from hyperpod_ray.network import ClusterNetwork
 from stacks.base import EnvironmentStack
@@ -18,5 +19,7 @@ class NetworkStack(EnvironmentStack):
             "Network",
             settings=plan.settings.network,
             node_subnet_prefix=plan.node_subnet_prefix,
+            calls=needs.calls(plan),
+            outside_ports=needs.outside_ports(plan),
             keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
         )

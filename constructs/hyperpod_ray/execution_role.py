@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_eks_v2 as eks
@@ -40,6 +42,10 @@ class ExecutionRole(Construct):
     images from this account's registry; Pod Identity for this cluster. No S3 but the lifecycle bucket: training reads
     and writes with the pods' own identities. Also creates the access entry of type `HYPERPOD_LINUX`.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
+
+    :param repository: the one that the Image stack makes; None: no image is built.
+    :param pull_from: ARNs of all other repositories that nodes pull from; `core.needs.repositories`.
+    :param caches: those among them that pull-through caches fill; `core.needs.cache_repositories`.
     """
 
     def __init__(
@@ -50,6 +56,8 @@ class ExecutionRole(Construct):
         cluster: eks.ICluster,
         lifecycle: s3.IBucket,
         repository: ecr.IRepository | None,
+        pull_from: Sequence[str],
+        caches: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
@@ -84,8 +92,9 @@ class ExecutionRole(Construct):
                 iam.PolicyStatement(
                     sid="PullImages",
                     actions=["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-                    resources=_repositories(stack, repository),
+                    resources=[*([repository.repository_arn] if repository else []), *pull_from],
                 ),
+                *_filling(caches),
                 iam.PolicyStatement(
                     sid="PodIdentity", actions=["eks-auth:AssumeRoleForPodIdentity"], resources=[cluster.cluster_arn]
                 ),
@@ -102,13 +111,9 @@ class ExecutionRole(Construct):
         self.access_entry.node.add_dependency(policy)
 
 
-def _repositories(stack: Stack, repository: ecr.IRepository | None) -> list[str]:
-    """What nodes may pull: this stack's repository, and AWS's registries of the add-ons' and HyperPod's images."""
-    add_ons = f"arn:{stack.partition}:ecr:{stack.region}:*:repository/"
-    images = [f"{add_ons}eks/*", f"{add_ons}hyperpod-*", f"{add_ons}amazon-k8s-cni*", f"{add_ons}hyperpod/*"]
-    own = (
-        repository.repository_arn
-        if repository
-        else f"arn:{stack.partition}:ecr:{stack.region}:{stack.account}:repository/*"
-    )
-    return [own, *images]
+def _filling(caches: Sequence[str]) -> list[iam.PolicyStatement]:
+    """The first pull of an image through a cache makes its repository.
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-iam.html
+    """
+    actions = ["ecr:BatchImportUpstreamImage", "ecr:CreateRepository"]
+    return [iam.PolicyStatement(sid="FillCaches", actions=actions, resources=list(caches))] if caches else []

@@ -79,12 +79,12 @@ class TrainingImage(Construct):
         # CodeBuild's own group would have no retention and outlive the stack
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         logs.grant_write(build)
-        _log_to(build, logs)
+        log_builds_to(build, logs)
         self.uri = self.repository.repository_uri_for_tag(self.content)
 
 
-def _log_to(build: ContainerImageBuild, group: LogGroup) -> None:
-    """The build's project is a singleton of the stack that the construct does not expose."""
+def log_builds_to(build: ContainerImageBuild, group: LogGroup) -> None:
+    """Let a build log into a group of the stack; its project is a singleton that the construct does not expose."""
     own = {"Status": "ENABLED", "GroupName": group.log_group_name}
     for project in Stack.of(build).node.find_all():
         if isinstance(project, codebuild.CfnProject):

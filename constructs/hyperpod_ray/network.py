@@ -11,28 +11,12 @@ from aws_cdk import aws_logs as logs
 
 from constructs import Construct
 from core.model import ExistingNetwork, Network, NewNetwork
+from core.needs import Call
+from hyperpod_ray.endpoints import SERVICES, gateway_policy, interface_policy, interface_services
 from hyperpod_ray.logs import retention
 
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 """https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html"""
-
-CLOSED_ENDPOINTS = {
-    "Ec2": ec2.InterfaceVpcEndpointAwsService.EC2,
-    "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
-    "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
-    "Eks": ec2.InterfaceVpcEndpointAwsService.EKS,
-    "EksAuth": ec2.InterfaceVpcEndpointAwsService.EKS_AUTH,
-    "Fsx": ec2.InterfaceVpcEndpointAwsService.FSX,
-    "Lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
-    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
-    "Monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
-    "SageMaker": ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_API,
-    "Ssm": ec2.InterfaceVpcEndpointAwsService.SSM,
-    "SsmMessages": ec2.InterfaceVpcEndpointAwsService.SSM_MESSAGES,
-    "Ec2Messages": ec2.InterfaceVpcEndpointAwsService.EC2_MESSAGES,
-    "Sts": ec2.InterfaceVpcEndpointAwsService.STS,
-}
-"""What nodes, pods and the deployment's own functions call in a network without a way out (S3 has a gateway)."""
 
 
 class ClusterNetwork(Construct):
@@ -44,6 +28,8 @@ class ClusterNetwork(Construct):
 
     :param settings: the `network` section.
     :param node_subnet_prefix: prefix length of each node subnet; `Plan.node_subnet_prefix`.
+    :param calls: AWS calls from inside the VPC, for the endpoints of a closed network; `core.needs.calls`.
+    :param outside_ports: TCP ports of destinations outside the cluster; `core.needs.outside_ports`.
     :param keep_zone: zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
         then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
@@ -55,14 +41,17 @@ class ClusterNetwork(Construct):
         *,
         settings: Network,
         node_subnet_prefix: int,
+        calls: Sequence[Call],
+        outside_ports: Sequence[int] = (),
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         if isinstance(settings, NewNetwork):
-            self._create(settings, node_subnet_prefix)
+            self._create(settings, node_subnet_prefix, calls)
         else:
             self._import(settings)
-        self.node_security_group = NodeSecurityGroup(self, "Nodes", vpc=self.vpc).security_group
+        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
+        self.node_security_group = nodes.security_group
         self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
         if keep_zone is not None:
             for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
@@ -74,7 +63,7 @@ class ClusterNetwork(Construct):
     node_subnets: dict[str, ec2.ISubnet]
     control_plane_subnets: list[ec2.ISubnet]
 
-    def _create(self, settings: NewNetwork, node_subnet_prefix: int) -> None:
+    def _create(self, settings: NewNetwork, node_subnet_prefix: int, calls: Sequence[Call]) -> None:
         zones = settings.availability_zone_ids
         closed = settings.closed
         private = ec2.SubnetType.PRIVATE_ISOLATED if closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
@@ -107,7 +96,7 @@ class ClusterNetwork(Construct):
         self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
         self._flow_logs(vpc, settings)
         if closed:
-            self._endpoints(vpc, settings)
+            self._endpoints(vpc, settings, calls)
 
     def _import(self, settings: ExistingNetwork) -> None:
         existing = settings.existing
@@ -142,7 +131,7 @@ class ClusterNetwork(Construct):
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 
-    def _endpoints(self, vpc: ec2.Vpc, settings: NewNetwork) -> None:
+    def _endpoints(self, vpc: ec2.Vpc, settings: NewNetwork, calls: Sequence[Call]) -> None:
         allowed = ec2.SecurityGroup(
             self,
             "Endpoints",
@@ -151,32 +140,45 @@ class ClusterNetwork(Construct):
             allow_all_outbound=False,
         )
         allowed.add_ingress_rule(ec2.Peer.ipv4(settings.cidr), ec2.Port.tcp(443), "HTTPS from inside the VPC")
-        for name, service in CLOSED_ENDPOINTS.items():
-            vpc.add_interface_endpoint(
+        for service in interface_services(calls):
+            name, aws_service = SERVICES[service]
+            endpoint = vpc.add_interface_endpoint(
                 name,
-                service=service,
+                service=aws_service,
                 private_dns_enabled=True,
                 open=False,
                 security_groups=[allowed],
                 subnets=ec2.SubnetSelection(subnets=self.control_plane_subnets),
             )
+            for statement in interface_policy(self, service, calls):
+                endpoint.add_to_policy(statement)
+        # beside a NAT gateway a policy would limit nothing: S3 is reachable through that, too
+        gateway = vpc.node.find_child("S3")
+        assert isinstance(gateway, ec2.GatewayVpcEndpoint)  # noqa: S101  (narrowing only)
+        for statement in gateway_policy(self):
+            gateway.add_to_policy(statement)
 
 
 class NodeSecurityGroup(Construct):
     """The security group of HyperPod nodes (`AWS::EC2::SecurityGroup`).
 
-    All traffic among members in **both** directions, which EFA requires; HTTPS to anywhere; nothing else comes in.
+    All traffic among members in **both** directions, which EFA requires; HTTPS to anywhere, and the ports of
+    destinations that the environment names outside the cluster; nothing else comes in.
     The rules are resources of their own: next to `allow_all_outbound=True` CDK silently drops the egress one.
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, outside_ports: Sequence[int] = ()
+    ) -> None:
         super().__init__(scope, construct_id)
         group = ec2.SecurityGroup(
             self, "SecurityGroup", vpc=vpc, description="HyperPod nodes", allow_all_outbound=False
         )
         group.connections.allow_internally(ec2.Port.all_traffic(), "EFA and node to node")
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and registries")
+        for port in outside_ports:
+            group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "named in the environment file")
         self.security_group = group
 
 

@@ -51,7 +51,9 @@ ROLE = "arn:aws:iam::123456789012:role/Admin"
 CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_core": 2}
 MORE_P5 = {"name": "more", "type": "ml.p5.48xlarge", "count": 2}
 DIGEST = "redis@sha256:" + "a" * 64
+OTHER_REGION = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ray@sha256:" + "a" * 64
 PUBLIC = {"public": True, "public_cidrs": ["20.0.0.0/24"]}
+CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
 
 
@@ -126,7 +128,7 @@ CASES = [
     Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 3, f"{WORKER}/replicas": 3}, "network.node_subnet_prefix", "no room for one replacement", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 2, f"{WORKER}/replicas": 2}, "warning"),
     Case("subnets_fit_the_vpc", {"network/node_subnet_prefix": 17}, "network.node_subnet_prefix", "/18 is the largest that fits", {"network/node_subnet_prefix": 18}),
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
-    Case("settings_have_effect", {"network/egress": "closed", "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", {"network/egress": "closed"}, "warning"),
+    Case("settings_have_effect", {**CLOSED, "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", CLOSED, "warning"),
     # --- EKS
     Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.34"}),
     Case("kubectl_is_near", {"eks/version": "1.32"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.33"}),
@@ -136,7 +138,7 @@ CASES = [
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["10.0.0.0/8"]}}, "eks.endpoint.public_cidrs[0]", "is private", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["203.0.113.0/24"]}}, "eks.endpoint.public_cidrs[0]", "reserved for examples", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public_cidrs": ["20.0.0.0/24"]}}, "eks.endpoint.public_cidrs", "has no effect", {"eks/endpoint": PUBLIC}, "warning"),
-    Case("closed_network_reaches_nothing", {"network/egress": "closed", "eks/endpoint": PUBLIC}, "eks.endpoint.public", "otherwise closed", {"eks/endpoint": PUBLIC}, "warning"),
+    Case("closed_network_reaches_nothing", {**CLOSED, "eks/endpoint": PUBLIC}, "eks.endpoint.public", "otherwise closed", {"eks/endpoint": PUBLIC}, "warning"),
     Case("existing_cluster_has_existing_network", {"eks/existing": CLUSTER}, "eks.existing", "give it in network.existing", {"eks/existing": CLUSTER, **EXISTING}),
     Case("issuer_is_of_the_region", {**EXISTING, "eks/existing": {**CLUSTER, "oidc_issuer_url": "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"}}, "eks.existing.oidc_issuer_url", "is not in us-west-2", {"eks/existing": CLUSTER, **EXISTING}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("aws", "aws-cn", 1)]}, "eks.admin_role_arns[0]", "in partition aws-cn", {"eks/admin_role_arns": [ROLE]}),
@@ -211,6 +213,12 @@ CASES = [
     Case("workers_have_one_kind_of_accelerator", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.trn1.32xlarge"}, "ray/workers/1": worker(instance_group="more")}, "ray.workers[1].instance_group", "which no one image serves", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.p5en.48xlarge"}, "ray/workers/1": worker(instance_group="more")}),
     Case("nodes_scale_too", {"hyperpod/managed_autoscaling": True}, "hyperpod.managed_autoscaling", "none are asked for", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "warning"),
     Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "grafana:3000"}}, "ray.observability.grafana_host", "begins with http://", {"ray/observability": {"grafana_host": "http://grafana:3000"}}),
+    # --- reach
+    Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Fix: registries.mirror: true", CLOSED),
+    Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", {"helm/lock_file": "other.lock.yaml"}, beside=("registries.mirror",)),
+    Case("images_are_reachable", {**CLOSED, "image": {"uri": OTHER_REGION}}, "image.uri", "in a registry of another region", {**CLOSED, "image": {"uri": DIGEST}}),
+    Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only where", {**CLOSED, "ray/observability": {}}, "warning"),
+    Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning"),
     # --- pods
     Case("pods_fit_their_node", {f"{WORKER}/gpus": 9}, "ray.workers[0].gpus", "asks for 9 accelerators, but a node of 'workers' (ml.p5.48xlarge) has 8", {f"{WORKER}/gpus": 8}),
     Case("pods_fit_their_node", {f"{WORKER}/efa": 33}, "ray.workers[0].efa", "asks for 33 EFA interfaces", {f"{WORKER}/efa": 32}),

@@ -114,6 +114,7 @@ def test_the_default_subnets_fit_every_vpc(prefix: int, zones: int, egress: str)
         {
             "network/cidr": f"10.0.0.0/{prefix}",
             "network/egress": egress,
+            "registries": {"mirror": egress == "closed"},
             "network/availability_zone_ids": [f"usw2-az{zone + 1}" for zone in range(zones)],
         }
     )

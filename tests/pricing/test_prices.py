@@ -10,7 +10,7 @@ import pytest
 from core import Plan, load
 from core.loader import parse
 from core.model import ExistingEks, ExistingEksCluster
-from hyperpod_ray.network import CLOSED_ENDPOINTS
+from hyperpod_ray.endpoints import SERVICES as CLOSED_ENDPOINTS
 from pricing import prices
 from pricing.prices import Alike, Price, Prices
 
@@ -39,6 +39,7 @@ def plan_of(network: str, *, eks: str = "") -> Plan:
     text = f"""
 account: "111122223333"
 region: us-west-2
+registries: {{mirror: {str("closed" in network).lower()}}}
 network: {network}
 {eks}
 hyperpod:

@@ -1,0 +1,298 @@
+"""What each workload of an environment needs: images, AWS calls, destinations. One model, several uses.
+
+From it follow the image permissions of the nodes' role, the copies of a mirror, the endpoints of a closed network with
+their policies, the egress of network policies and security groups, and the checks that refuse what cannot be reached.
+Images come from the environment file, from the record of the locked charts (`charts.contents.yaml`) and from
+`core/catalogue/needs.yaml`, which has the add-ons' images and everybody's AWS calls.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import yaml
+
+from core.images import ChartImage, Reference, chart_images
+from core.model import DynamicStorage
+from core.plan import Plan, read_data
+from core.service_limits import partition_of
+
+CHARTS = ("hyperpod-dependencies", "kuberay-operator")
+"""Keys of the locked charts that a deploy installs."""
+IMAGE_LOCK = Path(__file__).resolve().parents[1] / "images.lock.yaml"
+Way = Literal["same region", "other region", "internet"]
+
+
+@functools.cache
+def catalogue() -> Mapping[str, Any]:
+    """`core/catalogue/needs.yaml`."""
+    data: Mapping[str, Any] = read_data("needs.yaml")
+    return data
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageNeed:
+    """An image that some pod of the environment runs."""
+
+    workload: str
+    """Whose it is, for messages."""
+    source: Reference
+    """What the workload's author names."""
+    pulled: Reference
+    """What the nodes pull: the source, its regional twin, or its copy in the mirror."""
+    chart: str = ""
+    """Key of the locked chart that brings it; empty: an add-on or this project's own manifests."""
+    levers: Mapping[str, str] | None = None
+    """Values of the chart that change it. None: no chart decides it."""
+    setting: tuple[str, ...] = ()
+    """Path of the setting that names it, where one does."""
+
+    @property
+    def movable(self) -> bool:
+        """Whether the workload can be pointed at a copy."""
+        return (self.levers is None and bool(self.setting)) or bool(self.levers)
+
+    def values(self) -> dict[str, str]:
+        """Chart values (by path) that point the workload at what is pulled; none where that is what it names."""
+        if str(self.pulled) == str(self.source) or not self.levers:
+            return {}
+        pulled = self.pulled
+        tag = pulled.tag + (f"@{pulled.digest}" if pulled.digest else "")
+        if "image" in self.levers:
+            return {self.levers["image"]: str(pulled)}
+        made = {self.levers["repository"]: pulled.name}
+        return made | ({self.levers["tag"]: tag} if "tag" in self.levers else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """An image that the mirror holds."""
+
+    source: Reference
+    """Upstream, with its digest where that is known."""
+    repository: str
+    """Repository in this account's registry."""
+    tag: str
+    """Tag in it: the upstream tag and the digest's first characters, so that it never means anything else."""
+
+
+def enabled(plan: Plan, component: str) -> bool:
+    """Whether a component of the HyperPod chart runs in this environment: device plugins follow the instance types."""
+    figures = [plan.figures(group.type) for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)]
+    return {
+        "nvidia-device-plugin": any(item.accelerator == "nvidia" for item in figures),
+        "neuron-device-plugin": any(item.accelerator == "neuron" for item in figures),
+        "aws-efa-k8s-device-plugin": any(item.efa for item in figures),
+    }.get(component, True)
+
+
+def images(plan: Plan) -> list[ImageNeed]:
+    """Every image that a pod of the environment runs, but the one that the Image stack builds."""
+    settings = plan.settings
+    found: list[ImageNeed] = []
+    for chart in CHARTS:
+        for image in chart_images(settings.helm.lock_file, chart):
+            if enabled(plan, image.component):
+                found.append(_of_chart(plan, chart, image))
+    region = settings.region
+    registry = f"{eks_registry(region).replace('*', '0' * 12)}.dkr.ecr.{region}.{_suffix(region)}"
+    for addon, repositories in {**catalogue()["addons"], "every pod": catalogue()["node_images"]}.items():
+        for repository in repositories:
+            reference = Reference(registry=registry, repository=repository)
+            found.append(ImageNeed(workload=f"add-on {addon}", source=reference, pulled=reference))
+    tolerance = settings.ray.gcs_fault_tolerance
+    if tolerance and tolerance.redis_image and not tolerance.redis_address:
+        found.append(_own(plan, "Redis", tolerance.redis_image, ("ray", "gcs_fault_tolerance", "redis_image")))
+    if plan.existing_image:
+        found.append(_own(plan, "Ray", plan.existing_image, ("image", "uri")))
+    return found
+
+
+def pulled(plan: Plan, reference: str) -> str:
+    """What pods pull for an image that the environment file names: itself, or its copy."""
+    found = Reference.parse(reference)
+    target = _pulled(plan, found)
+    return reference if target == found else str(target)
+
+
+def copies(plan: Plan) -> list[Copy]:
+    """What the mirror holds: each image of another registry that its workload can be pointed away from."""
+    made: dict[str, Copy] = {}
+    for need in images(plan):
+        if _copied(plan, need.source) and need.movable:
+            made[str(need.source)] = _copy(plan, need.source)
+    return list(made.values())
+
+
+def way(plan: Plan, image: Reference) -> Way:
+    """How nodes reach an image's registry."""
+    if image.ecr is None:
+        return "internet"
+    return "same region" if image.ecr[1] == plan.settings.region else "other region"
+
+
+def repositories(plan: Plan) -> list[str]:
+    """ARNs of the ECR repositories that nodes may pull from, without the one that the Image stack makes."""
+    settings = plan.settings
+    partition = partition_of(settings.region)
+    eks = catalogue()["eks_registries"]
+    arn = f"arn:{partition}:ecr:{settings.region}"
+    made = [f"{arn}:{eks_registry(settings.region)}:repository/{pattern}" for pattern in eks["patterns"]]
+    made += [f"{arn}:*:repository/{pattern}" for pattern in catalogue()["hyperpod_patterns"]]
+    for need in images(plan):
+        if need.pulled.ecr and not need.workload.startswith("add-on "):
+            account, region = need.pulled.ecr
+            made.append(f"arn:{partition}:ecr:{region}:{account}:repository/{need.pulled.repository}")
+    for text in settings.registries.pull_from:
+        reference = Reference.parse(text)
+        assert reference.ecr is not None  # noqa: S101 (the setting's pattern)
+        made.append(f"arn:{partition}:ecr:{reference.ecr[1]}:{reference.ecr[0]}:repository/{reference.repository}")
+    return sorted({*made, *cache_repositories(plan)})
+
+
+def cache_repositories(plan: Plan) -> list[str]:
+    """ARNs of the repositories of pull-through caches."""
+    settings = plan.settings
+    arn = f"arn:{partition_of(settings.region)}:ecr:{settings.region}:{settings.account}:repository"
+    return [f"{arn}/{prefix}/*" for prefix in settings.registries.pull_through_caches]
+
+
+def eks_registry(region: str) -> str:
+    """Account of the EKS add-ons' registry in a region; `*` where AWS's table does not list the region."""
+    data = catalogue()["eks_registries"]
+    return str(data["default"] if region in data["default_regions"] else data["others"].get(region, "*"))
+
+
+def _of_chart(plan: Plan, chart: str, image: ChartImage) -> ImageNeed:
+    source = image.at(plan.settings.region)
+    need = ImageNeed(
+        workload=image.component or chart, source=source, pulled=source, chart=chart, levers=dict(image.levers)
+    )
+    return replace(need, pulled=_pulled(plan, source)) if need.movable else need
+
+
+def _own(plan: Plan, workload: str, text: str, setting: tuple[str, ...]) -> ImageNeed:
+    source = Reference.parse(text)
+    return ImageNeed(workload=workload, source=source, pulled=_pulled(plan, source), setting=setting)
+
+
+def _pulled(plan: Plan, source: Reference) -> Reference:
+    region = plan.settings.region
+    if twin := _regional_twin(source, region):
+        return twin
+    if not _copied(plan, source):
+        return source
+    copy = _copy(plan, source)
+    registry = f"{plan.settings.account}.dkr.ecr.{region}.{_suffix(region)}"
+    return Reference(registry=registry, repository=copy.repository, tag=copy.tag)
+
+
+def _regional_twin(source: Reference, region: str) -> Reference | None:
+    """EKS's images are in a registry of every region; charts name one region's."""
+    if source.ecr is None or source.ecr[1] == region or source.ecr[0] != eks_registry(source.ecr[1]):
+        return None
+    account = eks_registry(region)
+    return None if account == "*" else replace(source, registry=f"{account}.dkr.ecr.{region}.{_suffix(region)}")
+
+
+def _copied(plan: Plan, source: Reference) -> bool:
+    return plan.settings.registries.mirror and source.ecr is None
+
+
+def _copy(plan: Plan, source: Reference) -> Copy:
+    pinned = source if source.digest else replace(source, digest=_locked_digest(replace(source, digest="")))
+    short = pinned.digest.removeprefix("sha256:")[:12]
+    return Copy(
+        source=pinned,
+        repository=f"{plan.name}/{source.registry.replace(':', '-')}/{source.repository}",
+        tag="-".join(part for part in (source.tag, short) if part) or "latest",
+    )
+
+
+def _locked_digest(reference: Reference) -> str:
+    return str(image_lock().get(str(reference)) or "")
+
+
+@functools.cache
+def image_lock() -> Mapping[str, str | None]:
+    """`images.lock.yaml`: image by tag, then its digest."""
+    data = yaml.safe_load(IMAGE_LOCK.read_text(encoding="utf-8")) if IMAGE_LOCK.is_file() else {}
+    return dict((data or {}).get("images") or {})
+
+
+def _suffix(region: str) -> str:
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
+# --- AWS calls -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """AWS actions that something of the environment calls from inside the VPC."""
+
+    role: str
+    why: str
+    endpoint: str
+    """VPC endpoint service, without `com.amazonaws.REGION.`."""
+    actions: list[str]
+    resource: str
+
+
+def calls(plan: Plan) -> list[Call]:
+    """Every AWS call that the catalogue knows of this environment's workloads."""
+    rows = list(catalogue()["calls"])
+    if isinstance(plan.settings.storage, DynamicStorage):
+        rows += catalogue()["dynamic_storage_calls"]
+    return [Call(**row) for row in rows]
+
+
+# --- destinations ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """A host and port that Ray's pods connect to, besides each other, DNS and AWS over HTTPS."""
+
+    host: str
+    port: int
+    pods: Literal["ray", "head"]
+    """Which pods: all of Ray's, or heads."""
+    setting: tuple[str, ...]
+    """Path of the setting that names it."""
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of a Kubernetes Service (`NAME.NAMESPACE.svc`); None for a host outside the cluster."""
+        labels = self.host.split(".")
+        return labels[1] if len(labels) >= 3 and labels[2] == "svc" else None
+
+
+def destinations(plan: Plan) -> list[Destination]:
+    """Where Ray's pods connect to by the environment file."""
+    found: list[Destination] = []
+    ray = plan.settings.ray
+    if ray.gcs_fault_tolerance and ray.gcs_fault_tolerance.redis_address:
+        host, _, number = ray.gcs_fault_tolerance.redis_address.rpartition(":")
+        path = ("ray", "gcs_fault_tolerance", "redis_address")
+        found.append(Destination(host=host, port=int(number), pods="ray", setting=path))
+    if ray.observability:
+        for key in ("grafana_host", "prometheus_host"):
+            parts = urlsplit(getattr(ray.observability, key))
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            path = ("ray", "observability", key)
+            found.append(Destination(host=parts.hostname or "", port=port, pods="head", setting=path))
+    return found
+
+
+def outside_ports(plan: Plan) -> list[int]:
+    """TCP ports of destinations outside the cluster, but 443 which is always open."""
+    return sorted({item.port for item in destinations(plan) if item.namespace is None} - {443})

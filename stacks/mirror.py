@@ -1,0 +1,17 @@
+"""Copies of other registries' images."""
+
+from __future__ import annotations
+
+from constructs import Construct
+from core import needs
+from core.plan import Plan
+from hyperpod_ray.mirror import ImageMirror
+from stacks.base import EnvironmentStack
+
+
+class MirrorStack(EnvironmentStack):
+    """The mirror alone: it needs nothing of the other stacks, and is there long before the first node pulls."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="copies of container images")
+        ImageMirror(self, "Mirror", copies=needs.copies(plan))
