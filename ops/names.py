@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from core import needs
 from core.model import StaticStorage
 from core.plan import Plan
 
@@ -12,7 +13,7 @@ ENVIRONMENT_TAG = "hyperpod-ray:environment"
 """Tag of everything that belongs to an environment, also of what the CSI driver makes."""
 CLAIM_TAG = "CSIVolumeName"
 """Tag that the FSx CSI driver puts on a file system it made from a claim."""
-STACKS = ("Network", "Eks", "Storage", "Image", "HyperPod", "Platform", "Ray")
+STACKS = ("Network", "Eks", "Storage", "Image", "Mirror", "HyperPod", "Platform", "Ray")
 """Stacks of an environment in the order of their creation; they are called `NAME-Network` and so on."""
 CLAIM = "fsx"
 FILE_SYSTEM_DRIVER = "fsx.csi.aws.com"
@@ -48,6 +49,8 @@ def stack_names(plan: Plan) -> list[str]:
         absent.add("Storage")
     if plan.built_image is None:
         absent.add("Image")
+    if not needs.copies(plan):
+        absent.add("Mirror")
     return [f"{plan.name}-{stack}" for stack in STACKS if stack not in absent]
 
 

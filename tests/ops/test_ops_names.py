@@ -39,6 +39,7 @@ def test_stack_names_are_those_of_the_stage(name: str) -> None:
     declared = re.findall(r"\w+Stack\(\s*self, \"(\w+)\"", source)
     assert sorted(declared) == sorted(names.STACKS)
     assert names.stack_names(load(name).plan)[0] == f"{name}-Network"
+    assert (f"{name}-Mirror" in names.stack_names(load(name).plan)) == (name == "prod")
 
 
 def test_eks_token_is_a_signed_call_that_names_the_cluster() -> None:
