@@ -21,5 +21,6 @@ class NetworkStack(EnvironmentStack):
             node_subnet_prefix=plan.node_subnet_prefix,
             calls=needs.calls(plan),
             outside_ports=needs.outside_ports(plan),
+            access=plan.settings.ray.access.s3 if plan.settings.ray.access else [],
             keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
         )

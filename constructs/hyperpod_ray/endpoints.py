@@ -9,6 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 
 from constructs import Construct
+from core.model import S3Access
 from core.needs import Call
 
 _SERVICES = ec2.InterfaceVpcEndpointAwsService
@@ -29,6 +30,11 @@ SERVICES = {
     "sts": ("Sts", _SERVICES.STS),
 }
 """VPC endpoint service (without `com.amazonaws.REGION.`) to construct id and the library's name for it."""
+_READ = ["s3:GetBucketLocation", "s3:GetObject", "s3:ListBucket"]
+_WRITE = [
+    "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListBucketMultipartUploads", "s3:ListMultipartUploadParts",
+    "s3:PutObject",
+]  # fmt: skip
 GATEWAY = "s3"
 """The one service of `core.needs` that has a gateway endpoint here."""
 
@@ -64,15 +70,15 @@ def interface_policy(scope: Construct, service: str, calls: Sequence[Call]) -> l
     return [_allow(actions, ["*"], condition=_account("Principal", stack))]
 
 
-def gateway_policy(scope: Construct, *, buckets: Sequence[str] = ()) -> list[iam.PolicyStatement]:
+def gateway_policy(scope: Construct, *, access: Sequence[S3Access] = ()) -> list[iam.PolicyStatement]:
     """Statements of the S3 gateway endpoint's policy.
 
-    This account's buckets for this account's principals; image layers of Amazon ECR (read) and CloudFormation's answers
-    from custom resources (write), both by URLs that the services sign.
+    This account's buckets for this account's principals; what `ray.access` names, also of other accounts; image layers
+    of Amazon ECR (read) and CloudFormation's answers from custom resources (write), both by URLs that the services sign.
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-minimum-s3-perms
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/vpc-interface-endpoints.html
 
-    :param buckets: buckets of other accounts that are read, by name.
+    :param access: buckets that Ray's pods may use; `ray.access.s3`.
     """
     stack = Stack.of(scope)
     arn = f"arn:{stack.partition}:s3:::"
@@ -86,10 +92,17 @@ def gateway_policy(scope: Construct, *, buckets: Sequence[str] = ()) -> list[iam
             sid="AnswersToCloudFormation",
         ),
     ]
-    if buckets:
-        resources = [f"{arn}{name}{end}" for name in buckets for end in ("", "/*")]
-        actions = ["s3:GetObject", "s3:ListBucket", "s3:GetBucketLocation"]
-        made.append(_allow(actions, resources, condition=_account("Principal", stack), sid="OthersBuckets"))
+    for mode, actions in (("read", _READ), ("write", [*_READ, *_WRITE])):
+        resources = [
+            resource
+            for entry in access
+            if entry.mode == mode
+            for resource in (f"{arn}{entry.bucket}", f"{arn}{entry.bucket}/{entry.prefix}*")
+        ]
+        if resources:
+            made.append(
+                _allow(actions, resources, condition=_account("Principal", stack), sid=f"RayMay{mode.capitalize()}")
+            )
     return made
 
 

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 
 from constructs import Construct
-from core.model import ExistingNetwork, Network, NewNetwork
+from core.model import ExistingNetwork, Network, NewNetwork, S3Access
 from core.needs import Call
 from hyperpod_ray.endpoints import SERVICES, gateway_policy, interface_policy, interface_services
 from hyperpod_ray.logs import retention
@@ -30,6 +30,7 @@ class ClusterNetwork(Construct):
     :param node_subnet_prefix: prefix length of each node subnet; `Plan.node_subnet_prefix`.
     :param calls: AWS calls from inside the VPC, for the endpoints of a closed network; `core.needs.calls`.
     :param outside_ports: TCP ports of destinations outside the cluster; `core.needs.outside_ports`.
+    :param access: buckets that Ray's pods may use, for the S3 endpoint's policy in a closed network; `ray.access.s3`.
     :param keep_zone: zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
         then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
@@ -43,11 +44,12 @@ class ClusterNetwork(Construct):
         node_subnet_prefix: int,
         calls: Sequence[Call],
         outside_ports: Sequence[int] = (),
+        access: Sequence[S3Access] = (),
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         if isinstance(settings, NewNetwork):
-            self._create(settings, node_subnet_prefix, calls)
+            self._create(settings, node_subnet_prefix, calls, access)
         else:
             self._import(settings)
         nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
@@ -63,7 +65,9 @@ class ClusterNetwork(Construct):
     node_subnets: dict[str, ec2.ISubnet]
     control_plane_subnets: list[ec2.ISubnet]
 
-    def _create(self, settings: NewNetwork, node_subnet_prefix: int, calls: Sequence[Call]) -> None:
+    def _create(
+        self, settings: NewNetwork, node_subnet_prefix: int, calls: Sequence[Call], access: Sequence[S3Access]
+    ) -> None:
         zones = settings.availability_zone_ids
         closed = settings.closed
         private = ec2.SubnetType.PRIVATE_ISOLATED if closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
@@ -96,7 +100,7 @@ class ClusterNetwork(Construct):
         self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
         self._flow_logs(vpc, settings)
         if closed:
-            self._endpoints(vpc, settings, calls)
+            self._endpoints(vpc, settings, calls, access)
 
     def _import(self, settings: ExistingNetwork) -> None:
         existing = settings.existing
@@ -131,7 +135,7 @@ class ClusterNetwork(Construct):
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 
-    def _endpoints(self, vpc: ec2.Vpc, settings: NewNetwork, calls: Sequence[Call]) -> None:
+    def _endpoints(self, vpc: ec2.Vpc, settings: NewNetwork, calls: Sequence[Call], access: Sequence[S3Access]) -> None:
         allowed = ec2.SecurityGroup(
             self,
             "Endpoints",
@@ -155,7 +159,7 @@ class ClusterNetwork(Construct):
         # beside a NAT gateway a policy would limit nothing: S3 is reachable through that, too
         gateway = vpc.node.find_child("S3")
         assert isinstance(gateway, ec2.GatewayVpcEndpoint)  # noqa: S101  (narrowing only)
-        for statement in gateway_policy(self):
+        for statement in gateway_policy(self, access=access):
             gateway.add_to_policy(statement)
 
 
