@@ -74,7 +74,7 @@ def gateway_policy(scope: Construct, *, access: Sequence[S3Access] = ()) -> list
     """Statements of the S3 gateway endpoint's policy.
 
     This account's buckets for this account's principals; what `ray.access` names, also of other accounts; image layers
-    of Amazon ECR (read) and CloudFormation's answers from custom resources (write), both by URLs that the services sign.
+    of Amazon ECR (read) and CloudFormation's answers from custom resources (write), by URLs that the services sign.
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-minimum-s3-perms
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/vpc-interface-endpoints.html
 
