@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 import yaml
 
 import k8s
+from charts import store
+from charts.lock import Lock
 from core import Plan
 from core.loader import FOLDER
 from core.model import Environment
@@ -240,8 +241,8 @@ def bindings() -> k8s.Bindings:
 
 @pytest.fixture(scope="session")
 def crds() -> Path:
-    """KubeRay's own CRDs: the folder named in KUBERAY_CRDS, or the one beside the checkout; not part of the project."""
-    folder = Path(os.environ.get("KUBERAY_CRDS") or PROJECT.parent / "shared" / "crds")
-    if not list(folder.glob("ray.io_*.yaml")):
-        pytest.skip(f"no KubeRay CRDs in {folder}; name their folder in KUBERAY_CRDS")
-    return folder
+    """KubeRay's CRDs: the locked chart's own where it was fetched, else the digest of the stand-in chart."""
+    locked = Lock.read(PROJECT / "charts.lock.yaml").charts["kuberay-operator"]
+    if locked.path.is_file():
+        return store.unpack(locked) / "crds"
+    return PROJECT / "sandbox" / "charts" / "kuberay-operator" / "crds"
