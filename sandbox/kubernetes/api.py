@@ -13,7 +13,10 @@ from typing import Any
 
 import yaml
 
-from sandbox.kubernetes import applied, defaults, patch, rules, schema
+from sandbox.kubernetes import admission, applied, defaults, patch, schema, validation
+from sandbox.kubernetes.authorization import defaults as roles
+from sandbox.kubernetes.authorization.rbac import Rbac
+from sandbox.kubernetes.authorization.users import Identity
 from sandbox.kubernetes.resources import Registry, Resource, builtin_resources
 from sandbox.kubernetes.status import (
     ApiError,
@@ -58,6 +61,10 @@ class Options:
     grace_seconds: int | None = None
     preconditions: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # None for the control plane's own components
+    user: Identity | None = None
+    # paths of fields that the client gave twice
+    doubled: list[str] = field(default_factory=list)
 
 
 class Api:
@@ -66,6 +73,7 @@ class Api:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.registry = Registry(builtin_resources())
+        self.rbac = Rbac(store)
         for crd in store.objects("apiextensions.k8s.io/customresourcedefinitions"):
             self.registry.install(crd)
         self._furnish()
@@ -88,6 +96,10 @@ class Api:
                     "",
                     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
                 )
+        for obj in roles.objects():
+            resource = self.kind(obj["apiVersion"], obj["kind"])
+            if store.get(self.key(resource, "", obj["metadata"]["name"])) is None:
+                self.create(resource, "", obj)
         if store.get(("/services", "default", "kubernetes")) is None:
             service = {
                 "apiVersion": "v1",
@@ -117,6 +129,10 @@ class Api:
         if found is None:
             raise not_found(resource.plural, resource.group, name)
         return self.present(resource, found)
+
+    def exists(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Whether an object is there."""
+        return self.store.get(self.key(resource, namespace, name)) is not None
 
     def find(self, api_version: str, kind: str, namespace: str, name: str) -> Json | None:
         """The object of a kind, or None; for controllers."""
@@ -180,7 +196,10 @@ class Api:
         if "status" in resource.subresources and not trusted and resource.kind != "Node":
             obj.pop("status", None)
         obj = self._judge(resource, obj, options)
-        rules.check_new(resource, obj)
+        if not resource.crd:
+            admission.prepare(self, resource, obj)
+        validation.check_new(resource, obj)
+        self._check_policies(resource, obj, None, options)
         if managed:
             obj["metadata"]["managedFields"] = managed
         elif options.manager:
@@ -236,13 +255,29 @@ class Api:
                     version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated"
                 )
         obj, warnings = schema.check(
-            resource, obj, strict=options.validation == "Strict", name=str(obj["metadata"].get("name", ""))
+            resource,
+            obj,
+            strict=options.validation == "Strict",
+            name=str(obj["metadata"].get("name", "")),
+            old=old,
+            doubled=options.doubled,
         )
         if options.validation == "Warn":
             options.warnings += warnings
         if not resource.crd:
             defaults.fill(obj, old)
         return obj
+
+    def _check_policies(self, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+        """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
+        if options.user is not None and resource.group == roles.GROUP and not resource.crd:
+            self.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
+        warnings: list[str] = []
+        admission.review(self, resource, obj, old, warnings)
+        options.warnings += warnings
+        if resource.kind == "CustomResourceDefinition" and not resource.crd and options.user is not None:
+            for text in validation.custom.unreadable(obj["spec"].get("versions")):
+                options.warnings.append(f"this rehearsal server cannot evaluate a validation rule: {text}")
 
     def _crd(self, resource: Resource) -> Json:
         return self.store.get(("apiextensions.k8s.io/customresourcedefinitions", "", resource.crd)) or {}
@@ -344,9 +379,10 @@ class Api:
                 )
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         obj = self._judge(resource, obj, options, old)
-        rules.check_new(resource, obj)
+        validation.check_new(resource, obj)
         if subresource != "status":
-            rules.check_change(resource, obj, old, self._expandable)
+            validation.check_change(resource, obj, old, expandable=self._expandable, internal=options.user is None)
+            self._check_policies(resource, obj, old, options)
         if _content(obj) != _content(old):
             obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 1) + 1
         if resource.kind == "CustomResourceDefinition" and not resource.crd:
@@ -442,6 +478,7 @@ class Api:
         shape = schema.SHAPES.of(resource)
         # unknown fields are judged on what was sent, before it is merged
         known, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
+        schema.check_nulls(resource, known, name)
         stored = self.store.get(self.key(resource, namespace, name))
         live = self.present(resource, stored) if stored is not None else None
         merged = applied.apply(

@@ -6,15 +6,19 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
 
-from sandbox.kubernetes import discovery, openapi, portforward, protobuf, table
-from sandbox.kubernetes.api import Api, Options, now
-from sandbox.kubernetes.auth import Authenticator, Identity
+from sandbox.kubernetes import decoding, discovery, openapi, portforward, protobuf, table
+from sandbox.kubernetes.admission import eviction
+from sandbox.kubernetes.api import Api, Options
+from sandbox.kubernetes.auth import Authenticator
+from sandbox.kubernetes.authorization import reviews
+from sandbox.kubernetes.authorization.rbac import Action
+from sandbox.kubernetes.authorization.users import ADMINISTRATOR, Identity, impersonated
 from sandbox.kubernetes.controllers.common import node_ready
 from sandbox.kubernetes.faults import Faults, as_error
 from sandbox.kubernetes.resources import Resource
@@ -43,6 +47,9 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    # paths of fields that the body gives twice, once it was read
+    doubled: list[str] = field(default_factory=list)
+    groups: tuple[str, ...] = ()
 
     def flag(self, name: str) -> bool:
         """Whether a query parameter says true."""
@@ -63,7 +70,9 @@ class Request:
                     f"the body of the request was in an unknown format ({kind}) - accepted "
                     "media types include: application/json, application/yaml",
                 )
-            return json.loads(self.body or b"null")
+            value, doubled = decoding.read(self.body)
+            self.doubled[:] = doubled
+            return value
         except (ValueError, yaml.YAMLError) as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
 
@@ -76,6 +85,11 @@ class Target:
     namespace: str
     name: str
     subresource: str
+
+    @property
+    def key(self) -> tuple[Resource, str, str]:
+        """What `Api` finds an object by."""
+        return self.resource, self.namespace, self.name
 
 
 class App:
@@ -116,6 +130,7 @@ class App:
                 break
         request = _request(scope, body)
         options = _options(request)
+        options.doubled = request.doubled
         try:
             await self._serve(request, options, receive, send)
         except ApiError as error:
@@ -142,6 +157,9 @@ class App:
             return
         target = self._target(path)
         verb = _verb(request, target)
+        options.user = self._authorize(request, _action(request, target, verb, path), user)
+        if target is not None and verb == "patch" and _applies(request) and not self.api.exists(*target.key):
+            self.api.rbac.require(options.user, _action(request, target, "create", path))
         await self._fault(verb, target.resource.plural if target else path, target.namespace if target else "")
         if target is None:
             await self._documents_of(request, path, send)
@@ -156,6 +174,22 @@ class App:
         user = await self.authenticator.identify(request.headers.get("authorization", ""))
         if user is None:
             raise ApiError(401, "Unauthorized", "Unauthorized")
+        return user
+
+    def _authorize(self, request: Request, action: Action, user: Identity) -> Identity:
+        """The user who acts, perhaps as somebody else; raises 403 where they may not."""
+        rbac = self.api.rbac
+        other = impersonated(request.headers, request.groups)
+        if other is not None:
+            if other.username.startswith("system:serviceaccount:"):
+                _, _, namespace, name = (other.username + "::").split(":")[:4]
+                rbac.require(user, Action("impersonate", "", "serviceaccounts", namespace, name))
+            else:
+                rbac.require(user, Action("impersonate", "", "users", name=other.username))
+            for group in request.groups:
+                rbac.require(user, Action("impersonate", "", "groups", name=group))
+            user = other
+        rbac.require(user, action)
         return user
 
     async def _fault(self, verb: str, resource: str, namespace: str) -> None:
@@ -174,9 +208,10 @@ class App:
 
         await receive()  # websocket.connect
         try:
-            await self._user(request)
+            user = await self._user(request)
             path = request.path.rstrip("/")
             target = self._target(path)
+            self._authorize(request, _action(request, target, "get", path), user)
             if target is None or target.subresource != "portforward":
                 raise bad_request("this recording API speaks WebSocket at pods/portforward only")
             await self._fault("get", "pods/portforward", target.namespace)
@@ -327,6 +362,8 @@ class App:
         if target.subresource == "scale":
             return 200, self._scale(request, options, target, verb)
         if target.subresource == "eviction":
+            eviction.check(api, api.get(resource, namespace, name))
+            self._delete_options(request, options)
             api.delete(resource, namespace, name, options)
             return 201, success()
         if target.subresource == "token":
@@ -336,9 +373,7 @@ class App:
             return 200, stored
         if verb == "create":
             if not resource.crd and resource.group in ("authorization.k8s.io", "authentication.k8s.io"):
-                # typed clients send protobuf here; the answer does not depend on the question, so it need not be read
-                readable = not request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE)
-                return 201, _review(resource, request.object() if readable else None)
+                return 201, reviews.answer(api.rbac, resource, request.object(), options.user or ADMINISTRATOR)
             return 201, api.create(resource, namespace, request.object(), options)
         if verb == "get":
             return 200, api.get(resource, namespace, name)
@@ -592,23 +627,19 @@ def _partial(obj: Json) -> Json:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _review(resource: Resource, body: Any) -> Json:
-    """Whoever is let in may do everything: access is the business of the real cluster, not of a rehearsal."""
-    answer: Json = {
-        **(body if isinstance(body, dict) else {}),
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-    }
-    answer["metadata"] = {**(answer.get("metadata") or {}), "creationTimestamp": now()}
-    answer.setdefault("spec", {})
-    if resource.kind == "SelfSubjectReview":
-        answer["status"] = {"userInfo": {"username": "rehearsal", "groups": ["system:masters", "system:authenticated"]}}
-    elif resource.kind == "SelfSubjectRulesReview":
-        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        answer["status"] = {"resourceRules": [every], "nonResourceRules": [], "incomplete": False}
-    else:
-        answer["status"] = {"allowed": True, "reason": "the rehearsal server has no authorization"}
-    return answer
+def _applies(request: Request) -> bool:
+    """Whether a patch is a server-side apply, which may create."""
+    return request.headers.get("content-type", "").startswith("application/apply-patch")
+
+
+def _action(request: Request, target: Target | None, verb: str, path: str) -> Action:
+    """What a request does, as roles name it."""
+    if target is None:
+        return Action(verb, path=path)
+    resource = target.resource
+    full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
+    namespace = target.name if resource.kind == "Namespace" and not resource.group else target.namespace
+    return Action(verb, resource.group, full, namespace, target.name)
 
 
 def _request(scope: Json, body: bytes) -> Request:
@@ -618,6 +649,7 @@ def _request(scope: Json, body: bytes) -> Request:
         query={k: v[-1] for k, v in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()},
         headers={k.decode().lower(): v.decode() for k, v in scope["headers"]},
         body=body,
+        groups=tuple(v.decode() for k, v in scope["headers"] if k.decode().lower() == "impersonate-group"),
     )
 
 

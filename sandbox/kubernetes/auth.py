@@ -9,28 +9,15 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sandbox.aws.client import Client, ControlError
+from sandbox.kubernetes.authorization.users import ADMINISTRATOR, Identity
 
 log = logging.getLogger(__name__)
 # an access entry that was deleted may let its principal in for this long
 KEPT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A user as Kubernetes sees one; `policies` are the EKS access policies with their scope."""
-
-    username: str
-    groups: tuple[str, ...] = ()
-    policies: tuple[dict[str, Any], ...] = field(default=(), hash=False)
-
-
-ADMINISTRATOR = Identity("rehearsal", ("system:masters", "system:authenticated"))
 
 
 class Authenticator:

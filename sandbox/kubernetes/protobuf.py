@@ -76,6 +76,25 @@ _KINDS: dict[tuple[str, str], Message] = {
         3: ("status", {1: ("phase", "string")}),
     },
 }
+_ATTRIBUTES: Message = {
+    1: ("namespace", "string"),
+    2: ("verb", "string"),
+    3: ("group", "string"),
+    4: ("version", "string"),
+    5: ("resource", "string"),
+    6: ("subresource", "string"),
+    7: ("name", "string"),
+}
+_PATH: Message = {1: ("path", "string"), 2: ("verb", "string")}
+_ACCESS: Message = {1: ("resourceAttributes", _ATTRIBUTES), 2: ("nonResourceAttributes", _PATH)}
+_SUBJECT: Message = {**_ACCESS, 3: ("user", "string"), 4: ("groups", ["of", "string"])}
+_KINDS[("authorization.k8s.io/v1", "SelfSubjectAccessReview")] = {1: ("metadata", _META), 2: ("spec", _ACCESS)}
+_KINDS[("authorization.k8s.io/v1", "SubjectAccessReview")] = {1: ("metadata", _META), 2: ("spec", _SUBJECT)}
+_KINDS[("authorization.k8s.io/v1", "SelfSubjectRulesReview")] = {
+    1: ("metadata", _META),
+    2: ("spec", {1: ("namespace", "string")}),
+}
+_KINDS[("authentication.k8s.io/v1", "SelfSubjectReview")] = {1: ("metadata", _META)}
 _DELETE: Message = {
     1: ("gracePeriodSeconds", "int"),
     2: ("preconditions", {1: ("uid", "string"), 2: ("resourceVersion", "string")}),

@@ -4,15 +4,15 @@ Built-in kinds: the schemas of `kubernetes-validate` for the claimed minor versi
 definitions). Custom kinds: the openAPIV3Schema of their CustomResourceDefinition. In both, unknown fields are
 dropped, or refused when the client asks for `fieldValidation=Strict` (kubectl's default).
 
-Not checked: CEL rules (`x-kubernetes-validations`) and most of the hand-written validation of kube-apiserver; the
-part of it that bites at deploy time is in `rules.py`. One deliberate difference: a `null` array in a built-in kind is
-refused under Strict (the real server reads it as absent), because the same mistake in a custom resource is refused by
-all.
+Kubernetes' definitions carry no enums of field values: those, and all other rules that are code in kube-apiserver, are
+in `validation/`. A `null` counts as absent, as in kube-apiserver; only server-side apply of a custom kind refuses it.
 """
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -23,6 +23,8 @@ import referencing.jsonschema
 
 from sandbox.kubernetes.resources import Resource
 from sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid
+from sandbox.kubernetes.validation import custom
+from sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
@@ -32,6 +34,7 @@ _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
+_INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 class Shapes:
@@ -113,10 +116,10 @@ class _Walk:
         self.custom = custom
         self.fill = fill
         self.unknown: list[str] = []
-        self.null_arrays: list[str] = []
+        self.unreadable: list[str] = []
         self.causes: list[Cause] = []
 
-    def object(self, value: Json, schema: Json, path: str) -> Json:  # noqa: PLR0912
+    def object(self, value: Json, schema: Json, path: str) -> Json:
         properties: Json = schema.get("properties") or {}
         extra = schema.get("additionalProperties")
         keep = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or extra is True
@@ -136,10 +139,8 @@ class _Walk:
                 continue
             child = SHAPES.resolve(child)
             if item is None:
-                # a custom kind's null is judged by its schema unless a default takes its place
-                if _has_type(child, "array"):
-                    self.null_arrays.append(here)
-                if self.custom and "default" not in child and key not in _ENVELOPE:
+                # what is not nullable is pruned, so that a default takes its place
+                if self.custom and key not in _ENVELOPE and (child.get("nullable") or not self.fill):
                     result[key] = None
                 continue
             if self.custom and here == "metadata":
@@ -157,7 +158,7 @@ class _Walk:
         walk = _Walk(custom=False)
         clean = walk.value(value, schema, "metadata")
         self.unknown += walk.unknown
-        self.null_arrays += walk.null_arrays
+        self.unreadable += walk.unreadable
         self.causes += walk.causes
         return clean
 
@@ -181,12 +182,22 @@ class _Walk:
                     )
                 )
             return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        self._format(value, schema.get("format"), path)
         return value
 
-
-def _has_type(schema: Json, name: str) -> bool:
-    kind = schema.get("type")
-    return kind == name or (isinstance(kind, list) and name in kind)
+    def _format(self, value: Any, name: str | None, path: str) -> None:
+        """Note a value that has the type but cannot be read."""
+        if name in _INTEGERS and isinstance(value, int) and not isinstance(value, bool):
+            if not -_INTEGERS[name] <= value < _INTEGERS[name]:
+                self.unreadable.append(
+                    f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
+                )
+        elif name == "byte" and isinstance(value, str):
+            try:
+                base64.b64decode(value, validate=True)
+            except ValueError:
+                at = next((i for i, c in enumerate(value) if not (c.isalnum() or c in "+/=")), len(value) // 4 * 4)
+                self.unreadable.append(f"illegal base64 data at input byte {at}")
 
 
 def _for_jsonschema(schema: Any) -> Any:
@@ -296,39 +307,49 @@ def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json,
     return clean, warnings
 
 
-def check(resource: Resource, obj: Json, *, strict: bool, name: str) -> tuple[Json, list[str]]:
+def check_nulls(resource: Resource, obj: Json, name: str) -> None:
+    """Refuse the nulls of an object that is applied: in a custom kind nobody prunes them then. Raises ApiError 422."""
+    if resource.schema is None:
+        return
+    clean = _Walk(custom=True, fill=False).object(obj, SHAPES.of(resource), "")
+    errors = _custom_validator(resource.schema).iter_errors(clean)
+    causes = [_cause(error) for error in errors if error.validator == "type" and error.instance is None]
+    if causes:
+        raise invalid(resource.kind, resource.group, name, causes)
+
+
+def check(
+    resource: Resource,
+    obj: Json,
+    *,
+    strict: bool,
+    name: str,
+    old: Json | None = None,
+    doubled: Sequence[str] = (),
+) -> tuple[Json, list[str]]:
     """Validate an object; returns it without unknown fields and nulls, and what to warn about.
 
-    Raises ApiError 400 (cannot be decoded, or unknown field under `strict`) or 422 (decoded, but its values are
-    wrong).
+    `doubled` are paths that the client gave twice. Raises ApiError 400 (cannot be decoded, or unknown or doubled fields
+    under `strict`) or 422 (decoded, but its values are wrong).
     """
     schema = SHAPES.of(resource)
     walk = _Walk(custom=resource.schema is not None)
     clean = walk.object(obj, schema, "")
-    warnings = [f'unknown field "{path}"' for path in walk.unknown]
+    warnings = [f'duplicate field "{path}"' for path in doubled] + [f'unknown field "{path}"' for path in walk.unknown]
     prefix = (
         ""
         if walk.custom
         else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     )
-    if strict and walk.unknown:
+    if strict and warnings:
         raise bad_request(prefix + "strict decoding error: " + ", ".join(warnings))
     causes = list(walk.causes)
-    if strict and not walk.custom:
-        causes += [
-            Cause(
-                "FieldValueTypeInvalid",
-                'Invalid value: "null": must be an array (refused by this rehearsal server '
-                "although kube-apiserver reads it as absent)",
-                path,
-            )
-            for path in walk.null_arrays
-        ]
     if walk.custom:
         errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
         errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
+        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}") for text in walk.unreadable]
     elif resource.kind == "CustomResourceDefinition":
-        errors = []  # a megabyte of schema about schemas: the walk has seen every field, rules.py checks the rest
+        errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:
         errors = list(_builtin_validator(SHAPES.name_of(resource) or "").iter_errors(clean))
         decoding = [e for e in errors if e.validator == "type"]
@@ -339,7 +360,14 @@ def check(resource: Resource, obj: Json, *, strict: bool, name: str) -> tuple[Js
                 f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
                 f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(wanted, wanted)}"
             )
+        if walk.unreadable:
+            raise bad_request(prefix + walk.unreadable[0])
     causes += [_cause(error) for error in errors]
+    if walk.custom and not causes:
+        # rules see values of the right type only
+        found = Causes()
+        custom.check(found, resource.schema or {}, clean, old)
+        causes += found
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
     return clean, warnings

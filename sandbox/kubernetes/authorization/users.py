@@ -1,0 +1,45 @@
+"""Users, and users who act as others.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+_ACCOUNT = "system:serviceaccount:"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A user as Kubernetes sees one; `policies` are the EKS access policies with their scope."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    policies: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+
+    @property
+    def all_powerful(self) -> bool:
+        """Whether authorization is never asked."""
+        return MASTERS in self.groups
+
+
+ADMINISTRATOR = Identity("rehearsal", (MASTERS, AUTHENTICATED))
+
+
+def impersonated(headers: Mapping[str, str], groups: tuple[str, ...]) -> Identity | None:
+    """The user that the `Impersonate-…` headers name; None without them."""
+    name = headers.get("impersonate-user", "")
+    if not name:
+        return None
+    found = list(groups)
+    if name.startswith(_ACCOUNT) and not groups:
+        namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
+        found = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    if name != "system:anonymous" and AUTHENTICATED not in found:
+        found.append(AUTHENTICATED)
+    return Identity(name, tuple(found))

@@ -1,0 +1,116 @@
+"""A kube-apiserver and its etcd from KUBEBUILDER_ASSETS, as controller-runtime's envtest starts them.
+
+There is no kube-controller-manager in those archives: nobody makes service accounts or fills in a quota's status, so
+the ServiceAccount admission plugin is off and the cases that need controllers are left out.
+Source: https://book.kubebuilder.io/reference/envtest
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import yaml
+
+_START_SECONDS = 120.0
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def commands(assets: Path, state: Path, *, etcd: int, peer: int, port: int) -> tuple[list[str], list[str]]:
+    """The command lines of etcd and of kube-apiserver."""
+    store = [
+        str(assets / "etcd"),
+        f"--data-dir={state / 'etcd'}",
+        f"--listen-client-urls=http://127.0.0.1:{etcd}",
+        f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        "--unsafe-no-fsync",
+    ]
+    server = [
+        str(assets / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{etcd}",
+        f"--cert-dir={state / 'certificates'}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--token-auth-file={state / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--service-account-key-file={state / 'service-accounts.key'}",
+        f"--service-account-signing-key-file={state / 'service-accounts.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+    ]
+    return store, server
+
+
+@contextmanager
+def started(assets: Path, state: Path) -> Iterator[Path]:
+    """A running API server; yields its kubeconfig."""
+    token, port = secrets.token_urlsafe(16), _port()
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+    (state / "tokens.csv").chmod(0o600)
+    key = state / "service-accounts.key"
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True, timeout=60)
+    store, server = commands(assets, state, etcd=_port(), peer=_port(), port=port)
+    with ExitStack() as stack:
+        log = stack.enter_context((state / "log").open("ab"))
+        for command in (store, server):
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+            stack.callback(_stop, process)
+        end = time.monotonic() + _START_SECONDS
+        authority = state / "certificates" / "apiserver.crt"
+        while not (authority.exists() and _ready(port)):
+            if time.monotonic() > end:
+                raise SystemExit(f"kube-apiserver does not answer; its log: {(state / 'log').read_text()[-2000:]}")
+            time.sleep(0.2)
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "envtest",
+                    "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)},
+                }
+            ],
+            "users": [{"name": "envtest", "user": {"token": token}}],
+            "contexts": [{"name": "envtest", "context": {"cluster": "envtest", "user": "envtest"}}],
+            "current-context": "envtest",
+        }
+        kubeconfig = state / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(config))
+        kubeconfig.chmod(0o600)
+        yield kubeconfig
+
+
+def _ready(port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # its certificate is made at this start; only its answer is awaited
+    try:
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
