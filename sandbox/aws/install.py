@@ -56,8 +56,10 @@ def node() -> Path:
 
 def _stamps() -> list[tuple[Path, str]]:
     lock = paths.NODE_PACKAGES / "package-lock.json"
+    requirements = _digest(paths.REQUIREMENTS)
     return [
-        (paths.VENV / ".installed", _digest(paths.REQUIREMENTS)),
+        # by digest: an environment that two checkouts share is current for both
+        (paths.VENV / f".installed-{requirements[:16]}", requirements),
         (paths.NODE_RUNTIME / ".installed", _digest(lock)),
         (paths.KUBECTL_LAYER / ".installed", _layer_version()),
     ]
@@ -73,7 +75,9 @@ def _digest(path: Path) -> str:
 
 def _python_environment(say: Say) -> None:
     say(f"installing {paths.VENV.name} (MiniStack, awscli, boto3)")
-    _run([sys.executable, "-m", "venv", "--clear", str(paths.VENV)])
+    if not paths.PYTHON.exists():
+        # never cleared: the folder may be a link to one that others use
+        _run([sys.executable, "-m", "venv", str(paths.VENV.resolve())])
     _run([str(paths.PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
           "-r", str(paths.REQUIREMENTS)])  # fmt: skip
 
