@@ -14,6 +14,9 @@ def _pod_spec(spec: Json, *, restart: str = "Always") -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("securityContext", {})
+    for volume in spec.get("volumes") or []:
+        if len(volume) == 1:
+            volume["emptyDir"] = {}
     for container in [*spec.get("containers", []), *(spec.get("initContainers") or [])]:
         image = str(container.get("image", ""))
         latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
@@ -49,8 +52,9 @@ def _service(obj: Json) -> None:
 
 def _job(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
+    if "parallelism" not in spec:
+        spec.setdefault("completions", 1)
     spec.setdefault("parallelism", 1)
-    spec.setdefault("completions", 1)
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
@@ -109,7 +113,8 @@ def fill(obj: Json, old: Json | None) -> None:  # noqa: PLR0912, PLR0915
                 if key in labels:
                     own.setdefault(key, labels[key])
             for field in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend"):
-                obj["spec"].setdefault(field, old["spec"].get(field))
+                if field in old["spec"]:
+                    obj["spec"].setdefault(field, old["spec"][field])
             _pod_spec(obj["spec"]["template"].setdefault("spec", {}))
         else:
             _job(obj)

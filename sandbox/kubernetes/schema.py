@@ -173,13 +173,8 @@ class _Walk:
         if schema is SHAPES.definitions[_QUANTITY_NAME]:
             text = str(value)
             if not isinstance(value, bool) and not _QUANTITY.match(text):
-                self.causes.append(
-                    Cause(
-                        "FieldValueInvalid",
-                        f'Invalid value: "{text}": quantities must match the '
-                        "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-                        path,
-                    )
+                self.unreadable.append(
+                    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
                 )
             return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
         self._format(value, schema.get("format"), path)
@@ -351,17 +346,18 @@ def check(
     elif resource.kind == "CustomResourceDefinition":
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:
+        if walk.unreadable:
+            raise bad_request(prefix + walk.unreadable[0])
         errors = list(_builtin_validator(SHAPES.name_of(resource) or "").iter_errors(clean))
-        decoding = [e for e in errors if e.validator == "type"]
+        decoding = [e for e in errors if e.validator in ("type", "oneOf", "anyOf")]
         if decoding:
             error = decoding[0]
-            wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
+            wanted = error.validator_value if error.validator == "type" else "int-or-string"
+            wanted = wanted if isinstance(wanted, str) else wanted[0]
             raise bad_request(
                 f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
                 f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(wanted, wanted)}"
             )
-        if walk.unreadable:
-            raise bad_request(prefix + walk.unreadable[0])
     causes += [_cause(error) for error in errors]
     if walk.custom and not causes:
         # rules see values of the right type only

@@ -4,7 +4,8 @@ A case is written as its requests (`steps`), or shorter as one of
 - `pod`: a pod's spec, merged over that of a small good pod;
 - `container`: merged over that pod's container;
 - `object`: a whole object that is created;
-each with `then`, a merge patch sent to the created object (its answer is judged then), and `expect`, for example
+each with `then`, a patch sent to the created object (a merge patch unless `type` says otherwise; its answer is judged
+then), and `expect`, for example
 `422 must be an integer`: the code, and words that the message contains.
 """
 
@@ -164,7 +165,7 @@ def _case(entry: Json, name: str, where: str) -> Case:
             steps = [Step(steps[0].method, steps[0].path, steps[0].body, headers=entry["headers"])]
         if "then" in entry:
             path = _collection(_KINDS[obj["apiVersion"], obj["kind"]], obj) + f"/{obj['metadata']['name']}"
-            kind = "application/merge-patch+json"
+            kind = entry.get("type", "application/merge-patch+json")
             steps.append(Step("PATCH", path, json.dumps(entry["then"]), kind))
     expect = entry["expect"]
     if not isinstance(expect, dict):
