@@ -19,7 +19,7 @@ import yaml
 
 Json = dict[str, Any]
 
-PLURALS = ("rayclusters", "rayjobs")
+PLURALS = ("rayclusters", "raycronjobs", "rayjobs")
 TARGET = Path(__file__).parent / "kuberay-operator" / "crds"
 _NAMED = ("properties", "patternProperties")
 _NESTED = ("items", "additionalProperties", "anyOf", "allOf", "oneOf", "not")

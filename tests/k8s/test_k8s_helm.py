@@ -145,7 +145,7 @@ class TestStandIns:
             )
 
     def test_crds_are_valid_and_serve_v1(self) -> None:
-        for plural in ("rayclusters", "rayjobs"):
+        for plural in ("rayclusters", "raycronjobs", "rayjobs"):
             crd = yaml.safe_load((STAND_INS / "kuberay-operator" / "crds" / f"ray.io_{plural}.yaml").read_text())
             kubernetes_validate.validate(crd, "1.34", strict=True)
             assert crd["metadata"]["name"] == f"{plural}.ray.io"
@@ -162,7 +162,7 @@ class TestStandIns:
         locked = Lock.read(tmp_path / "charts.lock.yaml").charts["kuberay-operator"]
         monkeypatch.delenv("KUBERAY_CRDS", raising=False)
         small = store.unpack(locked)
-        assert len(list((small / "crds").iterdir())) == 2
+        assert len(list((small / "crds").iterdir())) == 3
         monkeypatch.setenv("KUBERAY_CRDS", str(crds))
         real = store.unpack(locked)
         assert [path.read_text() for path in (real / "crds").iterdir()] == ["# another file\n"]

@@ -62,7 +62,7 @@ def _rules(value: Any) -> Iterator[str]:
         yield from _rules(inner)
 
 
-@pytest.mark.parametrize(("plural", "rules"), [("rayclusters", 3), ("rayjobs", 9)])
+@pytest.mark.parametrize(("plural", "rules"), [("rayclusters", 3), ("raycronjobs", 9), ("rayjobs", 9)])
 def test_kuberays_own_rules_are_in_the_digest(plural: str, rules: int) -> None:
     text = (kuberay_crds.TARGET / f"ray.io_{plural}.yaml").read_text()
     assert re.search(r"sha256 of the source: [0-9a-f]{64}\n", text)
