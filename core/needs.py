@@ -252,7 +252,12 @@ def calls(plan: Plan) -> list[Call]:
     rows = list(catalogue()["calls"])
     if isinstance(plan.settings.storage, DynamicStorage):
         rows += catalogue()["dynamic_storage_calls"]
-    return [Call(**row) for row in rows]
+    made = [Call(**row) for row in rows]
+    if (access := plan.settings.ray.access) and access.s3:
+        actions = ["s3:GetObject", "s3:ListBucket"]
+        actions += ["s3:PutObject"] if any(entry.mode == "write" for entry in access.s3) else []
+        made.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
+    return made
 
 
 # --- destinations ----------------------------------------------------------------------------------------------------
