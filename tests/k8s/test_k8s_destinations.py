@@ -1,6 +1,6 @@
 """Every host that a manifest names, and whether the network policies let its pods get there.
 
-Hosts are found in the manifests themselves, in any text that looks like an address; policies are judged as Kubernetes does:
+Hosts are found in the manifests, in any text that looks like an address. Policies are judged as Kubernetes does:
 https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
 
