@@ -148,7 +148,7 @@ def _show(target: Target, found: Cost, form: Format) -> None:
         output.say(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
     if unknown or found.estimated:
         output.say(
-            f"next: hyperpod-ray cost {target.name} --update (needs credentials; writes today's prices to the price file)"
+            f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )
 
 

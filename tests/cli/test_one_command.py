@@ -114,7 +114,8 @@ def words(text: str) -> list[str]:
 
 def problem(text: str) -> str:
     """Why a command does not parse; empty where it does. A bare name of a command is a mention, not a call."""
-    rest, node, path = words(text), tree(), []
+    path: list[str] = []
+    rest, node = words(text), tree()
     while rest and getattr(node, "commands", None) is not None:
         word = rest.pop(0)
         if word == "--environments":
