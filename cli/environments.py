@@ -70,6 +70,25 @@ def show(env: Env, form: Plain = "table") -> int:
     return OK
 
 
+@command(app, examples=["env needs prod", "env needs prod --write", "env needs prod --check"])
+def needs(
+    env: Env,
+    check: Check = False,
+    write: Annotated[bool, typer.Option("--write", help="Write docs/needs-ENV.md instead of printing it.")] = False,
+) -> int:
+    """Print every image, AWS call and destination of an environment, and why each works."""
+    import core  # noqa: PLC0415
+    from core import needs_page  # noqa: PLC0415
+
+    current.environment = env
+    plan = core.Plan(name=env, settings=core.load(env, folder=folder()).settings)
+    if check or write:
+        command_ = f"env needs {env} --write"
+        return written(needs_page.file_of(plan), needs_page.page(plan), command=command_, check=check)
+    output.write_text(needs_page.page(plan))
+    return OK
+
+
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Out = None) -> int:
     """Write the JSON Schema for editors, made from the settings model."""
