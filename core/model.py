@@ -139,7 +139,7 @@ class RayUser(Settings):
     role_arn: RoleArn
     """Who: becomes an EKS access entry (`AWS::EKS::AccessEntry`)."""
     namespaces: Annotated[list[KubernetesName], Field(min_length=1)]
-    """Where: scope of the access policy `AmazonEKSEditPolicy`."""
+    """Where: each gives them the Role `ray-user` (Ray's objects, ConfigMaps, pods and logs to read, port-forward)."""
 
 
 class Endpoint(Settings):
@@ -186,6 +186,9 @@ class NewEks(EksAccess):
     """API server endpoint. Default: private only."""
     log_retention_days: LogRetentionDays = 90
     """All five control-plane logs are on and kept this long."""
+    network_policy_mode: Literal["strict", "standard"] = "strict"
+    """`NETWORK_POLICY_ENFORCING_MODE` of the VPC CNI. `strict`: a pod sends and receives nothing until its policies are
+    loaded, and each namespace that you add needs a NetworkPolicy. `standard`: it is open until then."""
 
 
 class ExistingEks(EksAccess):

@@ -23,6 +23,7 @@ from core.model import (
     ExistingVpc,
     InstanceGroup,
     InstanceTypeFigures,
+    NewEks,
     NewFileSystem,
     NewNetwork,
     RayWorkerGroup,
@@ -202,6 +203,12 @@ class Plan:
         """Name of the EKS cluster: the existing one's, else the HyperPod cluster's with `-eks`."""
         existing = self.existing_eks
         return existing.cluster_name if existing else f"{self.settings.hyperpod.cluster_name}-eks"
+
+    @property
+    def strict_network_policies(self) -> bool:
+        """Whether the CNI lets a pod that no policy selects neither send nor receive."""
+        eks = self.settings.eks
+        return isinstance(eks, NewEks) and eks.network_policy_mode == "strict"
 
     @property
     def control_plane_log_group(self) -> str:

@@ -3,6 +3,7 @@
 Order of a deploy::
 
     hyperpod_dependencies(plan)            # Helm, into kube-system, before the HyperPod cluster
+    system_manifests(plan)                 # policies of the system's pods, before the first node
     …  HyperPod cluster, nodes, FSx CSI driver …
     platform_manifests(plan, bindings)     # namespaces, then StorageClass or PersistentVolume
     kuberay_operator(plan)                 # Helm, waits; its Roles go into the Ray namespaces
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from k8s.bindings import Bindings, placeholders
     from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
     from k8s.manifest import Manifest
-    from k8s.manifests import platform_manifests, ray_manifests
+    from k8s.manifests import platform_manifests, ray_manifests, system_manifests
     from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
     from k8s.ray_cluster import DRIVER_GROUP
     from k8s.rayjob import ray_cron_job, ray_job
@@ -40,6 +41,7 @@ __all__ = [
     "ray_job",
     "ray_manifests",
     "ray_namespaces",
+    "system_manifests",
     "user_groups",
 ]
 
@@ -58,6 +60,7 @@ _HOME = {
     "ray_job": "rayjob",
     "ray_manifests": "manifests",
     "ray_namespaces": "names",
+    "system_manifests": "manifests",
     "user_groups": "names",
 }
 

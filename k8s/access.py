@@ -9,19 +9,28 @@ from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.names import SERVICE_ACCOUNT, ray_namespaces, users_group
 
-EDIT = ["get", "list", "watch", "create", "update", "patch", "delete"]
+READ = ["get", "list", "watch"]
+EDIT = [*READ, "create", "update", "patch", "delete"]
 USER_ROLE = "ray-user"
+NODES_ROLE = "ray-user-nodes"
+"""ClusterRole of all Ray users: which nodes there are, and their health labels."""
+RBAC = "rbac.authorization.k8s.io"
 
 
 def access(plan: Plan) -> Manifest:
     """In each Ray namespace: the service account of Ray's pods, and the role of its users.
 
     The service account has no permissions in Kubernetes and its token is not mounted (but for the autoscaler, whose
-    role KubeRay makes). Users (`eks.ray_users`) get what EKS's `AmazonEKSEditPolicy` does not cover: `ray.io` objects
-    and port-forward, bound to the group `ray-users:<namespace>` of their access entry.
+    role KubeRay makes). A user (`eks.ray_users`) is in the group `ray-users:<namespace>` of their access entry and has
+    nothing else: Ray's objects and ConfigMaps, reading pods with their logs, port-forward, and of all Secrets the one
+    that holds the RayCluster's token. No exec, and no change of policies, claims or service accounts. Nodes can be
+    read, so that `ops status` sees them.
+
+    What a RayCluster's pods mount is the user's choice, so the namespace must hold no Secret that a user may not read.
     """
 
     def define(chart: cdk8s.Chart) -> None:
+        used = [name for name in ray_namespaces(plan) if any(name in u.namespaces for u in plan.settings.eks.ray_users)]
         for namespace in ray_namespaces(plan):
             k8s.KubeServiceAccount(
                 chart,
@@ -29,36 +38,54 @@ def access(plan: Plan) -> Manifest:
                 metadata=k8s.ObjectMeta(name=SERVICE_ACCOUNT, namespace=namespace, labels=PART_OF),
                 automount_service_account_token=False,
             )
-            if any(namespace in user.namespaces for user in plan.settings.eks.ray_users):
-                _user_role(chart, namespace)
+            if namespace in used:
+                _user_role(chart, namespace, cluster_name=plan.settings.ray.cluster_name)
+        if used:
+            _nodes_role(chart, used)
 
     return build("Access", define)
 
 
-def _user_role(chart: cdk8s.Chart, namespace: str) -> None:
+def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None:
     metadata = k8s.ObjectMeta(name=USER_ROLE, namespace=namespace, labels=PART_OF)
+    kinds = ["rayclusters", "rayjobs", "raycronjobs"]
     k8s.KubeRole(
         chart,
         f"Role-{namespace}",
         metadata=metadata,
         rules=[
-            k8s.PolicyRule(api_groups=["ray.io"], resources=["rayclusters", "raycronjobs", "rayjobs"], verbs=EDIT),
+            k8s.PolicyRule(api_groups=["ray.io"], resources=kinds, verbs=EDIT),
+            k8s.PolicyRule(api_groups=["ray.io"], resources=[f"{kind}/status" for kind in kinds], verbs=READ),
+            k8s.PolicyRule(api_groups=[""], resources=["configmaps"], verbs=EDIT),
             k8s.PolicyRule(
-                api_groups=["ray.io"],
-                resources=["rayclusters/status", "raycronjobs/status", "rayjobs/status"],
-                verbs=["get", "list", "watch"],
+                api_groups=[""],
+                resources=["pods", "pods/log", "services", "events", "persistentvolumeclaims"],
+                verbs=READ,
             ),
-            k8s.PolicyRule(
-                api_groups=[""], resources=["pods", "pods/log", "services", "events"], verbs=["get", "list", "watch"]
-            ),
+            k8s.PolicyRule(api_groups=["batch"], resources=["jobs"], verbs=READ),
             # over WebSocket the request is a GET: "get" always, since Kubernetes 1.35 "create" too; SPDY asks "create"
             k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["get", "create"]),
+            # the token that KubeRay keeps under the RayCluster's name; without "list", no other Secret's name shows
+            k8s.PolicyRule(api_groups=[""], resources=["secrets"], resource_names=[cluster_name], verbs=["get"]),
         ],
     )
     k8s.KubeRoleBinding(
         chart,
         f"RoleBinding-{namespace}",
         metadata=metadata,
-        role_ref=k8s.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=USER_ROLE),
-        subjects=[k8s.Subject(api_group="rbac.authorization.k8s.io", kind="Group", name=users_group(namespace))],
+        role_ref=k8s.RoleRef(api_group=RBAC, kind="Role", name=USER_ROLE),
+        subjects=[k8s.Subject(api_group=RBAC, kind="Group", name=users_group(namespace))],
+    )
+
+
+def _nodes_role(chart: cdk8s.Chart, namespaces: list[str]) -> None:
+    metadata = k8s.ObjectMeta(name=NODES_ROLE, labels=PART_OF)
+    rules = [k8s.PolicyRule(api_groups=[""], resources=["nodes"], verbs=READ)]
+    k8s.KubeClusterRole(chart, "Nodes", metadata=metadata, rules=rules)
+    k8s.KubeClusterRoleBinding(
+        chart,
+        "NodesBinding",
+        metadata=metadata,
+        role_ref=k8s.RoleRef(api_group=RBAC, kind="ClusterRole", name=NODES_ROLE),
+        subjects=[k8s.Subject(api_group=RBAC, kind="Group", name=users_group(name)) for name in namespaces],
     )

@@ -8,15 +8,20 @@ from k8s.access import access
 from k8s.bindings import Bindings
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
-from k8s.network_policies import network_policies
+from k8s.network_policies import network_policies, operator_policies, system_policies
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
 from k8s.storage import claim, cluster_storage, volume_owner
 
 
+def system_manifests(plan: Plan) -> list[Manifest]:
+    """What must be there before the first node: policies for the system's pods, where every pod needs one."""
+    return [system_policies()] if plan.strict_network_policies else []
+
+
 def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolume."""
-    return [namespaces(plan), cluster_storage(plan, bindings)]
+    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolumes."""
+    return [namespaces(plan), operator_policies(plan), cluster_storage(plan, bindings)]
 
 
 def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from core.model import RayUser
+from core.model import DynamicStorage, RayUser
 from core.plan import Plan
 
 OPERATOR_NAMESPACE = "kuberay-operator"
 """Where the KubeRay operator runs; nothing of a user does."""
+STORAGE_NAMESPACE = "ray-storage"
+"""Where the one Job runs that is root on the file system; nothing of a user does."""
 CLAIM = "fsx"
 """The PersistentVolumeClaim in the Ray namespace."""
 MOUNT_PATH = "/fsx"
@@ -34,6 +36,17 @@ def storage_class(plan: Plan) -> str:
 def volume(plan: Plan) -> str:
     """Name of the PersistentVolume of modes `static` and `existing`; cluster-scoped."""
     return f"{plan.settings.hyperpod.cluster_name.lower()}-{plan.settings.ray.namespace}-fsx"
+
+
+def owner_volume(plan: Plan) -> str:
+    """Name of the volume-owner Job's own PersistentVolume of the same file system (modes `static` and `existing`)."""
+    return f"{plan.settings.hyperpod.cluster_name.lower()}-{STORAGE_NAMESPACE}-fsx"
+
+
+def owner_namespace(plan: Plan) -> str:
+    """Where the volume-owner Job runs. A claim mounts in its own namespace only, and mode `dynamic` has just one."""
+    dynamic = isinstance(plan.settings.storage, DynamicStorage)
+    return plan.settings.ray.namespace if dynamic else STORAGE_NAMESPACE
 
 
 def ray_namespaces(plan: Plan) -> list[str]:

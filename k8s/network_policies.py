@@ -14,7 +14,15 @@ import cdk8s
 from core import needs
 from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import CLIENT_LABEL, OPERATOR_NAMESPACE, REDIS, REDIS_PORT, ray_namespaces
+from k8s.names import (
+    CLIENT_LABEL,
+    OPERATOR_NAMESPACE,
+    REDIS,
+    REDIS_PORT,
+    STORAGE_NAMESPACE,
+    owner_namespace,
+    ray_namespaces,
+)
 
 RAY_POD = {"ray.io/is-ray-node": "yes"}
 """Label that KubeRay puts on every pod of a RayCluster."""
@@ -22,6 +30,13 @@ HEAD_POD = {"ray.io/node-type": "head"}
 DASHBOARD, METRICS = 8265, 8080
 POD_IDENTITY = "169.254.170.23/32"
 """Link-local address of the EKS Pod Identity agent, port 80. Instance metadata (169.254.169.254) stays closed."""
+
+
+OPEN_NAMESPACES = ("kube-system", "aws-hyperpod")
+"""Namespaces of EKS's add-ons and of HyperPod's chart."""
+BOTH = ["Ingress", "Egress"]
+NOTHING: dict[str, Any] = {"podSelector": {}, "policyTypes": BOTH}
+EVERYTHING: dict[str, Any] = {"podSelector": {}, "policyTypes": BOTH, "ingress": [{}], "egress": [{}]}
 
 
 def network_policies(plan: Plan) -> Manifest:
@@ -33,32 +48,72 @@ def network_policies(plan: Plan) -> Manifest:
       client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
     - the namespaces of Grafana and Prometheus, where observability is on.
+
+    The volume-owner Job's namespace: nothing at all, as the node mounts the file system.
     """
 
     def define(chart: cdk8s.Chart) -> None:
         for namespace in ray_namespaces(plan):
             for name, spec in _policies(plan).items():
-                policy = cdk8s.ApiObject(
-                    chart,
-                    f"{namespace}-{name}",
-                    api_version="networking.k8s.io/v1",
-                    kind="NetworkPolicy",
-                    metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace, labels=PART_OF),
-                )
-                policy.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+                _policy(chart, namespace, name, spec)
+        if owner_namespace(plan) == STORAGE_NAMESPACE:
+            _policy(chart, STORAGE_NAMESPACE, "default-deny", NOTHING)
 
     return build("NetworkPolicies", define)
 
 
-def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
-    dns = {
-        "to": [{"namespaceSelector": _named("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
-        "ports": [_port(53, "UDP"), _port(53)],
+def system_policies() -> Manifest:
+    """What the CNI's mode `strict` needs: there a pod that no policy selects may neither send nor receive.
+
+    Pods of the host's network are not concerned (the CNI itself, kube-proxy, the Pod Identity agent, the CSI driver's
+    node part). DNS, the CSI controller, device plugins, the health monitoring agent and the pods of deep health checks
+    are, and their ports are their charts' affair: kube-system and aws-hyperpod are open, as without the mode. They must
+    be applied before the first node joins. The operator: Kubernetes and AWS APIs, DNS, and Ray's pods.
+    https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html
+    """
+
+    def define(chart: cdk8s.Chart) -> None:
+        for namespace in OPEN_NAMESPACES:
+            _policy(chart, namespace, "system-pods", EVERYTHING)
+
+    return build("SystemNetworkPolicies", define)
+
+
+def operator_policies(plan: Plan) -> Manifest:
+    """The KubeRay operator out: DNS, the Kubernetes API, Ray's pods; in: its metrics port."""
+    spec = {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"ports": [_port(METRICS)]}],
+        "egress": [
+            _dns(),
+            _https(),
+            *({"to": [{"namespaceSelector": _named(name)}]} for name in ray_namespaces(plan)),
+        ],
     }
-    https = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(443)]}
+
+    def define(chart: cdk8s.Chart) -> None:
+        _policy(chart, OPERATOR_NAMESPACE, "operator", spec)
+
+    return build("OperatorNetworkPolicy", define)
+
+
+def _policy(chart: cdk8s.Chart, namespace: str, name: str, spec: dict[str, Any]) -> None:
+    policy = cdk8s.ApiObject(
+        chart,
+        f"{namespace}-{name}",
+        api_version="networking.k8s.io/v1",
+        kind="NetworkPolicy",
+        metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace, labels=PART_OF),
+    )
+    policy.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+
+def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
+    dns, https = _dns(), _https()
     pod_identity = {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": [_port(80)]}
     made: dict[str, dict[str, Any]] = {
-        "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        "default-deny": NOTHING,
         "ray-pods": {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Ingress", "Egress"],
@@ -127,6 +182,17 @@ def _destinations(destinations: list[needs.Destination]) -> dict[str, dict[str, 
 
 def _namespaces(destinations: list[needs.Destination]) -> list[str]:
     return list(dict.fromkeys(item.namespace for item in destinations if item.namespace))
+
+
+def _dns() -> dict[str, Any]:
+    return {
+        "to": [{"namespaceSelector": _named("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        "ports": [_port(53, "UDP"), _port(53)],
+    }
+
+
+def _https() -> dict[str, Any]:
+    return {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(443)]}
 
 
 def _named(namespace: str) -> dict[str, Any]:

@@ -13,7 +13,17 @@ from core.model import DynamicStorage
 from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import CLAIM, MOUNT_PATH, RAY_GID, RAY_UID, storage_class, volume
+from k8s.names import (
+    CLAIM,
+    MOUNT_PATH,
+    RAY_GID,
+    RAY_UID,
+    STORAGE_NAMESPACE,
+    owner_namespace,
+    owner_volume,
+    storage_class,
+    volume,
+)
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources
 
 DRIVER = "fsx.csi.aws.com"
@@ -24,7 +34,9 @@ FOLDERS = ("runs", "data", "code", ".system/redis")
 
 
 def cluster_storage(plan: Plan, bindings: Bindings) -> Manifest:
-    """The cluster-wide half: a StorageClass (mode dynamic) or a PersistentVolume (static, existing).
+    """The cluster-wide half: a StorageClass (mode dynamic) or PersistentVolumes (static, existing).
+
+    A PersistentVolume binds one claim, so that the volume-owner Job has one of its own with the same file system.
 
     Parameters of the FSx CSI driver are all strings; a key it does not know it ignores silently.
     https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes
@@ -35,7 +47,7 @@ def cluster_storage(plan: Plan, bindings: Bindings) -> Manifest:
         if isinstance(storage, DynamicStorage):
             _storage_class(chart, plan, bindings, storage=storage)
         else:
-            _persistent_volume(chart, plan, bindings)
+            _persistent_volumes(chart, plan, bindings)
 
     return build("StorageClass" if isinstance(storage, DynamicStorage) else "PersistentVolume", define)
 
@@ -71,11 +83,16 @@ def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, storag
     )
 
 
-def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
+def _persistent_volumes(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> None:
+    _persistent_volume(chart, plan, bindings, name=volume(plan), namespace=plan.settings.ray.namespace)
+    _persistent_volume(chart, plan, bindings, name=owner_volume(plan), namespace=STORAGE_NAMESPACE)
+
+
+def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, name: str, namespace: str) -> None:
     k8s.KubePersistentVolume(
         chart,
-        "PersistentVolume",
-        metadata=k8s.ObjectMeta(name=volume(plan), labels=PART_OF),
+        f"PersistentVolume-{name}",
+        metadata=k8s.ObjectMeta(name=name, labels=PART_OF),
         spec=k8s.PersistentVolumeSpec(
             capacity={"storage": _capacity(plan)},
             access_modes=["ReadWriteMany"],
@@ -84,7 +101,7 @@ def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> No
             persistent_volume_reclaim_policy="Retain",
             storage_class_name="",
             claim_ref=k8s.ObjectReference(
-                api_version="v1", kind="PersistentVolumeClaim", namespace=plan.settings.ray.namespace, name=CLAIM
+                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
             ),
             csi=k8s.CsiPersistentVolumeSource(
                 driver=DRIVER,
@@ -102,22 +119,26 @@ def claim(plan: Plan) -> Manifest:
     """The PersistentVolumeClaim that head and workers mount at /fsx.
 
     Mode dynamic: makes a file system of `capacity_gib` (about ten minutes). Static and existing: bound to the one
-    PersistentVolume and to nothing else.
+    PersistentVolume and to nothing else; the volume-owner Job's namespace has one more.
     """
     dynamic = isinstance(plan.settings.storage, DynamicStorage)
+    claims = {plan.settings.ray.namespace: None if dynamic else volume(plan)}
+    if not dynamic:
+        claims[STORAGE_NAMESPACE] = owner_volume(plan)
 
     def define(chart: cdk8s.Chart) -> None:
-        k8s.KubePersistentVolumeClaim(
-            chart,
-            "Claim",
-            metadata=k8s.ObjectMeta(name=CLAIM, namespace=plan.settings.ray.namespace, labels=PART_OF),
-            spec=k8s.PersistentVolumeClaimSpec(
-                access_modes=["ReadWriteMany"],
-                storage_class_name=storage_class(plan) if dynamic else "",
-                volume_name=None if dynamic else volume(plan),
-                resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan)}),
-            ),
-        )
+        for namespace, bound in claims.items():
+            k8s.KubePersistentVolumeClaim(
+                chart,
+                f"Claim-{namespace}",
+                metadata=k8s.ObjectMeta(name=CLAIM, namespace=namespace, labels=PART_OF),
+                spec=k8s.PersistentVolumeClaimSpec(
+                    access_modes=["ReadWriteMany"],
+                    storage_class_name=storage_class(plan) if dynamic else "",
+                    volume_name=bound,
+                    resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan)}),
+                ),
+            )
 
     return build("PersistentVolumeClaim", define)
 
@@ -182,7 +203,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
             api_version="batch/v1",
             kind="Job",
             metadata=cdk8s.ApiObjectMetadata(
-                name=f"volume-owner-{hashed}", namespace=plan.settings.ray.namespace, labels=PART_OF
+                name=f"volume-owner-{hashed}", namespace=owner_namespace(plan), labels=PART_OF
             ),
         )
         job.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))

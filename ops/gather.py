@@ -34,6 +34,8 @@ EVENTS = 50
 """Newest cluster events looked at."""
 WARNINGS = 50
 SOURCES = ("CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx")
+NODES = "Kubernetes nodes"
+"""Part of source Kubernetes, but asked apart: a user of a namespace may not see nodes, and has a RayCluster."""
 
 
 def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
@@ -49,11 +51,13 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
         "CloudFormation": _cloudformation,
         "HyperPod": _hyperpod,
         "HyperPod events": _events,
-        "Kubernetes": _kubernetes,
+        "Kubernetes": lambda target: _kubernetes(target, unseen),
+        NODES: lambda target: {"nodes": nodes(target)},
         "FSx": _fsx,
     }
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        futures = {source: pool.submit(task, target) for source, task in tasks.items() if source in only}
+        wanted = {*only, NODES} if "Kubernetes" in only else set(only)
+        futures = {source: pool.submit(task, target) for source, task in tasks.items() if source in wanted}
         for source, future in futures.items():
             try:
                 parts |= future.result()
@@ -61,7 +65,9 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
                 known = explain(error, environment=target.name)
                 if known is None:
                     raise
-                unseen.append(Unseen(source=source, why=known.message, next=known.next))
+                unseen.append(Unseen(source=source, why=known.message, next=known.next, refused=refused(error)))
+    if any(item.source == "Kubernetes" and not item.refused for item in unseen):
+        unseen = [item for item in unseen if item.source != NODES]  # one cause, said once
     return Snapshot(
         environment=target.name,
         at=now(),
@@ -211,15 +217,32 @@ def _event(item: Json) -> ClusterEvent:
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
 
 
-def _kubernetes(target: Target) -> dict[str, Any]:
-    spaces = names.ray_namespaces(target.plan)
-    return {
-        "nodes": nodes(target),
-        "pods": tuple(pod for space in spaces for pod in pods(target, space)),
-        "rays": tuple(ray for space in spaces for ray in ray_clusters(target, space)),
-        "claims": tuple(claim for space in spaces for claim in claims(target, space)),
-        "warnings": tuple(event for space in spaces for event in warnings(target, space)),
-    }
+def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
+    """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is left out."""
+    found: dict[str, list[Any]] = {"pods": [], "rays": [], "claims": [], "warnings": []}
+    own, *others = names.ray_namespaces(target.plan)
+    for space in (own, *others):
+        try:
+            here: dict[str, list[Any]] = {
+                "pods": pods(target, space),
+                "rays": ray_clusters(target, space),
+                "claims": claims(target, space),
+                "warnings": warnings(target, space),
+            }
+        except Exception as error:
+            known = explain(error, environment=target.name)
+            if space == own or known is None or not refused(error):
+                raise
+            unseen.append(Unseen(source=f"namespace {space}", why=known.message, refused=True))
+            continue
+        for part, items in here.items():
+            found[part] += items
+    return {part: tuple(items) for part, items in found.items()}
+
+
+def refused(error: BaseException) -> bool:
+    """Whether Kubernetes answered that these credentials may not."""
+    return getattr(error, "status", None) == 403
 
 
 def nodes(target: Target) -> tuple[Node, ...]:

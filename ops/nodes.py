@@ -75,7 +75,7 @@ def look(target: Target) -> Snapshot:
 def require_kubernetes(seen: Snapshot) -> None:
     """An error where Kubernetes did not answer."""
     for item in seen.unseen:
-        if item.source == "Kubernetes":
+        if item.source in ("Kubernetes", gather.NODES):
             raise OpsError(item.why, next=item.next)
 
 
@@ -113,7 +113,7 @@ def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -
         group=instance.group,
         type=instance.type,
         status=instance.status,
-        kubernetes=_ready(node) if node else ("?" if not seen.saw("Kubernetes") else "not joined"),
+        kubernetes=_ready(node) if node else ("not joined" if seen.saw_nodes else "?"),
         health=node.health if node else "",
         fault=(node.fault if node else "") or message,
         launched=instance.launched,

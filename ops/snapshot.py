@@ -174,6 +174,8 @@ class Unseen:
     source: str
     why: str
     next: str = ""
+    refused: bool = False
+    """Kubernetes answers, but these credentials may not see it: nothing is wrong with the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +202,11 @@ class Snapshot:
     def saw(self, source: str) -> bool:
         """Whether a source answered."""
         return all(item.source != source for item in self.unseen)
+
+    @property
+    def saw_nodes(self) -> bool:
+        """Whether Kubernetes answered which nodes there are."""
+        return self.saw("Kubernetes") and self.saw("Kubernetes nodes")
 
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""

@@ -49,7 +49,7 @@ def counts(seen: Snapshot, group: Group) -> dict[str, int]:
     """How many nodes of a group are asked for, ready, in deep health checks, recovering, and missing."""
     there = [instance for instance in seen.instances if instance.group == group.name]
     ready_nodes = {node.name for node in seen.nodes if node.ready and node.health in ("", "Schedulable")}
-    kubernetes = seen.saw("Kubernetes")
+    kubernetes = seen.saw_nodes
     ready = [i for i in there if i.status == "Running" and (not kubernetes or names.node_name(i.id) in ready_nodes)]
     checking = [i for i in there if i.status == DEEP or (i not in ready and _deep(seen, i.id))]
     alive = [i for i in there if i.status != "ShuttingDown"]

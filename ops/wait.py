@@ -175,6 +175,9 @@ def _storage(seen: Snapshot) -> Progress:
 
 
 def _ray(seen: Snapshot) -> Progress:
+    for item in seen.unseen:
+        if item.source == "Kubernetes" and seen.cluster is not None:
+            return Progress(phase=f"not known: {item.why}")
     if not seen.rays:
         return _cluster(seen) if seen.cluster is None else Progress(phase="no RayCluster yet")
     found = [item for item in judge(seen).findings if item.kind != "note" and not item.subject.startswith("i-")]

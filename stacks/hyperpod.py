@@ -14,7 +14,7 @@ from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.execution_role import ExecutionRole
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.hyperpod import HyperPodCluster
-from hyperpod_ray.kubernetes import HelmRelease
+from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import ClusterNetwork
 from stacks.base import EnvironmentStack
@@ -40,6 +40,7 @@ class HyperPodStack(EnvironmentStack):
         chart = HelmRelease(
             self, "Dependencies", cluster=eks.cluster, release=release, chart=chart_folder(release), after=eks.addons
         )
+        policies = Manifests(self, "Policies", cluster=eks.cluster, manifests=k8s.system_manifests(plan), after=[chart])
         scripts = LifecycleScripts(
             self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle"
         )
@@ -61,7 +62,7 @@ class HyperPodStack(EnvironmentStack):
             lifecycle_uri=scripts.source_s3_uri,
             subnets=network.node_subnets,
             security_group=network.node_security_group,
-            after=[chart, scripts.upload, role],
+            after=[chart, policies, scripts.upload, role],
         )
         arn, settings = self.hyperpod.cluster.attr_cluster_arn, plan.settings
         self.health = HealthNotifications(

@@ -76,8 +76,11 @@ class EksCluster(Construct):
                 vpc=vpc,
                 subnets=subnets,
                 protected=protected,
-                ray_user_groups=ray_user_groups,
             )
+        for index, arn in enumerate(settings.admin_role_arns, start=1):
+            self._admin(f"Admin{index}", arn)
+        for index, user in enumerate(settings.ray_users, start=1):
+            self._user(f"RayUser{index}", user, ray_user_groups.get(user.role_arn, ()))
         _open_between(self, self.cluster_security_group_id, node_security_group)
 
     oidc_provider: iam.IOpenIdConnectProvider
@@ -93,7 +96,6 @@ class EksCluster(Construct):
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         protected: bool,
-        ray_user_groups: Mapping[str, Sequence[str]],
     ) -> None:
         log_group = logs.LogGroup(
             self,
@@ -138,11 +140,9 @@ class EksCluster(Construct):
         )
         self.oidc_issuer = self.oidc_provider.open_id_connect_provider_issuer
         self.cluster_security_group_id = cluster.cluster_security_group_id
-        for index, arn in enumerate(settings.admin_role_arns, start=1):
-            self._grant(cluster, f"Admin{index}", arn, "AmazonEKSClusterAdminPolicy", eks.AccessScopeType.CLUSTER)
-        for index, user in enumerate(settings.ray_users, start=1):
-            self._grant_user(f"RayUser{index}", user, ray_user_groups.get(user.role_arn, ()))
-        for name, configuration in BOOTSTRAP_ADDONS.items():
+        mode = {"env": {"NETWORK_POLICY_ENFORCING_MODE": settings.network_policy_mode}}
+        for name, bootstrap in BOOTSTRAP_ADDONS.items():
+            configuration = {**bootstrap, **mode} if name == "vpc-cni" else bootstrap
             self.addons.append(addon(self, name, cluster=self.cluster, configuration=configuration))
 
     def _import(self, settings: ExistingEks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
@@ -180,21 +180,25 @@ class EksCluster(Construct):
             kubectl_provider=kubectl_provider,
         )
 
-    @staticmethod
-    def _grant(cluster: eks.Cluster, name: str, arn: str, policy: str, scope: eks.AccessScopeType) -> None:
-        cluster.grant_access(name, arn, [eks.AccessPolicy.from_access_policy_name(policy, access_scope_type=scope)])
+    def _admin(self, name: str, role_arn: str) -> None:
+        policy = f"arn:{Stack.of(self).partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        everywhere = eks.CfnAccessEntry.AccessScopeProperty(type="cluster")
+        eks.CfnAccessEntry(
+            self,
+            name,
+            cluster_name=self.cluster.cluster_name,
+            principal_arn=role_arn,
+            access_policies=[eks.CfnAccessEntry.AccessPolicyProperty(policy_arn=policy, access_scope=everywhere)],
+        )
 
-    def _grant_user(self, name: str, user: RayUser, groups: Sequence[str]) -> None:
-        """The L1: the L2 knows no Kubernetes groups, and EKS's Edit policy does not cover `ray.io`."""
-        policy = f"arn:{Stack.of(self).partition}:eks::aws:cluster-access-policy/AmazonEKSEditPolicy"
-        scope = eks.CfnAccessEntry.AccessScopeProperty(type="namespace", namespaces=list(user.namespaces))
+    def _user(self, name: str, user: RayUser, groups: Sequence[str]) -> None:
+        """Groups and no EKS policy: those let a user read every Secret, change policies and use service accounts."""
         eks.CfnAccessEntry(
             self,
             name,
             cluster_name=self.cluster.cluster_name,
             principal_arn=user.role_arn,
             kubernetes_groups=list(groups),
-            access_policies=[eks.CfnAccessEntry.AccessPolicyProperty(policy_arn=policy, access_scope=scope)],
         )
 
 

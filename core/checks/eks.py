@@ -166,5 +166,6 @@ SYSTEM_NAMESPACES = {
     "aws-hyperpod",
     "amazon-cloudwatch",
     "kuberay-operator",
+    "ray-storage",
 }
 """Namespaces of Kubernetes, EKS, HyperPod's chart and the KubeRay operator."""

@@ -99,7 +99,7 @@ def _in_transit(seen: Snapshot, instance: Instance) -> Finding:
 
 def nodes(seen: Snapshot) -> Iterator[Finding]:
     """What Kubernetes says of nodes that HyperPod finds in order, and the other way round."""
-    if not seen.saw("Kubernetes") or seen.cluster is None:
+    if not seen.saw_nodes or seen.cluster is None:
         return
     known = {names.node_name(instance.id): instance for instance in seen.instances}
     joined = {node.name for node in seen.nodes}

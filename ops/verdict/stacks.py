@@ -28,6 +28,9 @@ def unseen(seen: Snapshot) -> Iterator[Finding]:
     for item in seen.unseen:
         if item.source == "Kubernetes" and creating:
             continue  # said by the stacks
+        if item.refused and item.source != "Kubernetes":
+            yield Finding(kind="note", what=f"{item.source}: not yours to see", why=item.why, subject=item.source)
+            continue
         yield Finding(
             kind="needs-you",
             what=f"{item.source} could not be asked",

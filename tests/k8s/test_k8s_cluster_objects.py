@@ -8,7 +8,7 @@ from typing import Any
 
 import k8s
 from core import Plan
-from core.model import RayUser
+from core.model import DynamicStorage, RayUser
 
 Render = Callable[[str], Any]
 
@@ -26,14 +26,94 @@ def peers(policy: dict[str, Any], direction: str) -> Iterator[dict[str, Any]]:
         yield from rule[direction]
 
 
+def pods(variant: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Namespace and spec of every pod that a manifest of this project leads to."""
+    for item in variant.objects:
+        namespace, spec = item["metadata"].get("namespace", ""), item.get("spec", {})
+        if item["kind"] in ("Job", "Deployment"):
+            yield namespace, spec["template"]["spec"]
+        elif item["kind"] == "RayCluster":
+            for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+                yield namespace, group["template"]["spec"]
+
+
+class TestStrictMode:
+    """With the CNI's mode `strict`, a pod that no policy selects can neither send nor receive."""
+
+    def test_every_namespace_with_pods_has_a_policy_for_all_of_them(self, variant: Any) -> None:
+        policies = [
+            *variant.kind("NetworkPolicy"),
+            *(item for manifest in k8s.system_manifests(variant.plan) for item in manifest.objects),
+        ]
+        covered = {p["metadata"]["namespace"] for p in policies if p["spec"]["podSelector"] == {}}
+        assert {"kube-system", "aws-hyperpod", k8s.OPERATOR_NAMESPACE} <= covered
+        assert {namespace for namespace, _ in pods(variant)} <= covered
+
+    def test_system_pods_are_as_free_as_without_it(self, variant: Any) -> None:
+        for manifest in k8s.system_manifests(variant.plan):
+            for policy in manifest.objects:
+                assert policy["spec"]["ingress"] == policy["spec"]["egress"] == [{}]
+                assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
+
+    def test_the_operator_reaches_dns_the_api_and_every_ray_namespace(self, variant: Any) -> None:
+        (policy,) = [p for p in variant.kind("NetworkPolicy") if p["metadata"]["namespace"] == k8s.OPERATOR_NAMESPACE]
+        egress = policy["spec"]["egress"]
+        reached = {
+            peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+            for rule in egress
+            for peer in rule["to"]
+            if "namespaceSelector" in peer
+        }
+        assert reached == {"kube-system", *k8s.ray_namespaces(variant.plan)}
+        assert any(p["port"] == 443 for rule in egress for p in rule.get("ports", []))
+
+    def test_nobody_talks_to_the_job_that_is_root(self, render: Render) -> None:
+        (policy,) = [p for p in render("prod").kind("NetworkPolicy") if p["metadata"]["namespace"] == "ray-storage"]
+        assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+    def test_standard_mode_leaves_the_systems_namespaces_alone(self, render: Render) -> None:
+        settings = render("prod").plan.settings
+        eks = settings.eks.model_copy(update={"network_policy_mode": "standard"})
+        plan = Plan(name="prod", settings=settings.model_copy(update={"eks": eks}))
+        assert k8s.system_manifests(plan) == []
+
+
 class TestNamespaces:
     def test_pod_security(self, variant: Any) -> None:
         levels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in variant.kind("Namespace")}
         enforce = "pod-security.kubernetes.io/enforce"
         assert levels[k8s.OPERATOR_NAMESPACE][enforce] == "restricted"
-        for name in k8s.ray_namespaces(variant.plan):
-            assert levels[name][enforce] == "baseline"
+        dynamic = isinstance(variant.plan.settings.storage, DynamicStorage)
+        own, *others = k8s.ray_namespaces(variant.plan)
+        assert levels[own][enforce] == ("baseline" if dynamic else "restricted")
+        assert ("ray-storage" in levels) is not dynamic
+        for name in others:
+            assert levels[name][enforce] == "restricted"
+        for name in levels:
             assert levels[name]["pod-security.kubernetes.io/warn"] == "restricted"
+
+    def test_no_pod_is_root_in_a_restricted_namespace(self, variant: Any) -> None:
+        """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+        enforce = "pod-security.kubernetes.io/enforce"
+        restricted = {
+            n["metadata"]["name"] for n in variant.kind("Namespace") if n["metadata"]["labels"][enforce] == "restricted"
+        }
+        roots = []
+        for namespace, pod in pods(variant):
+            context = pod["securityContext"]
+            for box in [*pod.get("initContainers", []), *pod["containers"]]:
+                own = box["securityContext"]
+                uid = own.get("runAsUser", context.get("runAsUser"))
+                if uid == 0:
+                    roots.append(namespace)
+                if namespace in restricted:
+                    assert context["runAsNonRoot"] is True
+                    assert uid != 0
+                    assert own["allowPrivilegeEscalation"] is False
+                    assert own["capabilities"] == {"drop": ["ALL"]}
+                    assert context["seccompProfile"]["type"] == "RuntimeDefault"
+        assert len(roots) == 1, "the volume-owner Job"
+        assert not restricted & set(roots)
 
     def test_namespaces_of_users_are_made_too(self, render: Render) -> None:
         names = {item["metadata"]["name"] for item in render("several-groups").kind("Namespace")}
@@ -76,9 +156,12 @@ class TestStorage:
         assert made["parameters"]["automaticBackupRetentionDays"] == "7"
 
     def test_static_binds_one_volume_to_one_claim(self, render: Render, bindings: k8s.Bindings) -> None:
-        for name in ("prod", "local", "existing-storage"):
+        cases = [(n, space) for n in ("prod", "local", "existing-storage") for space in ("ray", "ray-storage")]
+        for name, namespace in cases:
             variant = render(name)
-            volume, claim = variant.one("PersistentVolume"), variant.one("PersistentVolumeClaim")
+            assert len(variant.kind("PersistentVolume")) == len(variant.kind("PersistentVolumeClaim")) == 2
+            (claim,) = [c for c in variant.kind("PersistentVolumeClaim") if c["metadata"]["namespace"] == namespace]
+            (volume,) = [v for v in variant.kind("PersistentVolume") if v["spec"]["claimRef"]["namespace"] == namespace]
             assert volume["spec"]["csi"] == {
                 "driver": "fsx.csi.aws.com",
                 "volumeHandle": bindings.file_system_id,
@@ -89,7 +172,7 @@ class TestStorage:
             }
             assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
             reference = volume["spec"]["claimRef"]
-            assert (reference["namespace"], reference["name"]) == ("ray", claim["metadata"]["name"])
+            assert (reference["namespace"], reference["name"]) == (namespace, claim["metadata"]["name"])
             assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
             # absent, the claim would get the cluster's default class and never bind
             assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
@@ -218,7 +301,10 @@ class TestAccess:
         for item in variant.kind("Role"):
             for rule in item["rules"]:
                 assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
-                assert not {"secrets", "pods/exec"} & set(rule["resources"])
+                assert "pods/exec" not in rule["resources"]
+                if "secrets" in rule["resources"]:
+                    names = [variant.plan.settings.ray.cluster_name]
+                    assert (rule["verbs"], rule["resourceNames"]) == (["get"], names), "the token's, and no other"
 
     def test_users_may_forward_ports_over_websocket_and_spdy(self, render: Render) -> None:
         for role in render("several-groups").kind("Role"):

@@ -34,15 +34,17 @@ def test_one_file_per_concern_in_apply_order(local: Path) -> None:
     assert list(contents(local)) == [
         "01-hyperpod-dependencies.rendered.yaml",
         "01-hyperpod-dependencies.values.yaml",
-        "02-namespaces.yaml",
-        "03-persistent-volume.yaml",
-        "04-kuberay-operator.rendered.yaml",
-        "04-kuberay-operator.values.yaml",
-        "05-network-policies.yaml",
-        "06-access.yaml",
-        "07-persistent-volume-claim.yaml",
-        "08-volume-owner.yaml",
-        "09-ray-cluster.yaml",
+        "02-system-network-policies.yaml",
+        "03-namespaces.yaml",
+        "04-operator-network-policy.yaml",
+        "05-persistent-volume.yaml",
+        "06-kuberay-operator.rendered.yaml",
+        "06-kuberay-operator.values.yaml",
+        "07-network-policies.yaml",
+        "08-access.yaml",
+        "09-persistent-volume-claim.yaml",
+        "10-volume-owner.yaml",
+        "11-ray-cluster.yaml",
         "README.md",
     ]
 
@@ -52,7 +54,11 @@ def test_files_hold_the_objects_a_deploy_applies(local: Path) -> None:
     bindings = k8s.placeholders(plan)
     wanted = [
         item
-        for manifest in (*k8s.platform_manifests(plan, bindings), *k8s.ray_manifests(plan, bindings))
+        for manifest in (
+            *k8s.system_manifests(plan),
+            *k8s.platform_manifests(plan, bindings),
+            *k8s.ray_manifests(plan, bindings),
+        )
         for item in manifest.objects
     ]
     files = [path for path in sorted(local.glob("*.yaml")) if path.name.count(".") == 1]
@@ -67,13 +73,13 @@ def test_what_only_the_stack_knows_is_a_placeholder(local: Path) -> None:
 
 
 def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
-    kinds = [item["kind"] for item in yaml.safe_load_all((local / "04-kuberay-operator.rendered.yaml").read_text())]
+    kinds = [item["kind"] for item in yaml.safe_load_all((local / "06-kuberay-operator.rendered.yaml").read_text())]
     assert "Deployment" in kinds
-    values = yaml.safe_load((local / "04-kuberay-operator.values.yaml").read_text())
+    values = yaml.safe_load((local / "06-kuberay-operator.values.yaml").read_text())
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
     assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
-    assert "kubectl apply -f 09-ray-cluster.yaml" in readme
+    assert "kubectl apply -f 11-ray-cluster.yaml" in readme
 
 
 def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:

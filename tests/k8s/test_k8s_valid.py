@@ -155,7 +155,13 @@ def test_every_object_is_found_by_the_label_and_the_name_is_unique(variant: Any)
 
 def test_cluster_scoped_kinds_carry_no_namespace_and_the_others_do(variant: Any) -> None:
     for item in variant.objects:
-        cluster_scoped = item["kind"] in {"Namespace", "StorageClass", "PersistentVolume"}
+        cluster_scoped = item["kind"] in {
+            "Namespace",
+            "StorageClass",
+            "PersistentVolume",
+            "ClusterRole",
+            "ClusterRoleBinding",
+        }
         assert ("namespace" in item["metadata"]) is not cluster_scoped, item["metadata"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from cfnlint.schema import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from core import load
 from tests.stacks.conftest import PROJECT, Assembly
 
 MAXIMUM_BYTES = 400_000
@@ -120,6 +121,38 @@ def test_network_policies_are_enforced(assembly: Assembly) -> None:
     assert json.loads(addons["vpc-cni"]["ConfigurationValues"])["enableNetworkPolicy"] == "true"
     assert addons["aws-fsx-csi-driver"]["ServiceAccountRoleArn"]
     assert {"kube-proxy", "eks-pod-identity-agent", "coredns"} <= set(addons)
+
+
+def test_pods_start_denied(assembly: Assembly) -> None:
+    """In mode `standard` a pod talks freely, also to instance metadata, until its policies are loaded."""
+    addons = {a["Properties"]["AddonName"]: a["Properties"] for a in assembly.of_type("AWS::EKS::Addon").values()}
+    configuration = json.loads(addons["vpc-cni"]["ConfigurationValues"])
+    assert configuration["env"] == {"NETWORK_POLICY_ENFORCING_MODE": "strict"}
+    stack = assembly.templates[f"{assembly.name}-HyperPod"]["Resources"]
+    policies = {
+        key
+        for key, r in stack.items()
+        if r["Type"] == "Custom::AWSCDK-EKS-KubernetesResource" and "NetworkPolicy" in json.dumps(r["Properties"])
+    }
+    (cluster,) = [r for r in stack.values() if r["Type"] == "AWS::SageMaker::Cluster"]
+    assert policies & set(cluster["DependsOn"]), "the first nodes' system pods would wait for their policies"
+
+
+def test_ray_users_have_groups_and_no_eks_policy(assemblies: dict[str, Assembly]) -> None:
+    """EKS's own policies cover Secrets, exec and service accounts."""
+    for name in ("prod", "dev"):
+        users = {user.role_arn for user in load(name).settings.eks.ray_users}
+        admins = set(load(name).settings.eks.admin_role_arns)
+        for entry in assemblies[name].of_type("AWS::EKS::AccessEntry").values():
+            properties = entry["Properties"]
+            principal = properties["PrincipalArn"]
+            if isinstance(principal, str) and principal in users:
+                assert properties["KubernetesGroups"]
+                assert "AccessPolicies" not in properties
+            elif isinstance(principal, str) and principal in admins:
+                (policy,) = properties["AccessPolicies"]
+                assert policy["AccessScope"]["Type"] == "cluster"
+        assert users
 
 
 def test_instances_made_here_would_need_imdsv2(assembly: Assembly) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cfnlint
 import pytest
@@ -112,3 +113,20 @@ def test_forty_instance_groups_stay_small(tmp_path: Path) -> None:
     for path in forty.template_files():
         assert path.stat().st_size < 400_000, path.name
         assert len(json.loads(path.read_text())["Resources"]) < 300, path.name
+
+
+def test_an_existing_cluster_lets_the_same_people_in(existing: Assembly) -> None:
+    entries = {e["Properties"]["PrincipalArn"]: e["Properties"] for e in _entries(existing) if _is_ours(e)}
+    admin = entries["arn:aws:iam::111122223333:role/PlatformAdmin"]
+    researcher = entries["arn:aws:iam::111122223333:role/Researcher"]
+    assert admin["ClusterName"] == researcher["ClusterName"] == "shared"
+    assert researcher["KubernetesGroups"] == ["ray-users:ray"]
+    assert "AccessPolicies" not in researcher
+
+
+def _entries(assembly: Assembly) -> list[dict[str, Any]]:
+    return list(assembly.of_type("AWS::EKS::AccessEntry").values())
+
+
+def _is_ours(entry: dict[str, Any]) -> bool:
+    return isinstance(entry["Properties"]["PrincipalArn"], str)
