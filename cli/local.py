@@ -259,6 +259,9 @@ ReplaceAfter = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="From a lost machine to its replacement (minutes on HyperPod).")
 ]
 Drain = Annotated[int, typer.Option(min=0, metavar="SECONDS", help="Time that a drained pod has.")]
+Nodes = Annotated[int, typer.Option(min=1, help="Most nodes that train.")]
+Spares = Annotated[int, typer.Option(min=0, help="Nodes that stand by.")]
+RanksPerNode = Annotated[int, typer.Option(min=1, metavar="RANKS", help="Training processes of a node.")]
 ReportFolder = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="Folder of the report. Default: .rehearsal/TIME.")
 ]
@@ -268,13 +271,16 @@ ReportFolder = Annotated[
 def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
-        str, typer.Option(help="Comma-separated: worker, node, freeze, hang, drain, elastic, driver, head.")
+        str, typer.Option(help="Comma-separated: worker, node, freeze, …; an unknown name lists all.")
     ] = "worker,node,freeze",
     job: Job = "finetune",
     interval: Interval = 10,
     step_delay: StepDelay = 0.15,
     replace_after: ReplaceAfter = 2.0,
     drain: Drain = 12,
+    nodes: Nodes = 2,
+    spares: Spares = 0,
+    ranks_per_node: RanksPerNode = 1,
     out: ReportFolder = None,
     form: Plain = "table",
 ) -> int:
@@ -290,6 +296,9 @@ def rehearse(  # noqa: PLR0917
             step_delay_s=step_delay,
             replace_after_s=replace_after,
             drain_s=drain,
+            max_pods=nodes,
+            spares=spares,
+            ranks_per_node=ranks_per_node,
         )
         survived = commands.rehearse(env, options=options, out=out, as_json=form == "json")
     return OK if survived else CONDITION_FALSE
@@ -305,6 +314,9 @@ def soak(  # noqa: PLR0917
     step_delay: StepDelay = 0.15,
     replace_after: ReplaceAfter = 2.0,
     drain: Drain = 12,
+    nodes: Nodes = 2,
+    spares: Spares = 0,
+    ranks_per_node: RanksPerNode = 1,
     out: ReportFolder = None,
 ) -> int:
     """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
@@ -313,7 +325,14 @@ def soak(  # noqa: PLR0917
 
     with rehearsal_errors():
         options = Options(
-            job=job, interval=interval, step_delay_s=step_delay, replace_after_s=replace_after, drain_s=drain
+            job=job,
+            interval=interval,
+            step_delay_s=step_delay,
+            replace_after_s=replace_after,
+            drain_s=drain,
+            max_pods=nodes,
+            spares=spares,
+            ranks_per_node=ranks_per_node,
         )
         survived = commands.soak(env, kills=kills, seed=seed, options=options, out=out)
     return OK if survived else CONDITION_FALSE

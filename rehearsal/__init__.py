@@ -4,7 +4,8 @@ from rehearsal import run
 report = run("local", faults=["node"])
 """
 
+from rehearsal.faults import FAULTS
 from rehearsal.report import Report
-from rehearsal.runner import FAULTS, Options, run
+from rehearsal.runner import Options, run
 
 __all__ = ["FAULTS", "Options", "Report", "run"]

@@ -25,6 +25,7 @@ class Job:
         interval: steps between two checkpoints.
         step_delay_s: seconds each step is slowed down by, so that a fault can hit between two checkpoints.
         workers: ranks, `N` or `MIN:MAX`.
+        spares: workers that stand by.
         extra: further arguments.
         env: environment of driver and workers on top of the cluster's.
         dropout: False for a run of changing size: a mask belongs to a rank, so another size is another run.
@@ -37,6 +38,7 @@ class Job:
     interval: int
     step_delay_s: float
     workers: str
+    spares: int = 0
     extra: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     dropout: bool = True
@@ -61,6 +63,8 @@ class Job:
         if self.name != "classify":
             out += ["--step-delay-s", str(delay_s)]
             out += [] if self.dropout else ["--dropout", "0"]
+        if self.spares and workers != "0":
+            out += ["--spares", str(self.spares)]
         return [*out, *self.extra]
 
     def submit(self, cluster: Cluster, *, run: str, submission: str) -> str:

@@ -110,7 +110,7 @@ def measure(
     last_step = before[-1] if before else None
     new = next((event for event in steps(window) if again is None or event.t > again.t), None) if recovered else None
 
-    signs = [(event.t, _sign(event)) for event in window if event.kind in ("error", "drain", "resize")]
+    signs = [(event.t, _sign(event)) for event in window if event.kind in _SIGNS]
     signs += [(o.t, o.what) for o in observations if injected.t < o.t <= until]
     signs += [(event.t, "new workers") for event in window if event.kind == "start" and event.worker]
     signs = [sign for sign in signs if new is None or sign[0] <= new.t] if again is not None else signs
@@ -144,8 +144,17 @@ def measure(
     )
 
 
+_SIGNS = {
+    "error": "Ray Train: a worker failed",
+    "drain": "drain notice",
+    "resize": "resize",
+    "lost": "coordinator",
+    "move": "coordinator: drain notice",
+}
+
+
 def _sign(event: Event) -> str:
-    return {"error": "Ray Train: a worker failed", "drain": "drain notice", "resize": "resize"}[event.kind]
+    return _SIGNS[event.kind]
 
 
 def _round(seconds: float) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import secrets
-import signal
 import subprocess
 import threading
 import time
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rehearsal.events import Event, Tail
+from rehearsal.faults import Fault, faults_named
 from rehearsal.job import DRIVER, Job, Undisturbed
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.cluster import Cluster, Pod, rehearsal_bin
@@ -26,9 +27,7 @@ from rehearsal.replacement import Replacement
 from rehearsal.report import FaultReport, Injected, Observation, Report, compare, measure, timeline
 
 PROJECT = Path(__file__).resolve().parents[1]
-FAULTS = ("worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head")
 OUT = Path(".rehearsal")
-ELASTIC_SECONDS, HEAD_SECONDS = 30, 40
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -67,7 +66,7 @@ class Options:
     """What can be set for a rehearsal.
 
     Args:
-        faults: in this order; of `FAULTS`.
+        faults: names, in this order; see `rehearsal.faults.FAULTS`.
         job: folder in `jobs/`.
         job_folder: a folder with a `train.py` of the same arguments, instead of `jobs/JOB` (a baseline's).
         interval: steps between two checkpoints.
@@ -78,6 +77,8 @@ class Options:
             environment's is longer).
         fault_timeout_s: most seconds to wait for a new step after a fault.
         max_pods: most pods of one worker group.
+        spares: nodes that stand by, beyond those that train; 0 rehearses a run without spares.
+        ranks_per_node: training processes of a node.
         pod_env: set on every pod on top of the manifest's (a baseline without the tuned settings, for example).
         job_env: set on driver and workers.
         job_arguments: further arguments of the job.
@@ -94,26 +95,24 @@ class Options:
     drain_s: int = 12
     fault_timeout_s: float = 240.0
     max_pods: int = 2
+    spares: int = 0
+    ranks_per_node: int = 1
     pod_env: dict[str, str] = field(default_factory=dict)
     job_env: dict[str, str] = field(default_factory=dict)
     job_arguments: tuple[str, ...] = ()
     undisturbed: bool = True
 
     def __post_init__(self) -> None:
-        unknown = [fault for fault in self.faults if fault not in FAULTS]
-        if unknown or not self.faults:
-            raise LocalError(f"--faults: got {', '.join(unknown) or 'none'}, allowed: {', '.join(FAULTS)}")
+        faults_named(self.faults)
         if self.step_delay_s <= 0:
             raise LocalError(f"--step-delay: got {self.step_delay_s:g}, allowed: more than 0")
         if self.interval < 4:
             raise LocalError(
                 f"--interval: got {self.interval}, allowed: 4 or more (a fault must fit between two checkpoints)"
             )
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """Faults of the run with a fixed number of workers."""
-        return tuple(fault for fault in self.faults if fault != "elastic")
+        for name, value, least in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
+            if value < least:
+                raise LocalError(f"--{name}: got {value}, allowed: {least} or more")
 
 
 class Watcher(threading.Thread):
@@ -174,14 +173,18 @@ class Rehearsal:
         self.status: dict[str, str] = {}
         self.tag = secrets.token_hex(2)
         self.cluster = Cluster.start(
-            manifest=manifest,
+            manifest=with_spare_pods(manifest, most=options.max_pods, spares=options.spares),
             project=project,
             name=name or f"rehearse-{self.tag}",
-            max_pods=options.max_pods,
+            max_pods=options.max_pods + options.spares,
+            pod_cpus=options.ranks_per_node,
             env={"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(options.drain_s), **options.pod_env},
             tell=self.tell,
         )
         self.tell(f"cluster up: {len(self.cluster.state.pods)} pods at {self.cluster.dashboard.address}")
+        self.nodes = self.cluster.plan.training_pods - options.spares
+        self.size = self.nodes * options.ranks_per_node
+        self.under_way: tuple[str, Job] | None = None
         self.replacement = Replacement(self.cluster, delay_s=options.replace_after_s, tell=self.tell)
         self.watcher = Watcher(self.cluster)
         self.watcher.start()
@@ -203,6 +206,7 @@ class Rehearsal:
             interval=self.options.interval,
             step_delay_s=self.options.step_delay_s,
             workers=workers,
+            spares=0 if ":" in workers else self.options.spares * self.options.ranks_per_node,
             extra=self.options.job_arguments,
             env=self.options.job_env,
             other_folder=self.options.job_folder,
@@ -269,6 +273,10 @@ class Rehearsal:
         if last is None or save is None or save.t < after or last.step is None or save.step is None:
             return False
         into = last.step - save.step
+        wanted = self.options.spares * self.options.ranks_per_node
+        told = next((e for e in reversed(tail.events) if "warm_spares" in e.values), None)
+        if wanted and int(last.values.get("world", 0)) == size and told and told.values["warm_spares"] < wanted:
+            return False
         nodes = [self.watcher.nodes.get(pod.ip) for pod in self.cluster.state.pods]
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9
@@ -277,21 +285,22 @@ class Rehearsal:
             and all(state == "ALIVE" for state in nodes)
         )
 
-    def disturbed(self, *, run: str, job: Job, faults: Sequence[str], size: int) -> None:
+    def disturbed(self, *, run: str, job: Job, faults: Sequence[Fault]) -> None:
         """Submit the run and inject the faults one after another.
 
         Where one is not survived, that is noted and the rest go on with a run of a new name.
         """
         self.submit(job, run)
+        self.under_way = run, job
         after = 0.0
         for number, fault in enumerate(faults):
-            self._until_settled(run, job, fault, after=after, size=size)
-            injected = self.inject(fault, run=run, job=job)
+            self._until_settled(run, job, fault, after=after)
+            injected = self.inject(fault, run=run)
             self.injected.append(injected)
-            self.tell(f"FAULT {fault}: {injected.target} at step {injected.step}")
+            self.tell(f"FAULT {fault.name}: {injected.target} at step {injected.step}")
             again, survived, submitted = False, True, self.submissions[run]
             try:
-                again = self._until_recovered(run, job, injected, size=size)
+                again = self._until_recovered(run, job, fault, injected)
             except NotRecoveredError as error:
                 self.tell(str(error))
                 survived = False
@@ -308,7 +317,7 @@ class Rehearsal:
             if not survived:
                 self.give_up(run)
                 if rest := faults[number + 1 :]:
-                    self.disturbed(run=f"{run}-{len(rest)}", job=job, faults=rest, size=size)
+                    self.disturbed(run=f"{run}-{len(rest)}", job=job, faults=rest)
                 return
             after = time.time()
         self.until(run, job, lambda tail: self.watcher.status in FINAL, doing="finishing")
@@ -316,16 +325,16 @@ class Rehearsal:
         self.status[run] = self.watcher.status
         self.tell(f"{run}: {self.watcher.status}")
 
-    def _until_settled(self, run: str, job: Job, fault: str, *, after: float, size: int) -> None:
-        self.until(run, job, lambda tail: self.settled(tail, after=after, size=size), doing=f"before {fault}")
+    def _until_settled(self, run: str, job: Job, fault: Fault, *, after: float) -> None:
+        self.until(run, job, lambda tail: self.settled(tail, after=after, size=self.size), doing=f"before {fault.name}")
 
-    def _until_recovered(self, run: str, job: Job, injected: Injected, *, size: int) -> bool:
+    def _until_recovered(self, run: str, job: Job, fault: Fault, injected: Injected) -> bool:
         return self.until(
             run,
             job,
-            lambda tail: self.recovered(tail, injected, size=size),
-            doing=f"recovering from {injected.fault}",
-            resubmit=injected.fault in {"driver", "head"},
+            lambda tail: fault.recovered(self, tail, injected),
+            doing=f"recovering from {fault.name}",
+            resubmit=fault.resubmits,
         )
 
     def give_up(self, run: str) -> None:
@@ -343,78 +352,75 @@ class Rehearsal:
             time.sleep(0.2)
         self.cluster.wait_for_nodes()
 
-    def recovered(self, tail: Tail, injected: Injected, *, size: int) -> bool:
-        """New steps since the fault; where nothing broke, only after enough time for something to break."""
-        events = [event for event in tail.events if event.t > injected.t]
-        restore = next((e for e in events if e.kind == "restore"), None)
-        start = next((e for e in events if e.kind == "start" and e.worker), None)
-        again = restore or start  # a job that never restores only starts
-        new = next((e for e in events if e.kind == "step" and again and e.t > again.t), None)
-        if injected.fault == "elastic":
-            small = next((e for e in events if e.kind == "step" and e.values.get("world", 0) < size), None)
-            if small and time.time() > small.t + self.options.elastic_gap_s:
-                self.replacement.release()
-            return small is not None and any(
-                e.kind == "step" and e.values.get("world") == size and e.t > small.t for e in events
-            )
-        if injected.fault == "head" and self.cluster.state.backend and not again:
-            if self.watcher.status == "SUCCEEDED":
-                return True  # done before the new head was complete: no interruption either
-            # fault tolerance: the new head must be up and know every node, and training must still go on after that
-            back = self.replacement.complete and all(
-                self.watcher.nodes.get(pod.ip) == "ALIVE" for pod in self.cluster.state.pods
-            )
-            return bool(back and self.watcher.status == "RUNNING" and self.watcher.status_t > injected.t + 5
-                        and sum(e.kind == "step" for e in events) > self.options.interval)  # fmt: skip
-        return new is not None
+    # --- what faults use ------------------------------------------------------------------------------------------
 
-    # --- faults ---------------------------------------------------------------------------------------------------
-
-    def inject(self, fault: str, *, run: str, job: Job) -> Injected:
+    def inject(self, fault: Fault, *, run: str) -> Injected:
         """Do it and note when, at which step and to what."""
-        cluster, tail = self.cluster, self.tails[run]
-        pod = self.training_pod()
-        t = time.time()
-        target = pod.name
-        match fault:
-            case "worker":
-                cluster.kill_worker(pod)
-                target = f"a training process on {pod.name}"
-            case "node":
-                cluster.kill(pod)
-            case "elastic":
-                self.replacement.hold(pod)
-                cluster.kill(pod)
-            case "freeze":
-                cluster.freeze(pod)
-            case "drain":
-                cluster.delete(pod)
-            case "hang":
-                job.arm(cluster, run=run, fault="hang", rank=1)
-                self.until(
-                    run, job, lambda tail: any(e.kind == "fault" and e.t >= t - 1 for e in tail.events), doing="hanging"
-                )
-                event = tail.last("fault")
-                t, target = (event.t if event else t), "rank 1"
-            case "driver":
-                isolation.send([self.driver(run)], signal.SIGKILL)
-                target = "the job's driver"
-            case "head":
-                cluster.kill(cluster.head())
-                target = cluster.head().name
+        tail = self.tails[run]
+        t, target = fault.inject(self)
         tail.read()
         before = [event.step for event in tail.events if event.kind == "step" and event.t <= t and event.step]
-        return Injected(fault=fault, t=t, step=before[-1] if before else 0, target=target, run=run)
+        return Injected(fault=fault.name, t=t, step=before[-1] if before else 0, target=target, run=run)
+
+    def wait_for(self, check: Callable[[Event], bool], *, doing: str) -> Event:
+        """Work on until the run has written such an event."""
+        run, job = self._running()
+        self.until(run, job, lambda tail: any(check(event) for event in tail.events), doing=doing)
+        return next(event for event in reversed(self.tails[run].events) if check(event))
+
+    def work_for(self, seconds: float) -> None:
+        """Let time pass, with replacements coming."""
+        run, job = self._running()
+        until = time.time() + seconds
+        self.until(run, job, lambda tail: time.time() >= until, doing="waiting")
+
+    def arm(self, fault: str, *, rank: int) -> Event:
+        """Ask a rank for a fault from inside, and wait until it has obeyed."""
+        run, job = self._running()
+        armed = time.time() - 1
+        job.arm(self.cluster, run=run, fault=fault, rank=rank)
+        return self.wait_for(lambda event: event.kind == "fault" and event.t >= armed, doing=f"before {fault}")
+
+    def training_pods(self) -> list[Pod]:
+        """The pods whose ranks train right now, those of the highest ranks first."""
+        run, _ = self._running()
+        pods = [pod for pod in reversed(self.cluster.training_pods()) if self.cluster.find(pod, "RayTrainWorker")]
+        ranks = self._ranks(run)
+        if ranks:
+            order = list(dict.fromkeys(str(ranks[rank]["node"]) for rank in sorted(ranks, key=int, reverse=True)))
+            pods = sorted((pod for pod in pods if pod.ip in order), key=lambda pod: order.index(pod.ip))
+        if not pods:
+            raise LocalError("no pod trains", code=1)
+        return pods
 
     def training_pod(self) -> Pod:
-        """A pod that trains right now, the newest one first."""
-        for pod in reversed(self.cluster.training_pods()):
-            if self.cluster.find(pod, "RayTrainWorker"):
-                return pod
-        raise LocalError("no pod trains", code=1)
+        """A pod that trains right now."""
+        return self.training_pods()[0]
 
-    def driver(self, run: str) -> int:
+    def spare_pods(self) -> list[Pod]:
+        """Pods that could train and do not."""
+        training = {pod.name for pod in self.training_pods()}
+        return [pod for pod in self.cluster.training_pods() if pod.name not in training]
+
+    def kill_worker(self, pod: Pod) -> None:
+        """SIGKILL one process of a pod that trains, not a spare beside it."""
+        ranks = self._ranks(self._running()[0])
+        inner = [int(held["pid"]) for held in ranks.values() if held["node"] == pod.ip]
+        self.cluster.kill_worker(pod, inner=inner or None)
+
+    def _ranks(self, run: str) -> dict[str, dict[str, Any]]:
+        """Who holds each rank, in a run with spares."""
+        event = self.tails[run].last("generation")
+        return dict(event.values["ranks"]) if event else {}
+
+    def _running(self) -> tuple[str, Job]:
+        if self.under_way is None:
+            raise LocalError("no run is under way", code=1)
+        return self.under_way
+
+    def driver(self) -> int:
         """The driver's process: the innermost one whose command line names the script and the run."""
+        run, _ = self._running()
         for pod in self.cluster.alive_pods():
             found = [
                 pid
@@ -429,30 +435,30 @@ class Rehearsal:
 
     def all(self) -> Report:
         """Every run of the rehearsal, and the report."""
-        options = self.options
-        size = self.cluster.plan.training_pods
-        if "elastic" in options.faults and size < 2:
-            raise LocalError(f"--faults elastic: two training pods are needed, the scaled manifest has {size}")
+        options, size = self.options, self.size
+        faults = faults_named(options.faults)
+        for fault in faults:
+            fault.needs(nodes=self.nodes, spares=options.spares)
+        fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
         # a fault costs one new checkpoint; where work goes on meanwhile there must be work
-        steps = options.interval * (len(options.faults) + 3)
-        if "drain" in options.faults:
-            steps += int(options.drain_s / options.step_delay_s)
-        if "head" in options.faults and self.cluster.state.backend:
-            steps += int(HEAD_SECONDS / options.step_delay_s)
+        tolerant = bool(self.cluster.state.backend)
+        steps = options.interval * (len(faults) + 3) + sum(
+            f.extra_steps(options, fault_tolerant=tolerant) for f in fixed
+        )
         # one worker has to have work while the lost machine is away and until the size is looked at again
-        longest = steps + int(ELASTIC_SECONDS / options.step_delay_s) if "elastic" in options.faults else steps
+        longest = steps + sum(f.extra_steps(options, fault_tolerant=tolerant) for f in changing)
         main = self.job(steps=steps, workers=str(size))
         elastic = replace(self.job(steps=longest, workers=f"1:{size}"), dropout=False)
         twins: dict[str, Undisturbed] = {}
         if options.undisturbed:
             twins["fixed"] = self.undisturbed(self.job(steps=longest, workers=str(size)))
-            if "elastic" in options.faults:
+            if changing:
                 twins["elastic"] = self.undisturbed(replace(elastic, workers=str(size)), run="undisturbed-elastic")
         try:
-            if options.fixed:
-                self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=options.fixed, size=size)
-            if "elastic" in options.faults:
-                self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=["elastic"], size=size)
+            if fixed:
+                self.disturbed(run=f"{options.job}-{self.tag}", job=main, faults=fixed)
+            if changing:
+                self.disturbed(run=f"{options.job}-elastic-{self.tag}", job=elastic, faults=changing)
             truths = {name: twin.events() for name, twin in twins.items()}
         finally:
             for twin in twins.values():
@@ -469,6 +475,9 @@ class Rehearsal:
                 "replace_after_s": options.replace_after_s,
                 "drain_s": options.drain_s,
                 "elastic_gap_s": options.elastic_gap_s,
+                "ranks": size,
+                "ranks_per_node": options.ranks_per_node,
+                "spare_nodes": options.spares,
             },
             cluster={
                 "name": self.cluster.state.name,
@@ -511,6 +520,18 @@ class Rehearsal:
         left = self.cluster.stop()
         if left:
             raise LocalError(f"still running after the rehearsal: processes {left}", code=1)
+
+
+def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:
+    """The manifest with `spares` more pods in its first group that has any; the others keep at most `most`."""
+    if not spares:
+        return manifest
+    out: dict[str, Any] = copy.deepcopy(dict(manifest))
+    group = next((g for g in out["spec"]["workerGroupSpecs"] if int(g.get("replicas") or 0)), None)
+    if group is None:
+        raise LocalError("--spares: the manifest has no worker group with a pod")
+    group["replicas"] = min(int(group["replicas"]) * int(group.pop("numOfHosts", None) or 1), most) + spares
+    return out
 
 
 def _last(message: str) -> str:

@@ -136,7 +136,7 @@ def soak(
             environment=environment, manifest=manifest, options=options, listener=show, project=PROJECT
         )
         try:
-            size = rehearsal.cluster.plan.training_pods
+            size = rehearsal.size
             kill_plan = plan(kills=kills, seed=seed, interval=options.interval, size=size)
             write("plan", seed=seed, kills=[asdict(kill) for kill in kill_plan], options=asdict(options))
             # no kill lets more than one checkpoint through, so the run cannot end before the last kill
@@ -190,6 +190,7 @@ def soak(
 def _kill_all(rehearsal: Rehearsal, job: Job, kills: Sequence[Kill], *, write: Any) -> list[Outcome]:
     run = f"{rehearsal.options.job}-soak-{rehearsal.tag}"
     rehearsal.submit(job, run)
+    rehearsal.under_way = run, job
     outcomes = []
     since = 0.0
     for kill in kills:
@@ -231,11 +232,11 @@ def _kill(rehearsal: Rehearsal, job: Job, run: str, kill: Kill, *, since: float)
         )
         return next(e.t for e in rehearsal.tails[run].events if e.kind == "fault" and e.t >= armed - 1)
     time.sleep(kill.seconds)
-    pods = [pod for pod in cluster.training_pods() if cluster.find(pod, "RayTrainWorker")]
-    pod = pods[kill.rank % len(pods)] if pods else rehearsal.training_pod()
+    pods = rehearsal.training_pods()
+    pod = pods[kill.rank % len(pods)]
     t = time.time()
     if kill.kind == "node":
         cluster.kill(pod)
     else:
-        cluster.kill_worker(pod)
+        rehearsal.kill_worker(pod)
     return t

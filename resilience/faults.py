@@ -2,15 +2,19 @@
 
 A file in `<run>/faults/` triggers the fault once and is removed by the rank that obeys it:
 
-- `hang-rank-N`: rank N stops at the start of a step, for ever;
+- `hang-rank-N`: rank N stops at the start of a step and does not go on;
 - `die-rank-N`: rank N is killed (SIGKILL) at the start of a step;
 - `die-before-shard-rank-N`: killed in the middle of a save, before its shard is written;
 - `die-after-shard-rank-N`: killed in the middle of a save, after its shard is on disk;
-- `die-before-metadata-rank-0`: killed when all shards are on disk and only the completeness mark is missing.
+- `die-before-metadata-rank-0`: killed when all shards are on disk and only the completeness mark is missing;
+- `disk-full-rank-N`, `read-only-rank-N`: rank N's next shard meets a full disk, or a read-only file system;
+- `slow-storage-rank-N`: rank N's next shard takes eight seconds longer;
+- `clock-jump-rank-N`: rank N's wall clock jumps by an hour.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -18,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SWITCH = "RESILIENCE_FAULT_HOOKS"
+SLOW_STORAGE_S, CLOCK_JUMP_S = 8.0, 3600.0
 
 
 class FaultHooks:
@@ -45,6 +50,18 @@ class FaultHooks:
         if self._take("hang"):
             while True:
                 time.sleep(3600)
+
+        if self._take("clock-jump"):
+            real = time.time
+            time.time = lambda: real() + CLOCK_JUMP_S
+
+    def at_shard(self) -> None:
+        """Called where a shard is about to be written."""
+        if self._take("slow-storage"):
+            time.sleep(SLOW_STORAGE_S)
+        for name, number in (("disk-full", errno.ENOSPC), ("read-only", errno.EROFS)):
+            if self._take(name):
+                raise OSError(number, os.strerror(number))
 
     def in_save(self, moment: str) -> None:
         """Called inside a save; `moment` is before-shard, after-shard or before-metadata."""

@@ -7,7 +7,8 @@ total_steps, world_size, attempt, metrics, last_error. Watch the *age* of the la
 failover a dead job can read RUNNING for minutes.
 
 `events.jsonl`: one JSON object a line with t, kind and what the kind needs (step, loss, world, rank, node, path,
-seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault.
+seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault, and in a run with spares
+lost, generation, move, spare, fallback.
 
 Neither may ever stop a training run: on a full disk they are skipped, and the first failure is told on stderr.
 """
@@ -25,8 +26,14 @@ from resilience.folder import RunFolder
 
 PROGRESS = "progress.json"
 EVENTS = "events.jsonl"
-KINDS = frozenset({"start", "restore", "step", "save", "drain", "resize", "error", "done", "fault"})
+KINDS = frozenset(
+    {
+        "start", "restore", "step", "save", "drain", "resize", "error", "done", "fault",
+        "lost", "generation", "move", "spare", "fallback",
+    }
+)  # fmt: skip
 _PROGRESS_EVERY_S = 1.0
+_wall_clock = time.time  # bound here: the fault `clock-jump` shifts `time.time` and its journal must not move with it
 _PROGRESS_EVERY_REMOTE_S = 15.0
 
 
@@ -65,7 +72,7 @@ class Journal:
             raise ValueError(f"event kind: got {kind!r}, allowed: {', '.join(sorted(KINDS))}")
         if not (self.enabled or always) or not self.folder.local:
             return
-        line = json.dumps({"t": round(time.time(), 3), "kind": kind, **fields}, default=str) + "\n"
+        line = json.dumps({"t": round(_wall_clock(), 3), "kind": kind, **fields}, default=str) + "\n"
         try:
             # one write to a file opened for appending: lines of several processes do not mix
             handle = os.open(self.folder.at(EVENTS), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -11,10 +11,12 @@ Every rank runs the same lines in the same order. This class is the order of thi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,10 @@ from resilience.ranks import Ranks
 from resilience.restoring import Restorer
 from resilience.run import Run
 from resilience.saving import Save, Saver
+from resilience.spares import warm_up
+from resilience.spares.loop import HandOverError, current
+from resilience.spares.memory import Memory, Neighbour, Snapshot
+from resilience.spares.ray_group import report_alone
 from resilience.state import TrainingState
 from resilience.tiered import Tier
 from resilience.writers import kind_for
@@ -51,6 +57,10 @@ class Resumable:
     Needs a process group; in Ray's local mode without torchrun it makes one of a single process.
     """
 
+    def __new__(cls, *_: Any, **__: Any) -> Resumable:
+        """A spare that rehearses the loop gets one that only counts steps."""
+        return super().__new__(Rehearsed if warm_up.under_way() else cls)
+
     def __init__(
         self,
         run: Run,
@@ -62,6 +72,7 @@ class Resumable:
         ensure_process_group()
         self.run, self.settings = run, run.settings
         self.folder = run.folder()
+        self.generation = current()
         self.ranks = Ranks(run.settings)
         self.rank, self.world = self.ranks.rank, self.ranks.world
         self.state = TrainingState(model=model, optimizer=optimizer, extra=extra or {}, rank=self.rank)
@@ -83,20 +94,38 @@ class Resumable:
             attempt=self.attempt, tier=tier, report=self._report, node=node_address(),
         )  # fmt: skip
         self.drains = DrainWatch(run.settings, self.journal)
+        self.memory = self._make_memory(model, optimizer)
         self.step = 0
         self.total_steps: int | None = None
         self.metrics: dict[str, Any] = {}
         self.draining = False
+        self.leaving = False
         self._asked_about: Save | None = None
+
+    def _make_memory(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Memory | None:
+        generation = self.generation
+        if generation is None:
+            return None
+        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=self.settings.process_group_timeout_s))
+        # a save and a copy run beside the loop and may be slow: no sign of a hang
+        generation.quiet_groups = {self.ranks.patient, group}
+        generation.groups.all_open()
+        if not self.settings.memory_every_steps:
+            return None
+        snapshot = Snapshot(model=model, optimizer=optimizer, extra=self.state.extra)
+        neighbour = Neighbour(store=generation.store, group=group, nodes=generation.nodes, rank=self.rank)
+        return Memory(snapshot=snapshot, neighbour=neighbour, every=self.settings.memory_every_steps)
 
     def __enter__(self) -> Resumable:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self.saver.finish()
-        else:
+            self._finish_save()
+        elif self.generation is None:
             self.saver.abandon()
+        elif self.memory is not None:
+            self.memory.neighbour.salvage()
 
     # ---- the loop ----
 
@@ -110,7 +139,7 @@ class Resumable:
             yield step
             if self.step != step + 1:
                 raise InputError(f"step {step}: call finished({step}, …) once at the end of each step")
-        self.saver.finish()
+        self._finish_save()
         if self.saver.saved_step != self.step:
             self.save("final", wait=True)
         if self.saver.saved_step != self.step:
@@ -133,7 +162,14 @@ class Resumable:
             last_step_t=round(time.time(), 3), world_size=self.world, total_steps=self.total_steps,
             attempt=self.attempt,
         )  # fmt: skip
+        if self.generation is not None:
+            self.generation.member.now.step = self.step
+            self.generation.store.saved_step = max(self.generation.store.saved_step, self.saver.saved_step)
         reason = self._talk()
+        if self.memory is not None:
+            self.memory.finished(self.step, settle=self.leaving)
+        if self.leaving:
+            self._hand_over()
         if reason is None and self.step % self.run.save_every_steps == 0 and self.step != self.total_steps:
             reason = "interval"
         if reason is not None:
@@ -141,7 +177,26 @@ class Resumable:
 
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
-        self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
+        with self.unhurried():
+            self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """While inside, no rank counts as hung: for a validation or a download that only some ranks do."""
+        if self.generation is None:
+            yield
+            return
+        with self.generation.member.busy():
+            yield
+
+    def _finish_save(self) -> None:
+        with self.unhurried():
+            self.saver.finish()
+
+    def _hand_over(self) -> None:
+        """All ranks hold this step in memory, and some of them are about to lose their node."""
+        self.ranks.agree(0.0)  # nobody leaves before everybody's copy has arrived
+        raise HandOverError
 
     def restore(self) -> None:
         """Load the newest complete checkpoint; `steps` does it first of all."""
@@ -150,18 +205,42 @@ class Resumable:
             "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),
             attempt=self.attempt,
         )  # fmt: skip
+        with self.unhurried():
+            if not self._from_memory():
+                self._from_checkpoint()
+            # the ranks come out of a restore far apart; the first step has the short limit
+            self.ranks.meet()
+        self.journal.update(now=True, state="running")
+        self.drains.begin(self.step)
+
+    def _from_checkpoint(self) -> None:
         # loading may draw random numbers (a lazy module, a collective's shuffle); a new run must not notice
         before = rng.capture(self.state.device)
         restored = self.restorer.restore()
         if restored is None:
             rng.restore(before, self.state.device)
-        else:
-            self.step = restored.step
-            self.saver.saved_step = restored.step if restored.own else -1
-        # the ranks come out of a restore far apart; the first step has the short limit
-        self.ranks.meet()
-        self.journal.update(now=True, state="running")
-        self.drains.begin(self.step)
+            return
+        self.step = restored.step
+        self.saver.saved_step = restored.step if restored.own else -1
+        if self.generation is not None:
+            self.generation.store.saved_step = self.saver.saved_step
+
+    def _from_memory(self) -> bool:
+        """Take the newest step that the ranks of the last generation hold; False where a checkpoint is as new."""
+        if self.memory is None or self.generation is None:
+            return False
+        started = time.monotonic()
+        step = self.memory.restore()
+        if step is None:
+            return False
+        self.step, generation, now = step, self.generation, time.monotonic()
+        self.journal.event(
+            "restore", step=step, path="memory", seconds=round(now - started, 3), world=self.world,
+            node=node_address(), gen=generation.number, group_s=round(generation.group_s, 3),
+            build_s=round(started - generation.begun - generation.group_s, 3),
+        )  # fmt: skip
+        self.journal.update(last_step=step, restored_step=step, restored_path="memory")
+        return True
 
     # ---- what the ranks tell each other ----
 
@@ -174,8 +253,13 @@ class Resumable:
             if looking and self.rank == 0:
                 code, every = self.drains.look(self.step, last_save_s=self.saver.last_save_s)
             self._asked_about = self.saver.in_flight
+            leaving = self.generation is not None and self.generation.member.move_asked
             self.ranks.ask(
-                float(saving and not self.saver.done_here), float(self.saver.failed_here), code, float(every)
+                float(saving and not self.saver.done_here),
+                float(self.saver.failed_here),
+                code,
+                float(every),
+                float(leaving),
             )
             if self.world == 1:
                 reason = self._hear() or reason
@@ -185,7 +269,8 @@ class Resumable:
         answer = self.ranks.answer()
         if answer is None:
             return None
-        unfinished, failed, code, every = answer
+        unfinished, failed, code, every, leaving = answer
+        self.leaving = leaving > 0
         save, self._asked_about = self._asked_about, None
         if save is not None and save is self.saver.in_flight and not unfinished:
             self.saver.settle(failed=failed > 0)
@@ -197,9 +282,14 @@ class Resumable:
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
         filesystem = None if self.folder.local else ray.train.get_context().get_storage().storage_filesystem
+        checkpoint = Checkpoint(self.folder.at(name), filesystem=filesystem)
+        if self.generation is not None:
+            if self.rank == 0:
+                report_alone(checkpoint, dict(metrics))
+            return
         ray.train.report(
             dict(metrics),
-            checkpoint=Checkpoint(self.folder.at(name), filesystem=filesystem),
+            checkpoint=checkpoint,
             checkpoint_dir_name=name,
             checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
         )
@@ -209,6 +299,35 @@ class Resumable:
 
     def _last_error(self) -> str:
         return str(self.journal.progress.get("last_error") or "see the errors above")
+
+
+class Rehearsed(Resumable):
+    """What a spare gets while it rehearses the loop: two steps from 0, nothing restored, nothing written."""
+
+    def __init__(self, run: Run, **_: Any) -> None:
+        self.run, self.step = run, 0
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Nothing to save."""
+
+    def steps(self, total: int) -> Iterator[int]:
+        """The first steps; then the rehearsal is over."""
+        yield from range(min(total, warm_up.STEPS))
+        raise warm_up.RehearsalOverError
+
+    def finished(self, step: int, **metrics: float) -> None:
+        """Count."""
+        self.step = step + 1
+        if self.step >= warm_up.STEPS:
+            raise warm_up.RehearsalOverError
+
+    def save(self, reason: str = "interval", *, wait: bool = False) -> None:
+        """Nothing."""
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Nothing."""
+        yield
 
 
 def ensure_process_group() -> None:

@@ -10,16 +10,26 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resilience.errors import MARK, InputError, Unrecoverable
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.journal import Journal, say
+from resilience.places import spares_with_room, wait_for_placement
 from resilience.settings import Settings
 from resilience.submissions import Submissions, cause_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a trainer is made of that depends on whether there are spares."""
+
+    loop: Callable[[dict[str, Any]], Any]
+    torch_config: Any
+    callbacks: tuple[Any, ...] = ()
+    spares: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +103,7 @@ class Run:
         workers: str | int = 1,
         gpus_per_worker: float = 0,
         cpus_per_worker: float = 1,
+        spares: int | None = None,
     ) -> Any:
         """Train to the end and return Ray's `Result`; the loop gets `config` plus `run` (this object).
 
@@ -102,6 +113,8 @@ class Run:
             workers: A number, `min:max` for an elastic size, or 0 for local mode (this process, no cluster).
             gpus_per_worker: GPUs per worker; 0 trains on CPU over gloo.
             cpus_per_worker: CPUs per worker.
+            spares: Workers beyond `workers` that stand by, each in a place of its own: a lost one is replaced within a
+                second and the others never restart. Default: the setting `spares` (0). Needs a fixed number of workers.
 
         Raises InputError (nothing was started, or the size cannot be formed) and Unrecoverable (no retry can help).
         """
@@ -110,13 +123,20 @@ class Run:
             raise InputError(
                 f"resources: got {gpus_per_worker} GPU and {cpus_per_worker} CPU per worker, allowed: some of one"
             )
+        spares = self.settings.spares if spares is None else spares
+        if spares < 0 or (spares and sizes[0] != sizes[1]):
+            raise InputError(
+                f"spares: got {spares} with workers {workers}, allowed: 0 or more, and 0 for an elastic size (MIN:MAX)"
+            )
         self.settings.apply()
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
         journal.event("start", role="driver", pid=os.getpid(), workers=str(workers))
         journal.update(now=True, state="starting", last_error=None)
         try:
-            result = self._fit(loop, dict(config or {}), sizes, gpus_per_worker, cpus_per_worker)
+            result = self._fit(
+                loop, dict(config or {}), sizes, spares=spares, gpus=gpus_per_worker, cpus=cpus_per_worker
+            )
         except Exception as error:
             text = cause_of(error)
             journal.progress |= journal._read()
@@ -134,6 +154,8 @@ class Run:
         loop: Callable[[dict[str, Any]], Any],
         config: dict[str, Any],
         sizes: tuple[int, int],
+        *,
+        spares: int,
         gpus: float,
         cpus: float,
     ) -> Any:
@@ -152,13 +174,22 @@ class Run:
             # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an
             # elastic run that was cut off leaves a resource request that holds the next one up for 180 s
             signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+            spares = spares_with_room(
+                workers=most, spares=spares, resources=resources, wait_s=self.settings.spare_wait_s
+            )
+        parts = Parts(loop=loop, torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s))
+        if most > 0 and spares:
+            from resilience.spares.driver import with_spares  # noqa: PLC0415
+
+            parts = with_spares(self, parts, workers=most, spares=spares, on_gpu=gpus > 0)
+            least = most = most + parts.spares
         best, order = self.best or (None, "max")
 
         def trainer() -> Any:
             return TorchTrainer(
-                loop,
+                parts.loop,
                 train_loop_config=config | {"run": self},
-                torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s),
+                torch_config=parts.torch_config,
                 scaling_config=ScalingConfig(
                     num_workers=most if least == most else (least, most),
                     use_gpu=gpus > 0,
@@ -172,7 +203,7 @@ class Run:
                     checkpoint_config=CheckpointConfig(
                         num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
                     ),
-                    callbacks=[Watch(self, elastic=least < most)],
+                    callbacks=[Watch(self, elastic=least < most), *parts.callbacks],
                 ),
             )
 
@@ -235,41 +266,15 @@ def parse_workers(text: str | int) -> tuple[int, int]:
     return least, most
 
 
-def placeable(nodes: list[Mapping[str, Any]], resources: Mapping[str, float]) -> int:
-    """How many workers of `resources` the living nodes could hold if they were empty."""
-    total = 0
-    for node in nodes:
-        if node.get("Alive"):
-            has = node.get("Resources", {})
-            total += min(int((has.get(kind, 0.0) + 1e-9) // need) for kind, need in resources.items() if need > 0)
-    return total
-
-
-def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: float) -> None:
-    """Wait until the cluster could hold the smallest size; InputError after `wait_s` with what it has instead."""
-    import ray  # noqa: PLC0415
-
-    until, told = time.monotonic() + wait_s, 0.0
-    while (room := placeable(ray.nodes(), resources)) < least:
-        need = " + ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
-        if time.monotonic() >= until:
-            raise InputError(
-                f"workers: the cluster can hold {room} of the {least} workers asked for ({need} each), waited "
-                f"{wait_s:g} s; "
-                "add nodes, ask for fewer workers or make the size elastic (MIN:MAX)"
-            )
-        if time.monotonic() - told > 30:
-            told = time.monotonic()
-            say(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
-        time.sleep(1.0)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments every job shares; `run_from` reads them back."""
     group = parser.add_argument_group("run")
     group.add_argument("--storage", required=True, help="folder of all runs, on storage that every node sees")
     group.add_argument("--name", required=True, help="the run; the same name again resumes it")
     group.add_argument("--workers", default="2", help="N, MIN:MAX for an elastic size, 0 for local mode (default 2)")
+    group.add_argument(
+        "--spares", type=int, default=None, help="workers that stand by (default: RESILIENCE_SPARES or 0)"
+    )
     group.add_argument("--gpus-per-worker", type=float, default=0, help="0 (default) trains on CPU over gloo")
     group.add_argument("--cpus-per-worker", type=float, default=1)
     group.add_argument("--save-every-steps", type=int, default=50)
@@ -287,7 +292,11 @@ def run_from(arguments: argparse.Namespace) -> Run:
     if arguments.best is not None:
         metric, _, order = arguments.best.partition(":")
         best = (metric, order)
+    settings = Settings.from_env()
+    if arguments.spares is not None:
+        settings = replace(settings, spares=arguments.spares)
     return Run(
+        settings=settings,
         storage=arguments.storage,
         name=arguments.name,
         save_every_steps=arguments.save_every_steps,

@@ -53,6 +53,14 @@ class Settings:
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
         placement_wait_s: How long a submitted run waits for the cluster to be able to form its smallest world size.
+        spares: Workers that stand by when `fit` is not told a number; each needs a place of its own.
+        spare_wait_s: How long a submitted run waits for the places of its spares; then it starts with fewer.
+        beat_s: How often a worker of a run with spares tells the coordinator that it lives.
+        silence_s: A worker that was not heard for so long is lost: its process or its node stands still.
+        hang_s: So long no rank gets on while one is behind, and that one is lost. At least `hang_steps` steps.
+        hang_steps: The same limit as a multiple of the median step.
+        memory_every_steps: A copy of each rank's state goes to a neighbour on another node after so many steps;
+            0 = never.
         verify_checksums: Check the CRC-32 of every shard before a restore (each rank reads its share of the files);
             False checks presence and size only.
     """
@@ -77,6 +85,13 @@ class Settings:
     save_failure_limit: int = 3
     crash_loop_limit: int = 5
     placement_wait_s: float = 600.0
+    spares: int = 0
+    spare_wait_s: float = 15.0
+    beat_s: float = 0.2
+    silence_s: float = 1.5
+    hang_s: float = 2.5
+    hang_steps: float = 6.0
+    memory_every_steps: int = 1
     verify_checksums: bool = True
 
     def __post_init__(self) -> None:
@@ -91,6 +106,8 @@ class Settings:
                 f"worker_health_check_timeout_s: got {self.worker_health_check_timeout_s}, allowed: at least "
                 f"health_check_interval_s ({self.health_check_interval_s})"
             )
+        if self.silence_s < 3 * self.beat_s:
+            wrong.append(f"silence_s: got {self.silence_s}, allowed: at least 3 times beat_s ({self.beat_s})")
         if wrong:
             raise InputError("settings: " + "; ".join(wrong))
 
@@ -162,7 +179,12 @@ class Settings:
             environ.setdefault(name, value)
 
 
-MAY_BE_ZERO = frozenset({"crash_loop_limit", "termination_grace_margin_s", "placement_wait_s", "deadline_margin_s"})
+MAY_BE_ZERO = frozenset(
+    {
+        "crash_loop_limit", "termination_grace_margin_s", "placement_wait_s", "deadline_margin_s", "spares",
+        "spare_wait_s", "memory_every_steps",
+    }
+)  # fmt: skip
 # rehearsal switches that share the prefix but are no settings
 NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS"})
 

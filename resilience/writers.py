@@ -87,6 +87,7 @@ class _Noted:
         """Write this rank's shard, then the note of its checksums; `.metadata` follows only when all ranks did."""
         self.hooks.in_save("before-shard")
         try:
+            self.hooks.at_shard()
             written: torch.futures.Future[list[WriteResult]] = super().write_data(plan, planner)  # type: ignore[misc]
         except Exception as error:
             raise system_error_in(error) from error

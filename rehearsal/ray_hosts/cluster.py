@@ -102,6 +102,7 @@ class State:
     mode: isolation.Mode
     max_pods: int
     backend: str | None
+    pod_cpus: int = 1
     store: Pod | None = None
     store_port: int = 0
     pods: list[Pod] = field(default_factory=list)
@@ -146,7 +147,7 @@ class Cluster:
     def __init__(self, *, project: Path, state: State, manifest: Manifest) -> None:
         self.project, self.state, self.manifest = project, state, manifest
         self.folder = project / ROOT / state.name
-        self.plan: ClusterPlan = plan(manifest, max_pods=state.max_pods, name=state.name)
+        self.plan: ClusterPlan = plan(manifest, max_pods=state.max_pods, name=state.name, pod_cpus=state.pod_cpus)
         self.bin = rehearsal_bin(project=project)
 
     # --- making and finding ---------------------------------------------------------------------------------------
@@ -159,6 +160,7 @@ class Cluster:
         project: Path,
         name: str | None = None,
         max_pods: int = 2,
+        pod_cpus: int = 1,
         env: dict[str, str] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> Cluster:
@@ -169,6 +171,7 @@ class Cluster:
             project: the project's folder; state goes to `.local/ray/NAME` in it.
             name: left out: the manifest's.
             max_pods: most pods of one worker group (`rehearsal.ray_hosts.scale.RULE`).
+            pod_cpus: CPUs, and so ranks, of a pod that trains.
             env: set on every pod on top of the manifest's; to shorten a drain in a rehearsal, for example.
             tell: receives a line for each thing worth knowing.
 
@@ -176,7 +179,7 @@ class Cluster:
             LocalError: it runs already, the environment is missing, or a pod does not come up.
         """
         bin_folder = rehearsal_bin(project=project)
-        wanted = plan(manifest, max_pods=max_pods, name=name)
+        wanted = plan(manifest, max_pods=max_pods, name=name, pod_cpus=pod_cpus)
         folder = project / ROOT / wanted.name
         for gone in cls.sweep(project=project):
             tell(f"cleared up after {gone}, whose command was killed")
@@ -203,6 +206,7 @@ class Cluster:
             client_port=free_port(head_ip, CLIENT_PORT),
             mode=isolation.choose(),
             max_pods=max_pods,
+            pod_cpus=pod_cpus,
             backend=backend,
             env=dict(env or {}),
         )
@@ -357,9 +361,17 @@ class Cluster:
         pod.frozen = not thaw
         self.save()
 
-    def kill_worker(self, pod: Pod, *, needle: str = "RayTrainWorker") -> int:
-        """SIGKILL one training process of a pod and nothing else; its id, or LocalError where none trains there."""
+    def kill_worker(self, pod: Pod, *, needle: str = "RayTrainWorker", inner: list[int] | None = None) -> int:
+        """SIGKILL one training process of a pod and nothing else; its id, or LocalError where none trains there.
+
+        Args:
+            pod: where.
+            needle: what its command line holds.
+            inner: one of these, by the pod's own process ids; left out: any.
+        """
         for pid in self.find(pod, needle):
+            if inner is not None and isolation.inner_id(pid) not in inner:
+                continue
             isolation.send([pid], signal.SIGKILL)
             return pid
         raise LocalError(f"{pod.name}: no training process there", code=1)

@@ -145,6 +145,16 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def inner_id(pid: int) -> int | None:
+    """A process's id in its own namespace, which is what it knows itself by; None once it is gone."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    line = next((line for line in status.splitlines() if line.startswith("NSpid:")), "")
+    return int(line.split()[-1]) if line else pid
+
+
 def send(pids: list[int], number: signal.Signals) -> None:
     """Signal each process that is still there."""
     for pid in pids:

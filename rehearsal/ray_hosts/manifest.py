@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -268,13 +268,14 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
     )
 
 
-def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None) -> ClusterPlan:
+def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None, pod_cpus: int = 1) -> ClusterPlan:
     """Turn a RayCluster manifest into the pods to start on loopback.
 
     Args:
         manifest: a `ray.io/v1` RayCluster as a mapping.
         max_pods: most pods kept of one worker group; see `rehearsal.ray_hosts.scale.RULE`.
         name: the local cluster's name. Left out: the manifest's.
+        pod_cpus: CPUs, and so ranks, of a pod that trains.
 
     Raises:
         LocalError: not a RayCluster, or a part of it has the wrong shape; the message names its path.
@@ -302,6 +303,7 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None) -> C
         )
         for i, group in enumerate(_need(spec.get("workerGroupSpecs") or [], "spec.workerGroupSpecs", list))
     )
+    workers = tuple(replace(group, cpus=pod_cpus if group.trains else group.cpus) for group in workers)
     if not any(group.trains and group.pods for group in workers):
         raise LocalError(
             "raycluster spec.workerGroupSpecs: no group with a pod that can train, got nothing to rehearse"
@@ -319,6 +321,6 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None) -> C
         workers=workers,
         token_auth=(spec.get("authOptions") or {}).get("mode") == "token",
         fault_tolerance=tolerance,
-        rule=rule(max_pods=max_pods),
+        rule=rule(max_pods=max_pods, cpus=pod_cpus),
         not_honoured=tuple(dict.fromkeys(dropped)),
     )

@@ -1,4 +1,4 @@
-"""The one rule that makes a cluster of GPU machines fit on one: fewer pods, one CPU each.
+"""The one rule that makes a cluster of GPU machines fit on one: fewer pods, few CPUs each.
 
 The rule, in words, is `RULE`; `hyperpod-ray local ray start` prints it. Everything else in the manifest is kept.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RULE = (
-    "a worker group keeps min(replicas × numOfHosts, {pods}) pods; a pod with CPUs or GPUs offers 1 CPU and no GPU, "
-    "a pod with num-cpus 0 stays at 0; custom resources are kept"
+    "a worker group keeps min(replicas × numOfHosts, {pods}) pods; a pod with CPUs or GPUs offers {cpus} CPU and no "
+    "GPU, a pod with num-cpus 0 stays at 0; custom resources are kept"
 )
 
 OBJECT_STORE_BYTES = 80_000_000  # Ray's minimum is 75 MiB; training here moves no large objects
@@ -39,6 +39,6 @@ def scale(*, replicas: int, hosts: int = 1, cpus: float, gpus: float, max_pods: 
     return Scaled(pods=min(replicas * hosts, max_pods), cpus=1 if cpus > 0 or gpus > 0 else 0)
 
 
-def rule(*, max_pods: int) -> str:
-    """The rule as a sentence, with its number filled in."""
-    return RULE.format(pods=max_pods)
+def rule(*, max_pods: int, cpus: int = 1) -> str:
+    """The rule as a sentence, with its numbers filled in."""
+    return RULE.format(pods=max_pods, cpus=cpus)

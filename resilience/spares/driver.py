@@ -1,0 +1,47 @@
+"""The driver's half of a run with spares: the coordinator on this node, and the loop made to outlive its peers."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from resilience.journal import say
+from resilience.spares.coordinator import Coordinator
+from resilience.spares.loop import Plan, survive
+from resilience.spares.ray_group import KeepSurvivors, SparesConfig, supported
+from resilience.spares.table import Limits
+
+if TYPE_CHECKING:
+    from resilience.run import Parts, Run
+
+
+def with_spares(run: Run, parts: Parts, *, workers: int, spares: int, on_gpu: bool) -> Parts:
+    """The parts of a trainer with spares; without, and said, where this Ray has not what that needs."""
+    missing = supported()
+    if missing is not None:
+        say(f"spares: none, {missing}; a lost worker costs a restart from the checkpoint")
+        return parts
+    settings = run.settings
+    limits = Limits(silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps)
+    token = secrets.token_hex(16)
+    # on this node, where Ray's controller is too: an unplaced actor may land on the very node whose loss it should see
+    here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=1000)(Coordinator)
+    coordinator = actor.options(scheduling_strategy=here).remote(
+        run=run, active=workers, spares=spares, limits=limits, token=token
+    )
+    ray.get(coordinator.address.remote())
+    plan = Plan(
+        active=workers, coordinator=coordinator, token=token, backend="cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    )
+    return replace(
+        parts,
+        loop=survive(parts.loop, plan),
+        torch_config=SparesConfig(timeout_s=settings.process_group_timeout_s),
+        callbacks=(KeepSurvivors(active=workers),),
+        spares=spares,
+    )

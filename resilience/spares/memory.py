@@ -1,0 +1,321 @@
+"""The newest steps of this rank, and of one neighbour on another node, in host memory.
+
+After every step a rank copies what the step changed (parameters, optimizer, buffers, schedulers, random numbers) and
+sends the copy to its neighbour while the next step computes. When a rank is lost the survivors still hold a step that
+is whole: at most the step under way is done again. When a rank and the node with its copy are lost together, the run
+goes on from the newest checkpoint.
+
+Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
+survivor could have dropped the one step that all others still hold.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.tensor import DTensor
+
+from resilience import rng
+from resilience.journal import say
+
+KEPT = 3
+_HEAD_BYTES, _LEAST_META = 16, 1 << 16
+Inventory = Sequence[tuple[int, int]]
+
+
+def neighbour_distance(nodes: Sequence[str]) -> int:
+    """By how many ranks a copy is shifted so that as few as possible stay on their own node; 1 on a single node."""
+    world = len(nodes)
+    if world < 2:
+        return 0
+    return min(range(1, world), key=lambda d: (sum(nodes[r] == nodes[(r + d) % world] for r in range(world)), d))
+
+
+def newest_whole(inventories: Sequence[Inventory]) -> tuple[int, list[int]] | None:
+    """The newest step of which some rank holds every rank's part, and who holds each; None where there is none.
+
+    Args:
+        inventories: Of each rank, the (owner, step) pairs it holds.
+    """
+    world = len(inventories)
+    for step in sorted({step for held in inventories for _, step in held}, reverse=True):
+        holders = [
+            next((rank for rank in [owner, *range(world)] if (owner, step) in inventories[rank]), None)
+            for owner in range(world)
+        ]
+        if None not in holders:
+            return step, [holder for holder in holders if holder is not None]
+    return None
+
+
+class Store:
+    """The copies this process holds. It outlives generations; buffers are used again."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[int, int], torch.Tensor] = {}
+        self.saved_step = -1
+        """The newest step this process knows to be in a checkpoint."""
+        self._free: list[torch.Tensor] = []
+
+    def buffer(self, size: int, *, pinned: bool) -> torch.Tensor:
+        """A buffer of `size` bytes; touching new memory costs more than copying into old."""
+        for index, tensor in enumerate(self._free):
+            if tensor.numel() == size:
+                return self._free.pop(index)
+        return torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+
+    def put(self, owner: int, step: int, buffer: torch.Tensor) -> None:
+        """Keep a copy; of each owner the newest `KEPT`."""
+        self.held[owner, step] = buffer
+        for old in sorted(key for key in self.held if key[0] == owner)[:-KEPT]:
+            self._free.append(self.held.pop(old))
+        del self._free[:-2]
+
+    def only(self, step: int, owners: set[int]) -> None:
+        """Forget everything but one step of these owners: a generation begins."""
+        for key in [key for key in self.held if key[1] != step or key[0] not in owners]:
+            self._free.append(self.held.pop(key))
+        del self._free[:-2]
+
+    def inventory(self) -> list[tuple[int, int]]:
+        """What is there."""
+        return sorted(self.held)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held, free buffers included."""
+        return sum(tensor.numel() for tensor in [*self.held.values(), *self._free])
+
+
+class Snapshot:
+    """What a step changes in this rank, as one buffer: a head, a pickled part of bounded size, then all tensors."""
+
+    def __init__(
+        self, *, model: torch.nn.Module, optimizer: torch.optim.Optimizer, extra: Mapping[str, Stateful]
+    ) -> None:
+        self.model, self.optimizer, self.extra = model, optimizer, extra
+        self.device = next(model.parameters()).device
+        self.room = 0
+        self._said = False
+
+    def _parameters(self) -> list[torch.Tensor]:
+        # the optimizer's, not the model's: FSDP2 leaves the root unsharded after a forward without a backward
+        # (a validation), and model.parameters() are then others
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def _tensors(self) -> list[torch.Tensor]:
+        parameters = self._parameters()
+        tensors = [local(parameter.detach()) for parameter in parameters]
+        tensors += [local(buffer) for buffer in self.model.buffers()]
+        for parameter in parameters:
+            state = self.optimizer.state[parameter]
+            tensors += [local(state[key]) for key in sorted(state) if torch.is_tensor(state[key])]
+        return tensors
+
+    def _meta(self, step: int) -> bytes:
+        shapes = []
+        for parameter in self._parameters():
+            state = self.optimizer.state[parameter]
+            shapes.append({key: _shape(state[key], parameter) for key in sorted(state)})
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
+        extra = {key: value.state_dict() for key, value in self.extra.items()}
+        return pickle.dumps(
+            {"step": step, "rng": rng.capture(self.device), "state": shapes, "groups": groups, "extra": extra}
+        )
+
+    def take(self, step: int, store: Store) -> torch.Tensor:
+        """Copy this moment into a buffer of the store."""
+        meta, tensors = self._meta(step), self._tensors()
+        if not self.room:
+            self.room = max(_LEAST_META, 2 * len(meta))  # sizes vary with the step: a learning rate's digits
+        if len(meta) > self.room:
+            if not self._said:
+                say(
+                    f"neighbour's memory: the state by name grew to {len(meta)} bytes, {self.room} expected; not copied"
+                )
+            self._said, meta = True, b""  # the exchange goes on, its size is agreed; what is in it does not count
+        size = _HEAD_BYTES + self.room + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        on_gpu = self.device.type == "cuda"
+        buffer = store.buffer(size, pinned=on_gpu)
+        head = len(meta).to_bytes(8, "big") + self.room.to_bytes(8, "big")
+        buffer[: _HEAD_BYTES + len(meta)].copy_(torch.frombuffer(bytearray(head + meta), dtype=torch.uint8))
+        at = _HEAD_BYTES + self.room
+        for tensor in tensors:
+            flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+            buffer[at : at + flat.numel()].copy_(flat, non_blocking=on_gpu)
+            at += flat.numel()
+        if on_gpu:
+            torch.cuda.current_stream(self.device).synchronize()
+        return buffer
+
+    def load(self, buffer: torch.Tensor) -> int:
+        """Put a copy back and return its step; the random numbers last."""
+        length, room = (int.from_bytes(bytes(buffer[i : i + 8].tolist()), "big") for i in (0, 8))
+        meta = pickle.loads(buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes())  # noqa: S301 - a rank's
+        for parameter, shapes in zip(self._parameters(), meta["state"], strict=True):
+            state = self.optimizer.state[parameter]
+            for key, shape in shapes.items():
+                if key not in state or not torch.is_tensor(state[key]):
+                    state[key] = _made(shape, parameter)
+        for group, saved in zip(self.optimizer.param_groups, meta["groups"], strict=True):
+            group.update(saved)
+        at = _HEAD_BYTES + room
+        with torch.no_grad():
+            for tensor in self._tensors():
+                size = tensor.numel() * tensor.element_size()
+                part = buffer[at : at + size].to(tensor.device).clone().view(tensor.dtype).reshape(tensor.shape)
+                tensor.copy_(part)
+                at += size
+        if at != buffer.numel():
+            raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
+        for key, value in self.extra.items():
+            value.load_state_dict(meta["extra"][key])
+        self.room = room
+        rng.restore(meta["rng"], self.device)
+        return int(meta["step"])
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor."""
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+def _shape(value: Any, parameter: torch.Tensor) -> Any:
+    """How to make an optimizer's entry that is not there yet; before its first step AdamW has none."""
+    if not torch.is_tensor(value):
+        return ("value", value)
+    if isinstance(value, DTensor) or value.shape == parameter.shape:
+        return ("like", value.dtype)
+    return ("tensor", tuple(value.shape), value.dtype, value.device.type)
+
+
+def _made(shape: Any, parameter: torch.Tensor) -> Any:
+    if shape[0] == "value":
+        return shape[1]
+    if shape[0] == "like":
+        return torch.zeros_like(parameter, dtype=shape[1])
+    return torch.zeros(shape[1], dtype=shape[2], device=parameter.device if shape[3] == "cuda" else "cpu")
+
+
+def counts(buffer: torch.Tensor) -> bool:
+    """Whether a copy holds a state: one whose state by name did not fit does not."""
+    return any(buffer[:8].tolist())
+
+
+class Neighbour:
+    """Sends this rank's copies to one neighbour and receives another's, in the background, on a group of its own.
+
+    Args:
+        store: Where copies are kept.
+        group: A gloo group of all ranks.
+        nodes: The node of each rank.
+    """
+
+    def __init__(self, *, store: Store, group: dist.ProcessGroup | None, nodes: Sequence[str], rank: int) -> None:
+        self.store, self.group, self.rank, self.world = store, group, rank, len(nodes)
+        distance = neighbour_distance(nodes)
+        self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
+        self._sizes: list[int] | None = None
+        self._under_way: tuple[list[Any], int, torch.Tensor] | None = None
+
+    def send(self, step: int, buffer: torch.Tensor) -> None:
+        """Begin to exchange copies of `step`; the exchange before is over when this returns."""
+        self.settle()
+        if self.world < 2:
+            return
+        if self._sizes is None:
+            mine = torch.tensor([buffer.numel()])
+            sizes = [torch.zeros_like(mine) for _ in range(self.world)]
+            dist.all_gather(sizes, mine, group=self.group)
+            self._sizes = [int(size) for size in sizes]
+        received = self.store.buffer(self._sizes[self.source], pinned=False)
+        works = [
+            dist.isend(buffer, self.to, group=self.group, tag=1),
+            dist.irecv(received, self.source, group=self.group, tag=1),
+        ]
+        self._under_way = (works, step, received)
+
+    def settle(self) -> None:
+        """Wait until the exchange under way is over."""
+        if self._under_way is None:
+            return
+        works, step, received = self._under_way
+        self._under_way = None
+        for work in works:
+            work.wait()
+        if counts(received):
+            self.store.put(self.source, step, received)
+
+    def salvage(self) -> None:
+        """The generation is over: keep what has arrived whole, wait for nothing."""
+        if self._under_way is None:
+            return
+        works, step, received = self._under_way
+        self._under_way = None
+        try:
+            whole = works[1].is_completed() and works[1].exception() is None
+        except Exception:  # a broken group's work raises when it is looked at
+            whole = False
+        if whole and counts(received):
+            self.store.put(self.source, step, received)
+
+    def restore(self, step: int, holders: Sequence[int]) -> torch.Tensor:
+        """Hand copies to the ranks that lack theirs; this rank's own copy of `step`."""
+        for owner, holder in enumerate(holders):
+            if owner == holder:
+                continue
+            if self.rank == holder:
+                copy = self.store.held[owner, step]
+                dist.send(torch.tensor([copy.numel()]), owner, group=self.group)
+                dist.send(copy, owner, group=self.group)
+            elif self.rank == owner:
+                size = torch.zeros(1, dtype=torch.int64)
+                dist.recv(size, holder, group=self.group)
+                copy = self.store.buffer(int(size), pinned=False)
+                dist.recv(copy, holder, group=self.group)
+                self.store.put(owner, step, copy)
+        own = self.store.held[self.rank, step]
+        self.store.only(step, {self.rank, self.source})
+        return own
+
+
+class Memory:
+    """The newest steps in memory, for one rank of one generation.
+
+    Args:
+        snapshot: Takes and loads copies of this rank.
+        neighbour: Exchanges them.
+        every: A copy after so many steps.
+    """
+
+    def __init__(self, *, snapshot: Snapshot, neighbour: Neighbour, every: int) -> None:
+        self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
+        self.store = neighbour.store
+
+    def finished(self, step: int, *, settle: bool = False) -> None:
+        """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
+        if step % self.every == 0 or settle:
+            buffer = self.snapshot.take(step, self.store)
+            if counts(buffer):
+                self.store.put(self.neighbour.rank, step, buffer)
+            self.neighbour.send(step, buffer)
+        if settle:
+            self.neighbour.settle()
+
+    def restore(self) -> int | None:
+        """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
+        told: list[Any] = [None] * self.neighbour.world
+        mine = (self.store.inventory(), self.store.saved_step)
+        dist.all_gather_object(told, mine, group=self.neighbour.group)
+        found = newest_whole([inventory for inventory, _ in told])
+        self.store.saved_step = max(saved for _, saved in told)
+        if found is None or found[0] < self.store.saved_step:
+            self.store.only(-1, set())
+            return None
+        step, holders = found
+        return self.snapshot.load(self.neighbour.restore(step, holders))

@@ -1,0 +1,246 @@
+"""Keeps Ray Train from restarting the workers that live, when others are lost.
+
+Ray 2.60 can replace single workers (`Backend.has_replica_groups`, made for torchft). Its own way ends the run when two
+are lost in one poll: `replace_replica_group` asks every other worker something, and an exception there, from one that
+is dead too, is not retried. It also blocks the controller until the replacement is placed, which after a lost node
+takes as long as the node. So the replacement is done here, for any number of workers, without waiting.
+
+Hooks used, all of ray 2.60: `TorchConfig.backend_cls`, `ControllerCallback`, `TrainController.worker_group_cls`,
+`WorkerGroup._poll_workers_and_collect_errors`. `supported()` looks for them; without them a run has no spares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import threading
+from typing import Any, ClassVar
+
+import ray
+from ray.train.torch.config import TorchConfig, _set_torch_distributed_env_vars, _TorchBackend
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError, WorkerHealthCheckTimeoutError
+from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.worker_group import ReplicaGroup, WorkerGroup
+from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
+from ray.train.v2._internal.execution.worker_group.worker import Worker
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from resilience.journal import say
+from resilience.places import placeable
+
+_BEFORE_ANOTHER_TRY_POLLS = 4
+
+
+class SparesConfig(TorchConfig):
+    """Torch's process groups are the library's own business; Ray replaces lost workers one by one."""
+
+    @property
+    def backend_cls(self) -> Any:
+        """The backend below."""
+        return _Backend
+
+
+class _Backend(_TorchBackend):
+    has_replica_groups = True
+
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        worker_group.execute(_set_torch_distributed_env_vars)
+
+    def on_training_start(self, worker_group: Any, backend_config: Any) -> None:
+        """Nothing."""
+
+    def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
+        """Nothing."""
+
+
+class KeepSurvivors(ControllerCallback):
+    """Runs on Ray's controller, before it makes a worker group.
+
+    Args:
+        active: Workers that are needed; all beyond are spares.
+    """
+
+    def __init__(self, *, active: int) -> None:
+        self.active = active
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        """Let the controller use the group below."""
+        SurvivingWorkerGroup.active = self.active
+        TrainController.worker_group_cls = SurvivingWorkerGroup
+
+
+class _Replacement:
+    """A lost worker's successor under way: placed by Ray when there is room, then told what to run."""
+
+    def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
+        self.lost = lost
+        context = group.get_worker_group_context()
+        with contextlib.suppress(Exception):
+            ray.kill(lost.actor)  # fenced or gone; this frees its place at once
+        placement = group.get_worker_group_state().placement_group_handle.placement_group
+        self.actor = group.actor_class().options(
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                placement_group=placement, placement_group_bundle_index=lost.placement_group_bundle_index
+            )
+        ).remote()  # fmt: skip
+        self.resources = context.resources_per_worker
+        self.metadata = self.actor.get_metadata.remote()
+
+    @property
+    def placed(self) -> bool:
+        """Whether the process is up, or has failed."""
+        return bool(ray.wait([self.metadata], timeout=0)[0])
+
+    def worker(self) -> Worker:
+        """The successor, with the lost worker's place in Ray's order. Raises what its start raised."""
+        out = Worker(
+            self.actor, ray.get(self.metadata), self.resources,
+            placement_group_bundle_index=self.lost.placement_group_bundle_index,
+        )  # fmt: skip
+        out.distributed_context = copy.copy(self.lost.distributed_context)
+        return out
+
+    def cancel(self) -> None:
+        """The group ends."""
+        with contextlib.suppress(Exception):
+            ray.kill(self.actor)
+
+
+class SurvivingWorkerGroup(WorkerGroup):
+    """A worker group in which a death is nobody else's business.
+
+    An error of user code is everybody's: it is shown for all workers, and Ray then restarts them all.
+    """
+
+    active: ClassVar[int] = 1
+
+    def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
+        super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
+        self.replacements: dict[int, _Replacement] = {}
+        self.polls_to_wait: dict[int, int] = {}
+
+    def _with_room(self, context: Any) -> Any:
+        """As many spares as there are places now: Ray would wait for the missing ones without a word."""
+        room = placeable(ray.nodes(), context.resources_per_worker)
+        if room >= context.num_workers:
+            return context
+        number = max(self.active, room)
+        say(f"spares: {number - self.active} of {context.num_workers - self.active}, there is room for {room} workers")
+        selectors = context.label_selector
+        return dataclasses.replace(
+            context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
+        )
+
+    def actor_class(self) -> Any:
+        """The remote class of a worker, as Ray makes it."""
+        from ray.train.v2._internal.util import bundle_to_remote_args  # noqa: PLC0415
+
+        runtime_env = self._get_worker_runtime_env(
+            custom_runtime_env=self._train_run_context.run_config.worker_runtime_env
+        )
+        resources = self._worker_group_context.resources_per_worker
+        return ray.remote(runtime_env=runtime_env, **bundle_to_remote_args(resources))(self._worker_cls)
+
+    def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
+        statuses = super()._poll_workers_and_collect_errors(timeout)
+        statuses = judge(statuses)
+        if all(status.error is not None for status in statuses):
+            return statuses
+        for index, status in enumerate(statuses):
+            if status.error is not None:
+                statuses[index] = WorkerStatus(running=False)  # not there: training may end without it
+                self._replace(index)
+        return statuses
+
+    def _replace(self, index: int) -> None:
+        """Go on with the replacement of a worker, as far as that goes without waiting."""
+        if (wait := self.polls_to_wait.get(index, 0)) > 0:
+            self.polls_to_wait[index] = wait - 1
+            return
+        try:
+            under_way = self.replacements.get(index)
+            if under_way is None:
+                self.replacements[index] = _Replacement(self, self.get_workers()[index])
+            elif under_way.placed:
+                del self.replacements[index]
+                self._take_in(index, under_way)
+        except Exception as error:  # it died again; whatever it was, the survivors train on
+            say(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
+            if (failed := self.replacements.pop(index, None)) is not None:
+                failed.cancel()
+            self.polls_to_wait[index] = _BEFORE_ANOTHER_TRY_POLLS
+
+    def _take_in(self, index: int, replacement: _Replacement) -> None:
+        worker = replacement.worker()
+        try:
+            state = self.get_worker_group_state()
+            self._init_train_context([worker], state.sync_actor)
+            group = ReplicaGroup(
+                [worker], self._worker_group_context.resources_per_worker, self._replica_group_callbacks
+            )
+            group.start_training(self._worker_group_context)
+        except Exception:
+            replacement.cancel()
+            raise
+        self._world_rank_to_ongoing_poll.pop(index, None)
+        self._worker_group_state = state.replace_workers([replacement.lost], [worker])
+        self._replica_groups[index] = group
+
+    def _clear_state(self) -> None:
+        for replacement in self.replacements.values():
+            replacement.cancel()
+        self.replacements.clear()
+        self.polls_to_wait.clear()
+        super()._clear_state()
+
+
+def judge(statuses: list[WorkerStatus]) -> list[WorkerStatus]:
+    """What a poll means for the group: deaths stay where they are, an error of user code becomes everybody's.
+
+    A report comes from the first rank that trains alone, and counts for all: spares have nothing to say, and Ray waits
+    for a report of every worker.
+    """
+    statuses = list(statuses)
+    own = next((status.error for status in statuses if status.error is not None and not is_death(status.error)), None)
+    if own is not None:
+        for status in statuses:
+            status.error = own if status.error is None else status.error
+        return statuses
+    report = next((status.training_report for status in statuses if status.training_report is not None), None)
+    for status in statuses:
+        status.training_report = report
+    return statuses
+
+
+def is_death(error: Exception) -> bool:
+    """Whether the worker itself is gone, as against an exception in it."""
+    if isinstance(error, WorkerHealthCheckTimeoutError):
+        return True
+    return isinstance(error, WorkerHealthCheckFailedError) and isinstance(
+        error.health_check_failure, ray.exceptions.RayActorError
+    )
+
+
+def report_alone(checkpoint: Any, metrics: dict[str, Any]) -> None:
+    """Announce a checkpoint from one worker. `ray.train.report` is a barrier that spares and dead ranks never enter.
+
+    Ray takes one report a poll, so this waits in a thread.
+    """
+    from ray.train.v2._internal.execution.context import get_train_context  # noqa: PLC0415
+    from ray.train.v2._internal.execution.training_report import _TrainingReport  # noqa: PLC0415
+
+    report = _TrainingReport(checkpoint=checkpoint, metrics=metrics, validation=False)
+    queue = get_train_context().get_result_queue()
+    threading.Thread(target=queue.put, args=(report,), name="resilience-report", daemon=True).start()
+
+
+def supported() -> str | None:
+    """None where this Ray has what the module needs, else what is missing."""
+    wanted: list[tuple[Any, str]] = [
+        (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
+        (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
+    ]  # fmt: skip
+    missing = [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]
+    return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None

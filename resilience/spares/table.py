@@ -1,0 +1,380 @@
+"""Who holds which rank, and when a new generation starts. Decisions only: no socket, no clock, no Ray.
+
+A generation is a set of members that train together. It ends when one of them is lost, hangs or has to leave; the
+others let go of their process groups, say they are ready, and a new generation starts with a spare in the free place.
+
+    forming --(every rank has a holder, every holder is ready)--> running --(a holder is lost)--> forming
+
+Messages go out as (member, message) pairs from each call. All times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = dict[str, Any]
+Out = list[tuple[str, Message]]
+_BREAK_S = 1.0
+"""A broken collective usually means that somebody was lost; so long it may take to learn who."""
+_GATHER_S = 5.0
+"""The first generation waits so long for the spares too, so that neighbours in rank are neighbours on nodes."""
+_IDLE_SILENCE_FACTOR = 10.0
+"""A spare imports and rehearses, which can keep its beat from being sent; nobody waits for it."""
+_YOUNG_STEPS, _YOUNG_FACTOR = 3, 8.0
+"""The first steps of a generation may compile, restore or meet again: the limit for a hang is longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a member counts as lost.
+
+    Args:
+        silence_s: No beat from a member that trains.
+        hang_s: Least seconds in which no rank gets on while one is behind the others.
+        hang_steps: The same as a multiple of the median step.
+        ready_s: From the end of a generation until every survivor has let go of it.
+        barren: So many generations in a row without a step end in a restart from the checkpoint.
+    """
+
+    silence_s: float = 1.5
+    hang_s: float = 2.5
+    hang_steps: float = 6.0
+    ready_s: float = 30.0
+    barren: int = 5
+
+
+@dataclass(kw_only=True)
+class Member:
+    """A worker process, as it last described itself."""
+
+    uid: str
+    order: int
+    node: str
+    port: int
+    pid: int
+    beat: float
+    warm: bool = False
+    gen: int = -1
+    step: int = 0
+    seq: int = 0
+    busy: bool = False
+    leaving: bool = False
+
+
+@dataclass
+class _Progress:
+    """What the ranks of a generation have done: collectives begun, steps finished."""
+
+    total: int = 0
+    since: float = 0.0
+    steps: int = 0
+    first_step: int | None = None
+    step_t: float | None = None
+    durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
+
+
+class Table:
+    """The members and ranks of one run.
+
+    Args:
+        active: Ranks that train.
+        expected: Members that are expected at the start, spares included.
+        limits: When a member counts as lost.
+        note: Receives what happened: a kind and its fields.
+    """
+
+    def __init__(
+        self, *, active: int, expected: int, limits: Limits, note: Callable[..., None] = lambda *_, **__: None
+    ) -> None:
+        self.active, self.expected, self.limits, self.note = active, expected, limits, note
+        self.members: dict[str, Member] = {}
+        self.ranks: dict[int, str] = {}
+        self.ready: set[str] = set()
+        self.gen = 0
+        self.running = False
+        self.over = False
+        self.rehearse = True
+        self.draining: frozenset[str] = frozenset()
+        self.barren = 0
+        self._progress = _Progress()
+        self._broken_since: float | None = None
+        self._forming_since: float | None = None
+        self._first_hello: float | None = None
+        self._ticked: float | None = None
+        self._moving = False
+        self._rejoin_until: float | None = None
+
+    # ---- what members say ----
+
+    def hello(self, now: float, **fields: Any) -> Out:
+        """A process has connected. One that trains already (the coordinator is new) keeps its rank."""
+        rank, gen = fields.pop("rank", None), int(fields.pop("gen", -1))
+        member = Member(beat=now, **fields)
+        self.members[member.uid] = member
+        self._first_hello = now if self._first_hello is None else self._first_hello
+        if self.over:
+            return [(member.uid, {"type": "over"})]
+        out: Out = [(member.uid, {"type": "welcome", "rehearse": self.rehearse})]
+        if rank is not None and gen >= self.gen and rank not in self.ranks:
+            # this table is new and the generation is not: wait for its other holders before anybody is replaced
+            self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
+            self._rejoin_until = now + _GATHER_S
+            if len(self.ranks) == self.active:
+                self.running, self._progress, self._rejoin_until = True, _Progress(since=now), None
+            return out
+        return out + self._form(now)
+
+    def beat(self, now: float, uid: str, **fields: Any) -> Out:
+        """A member lives; it says how far it is."""
+        member = self.members.get(uid)
+        if member is None:
+            return [(uid, {"type": "fence"})]
+        member.beat = now
+        for name in ("step", "seq", "busy"):
+            if name in fields:
+                setattr(member, name, fields[name])
+        return []
+
+    def warmed(self, now: float, uid: str) -> Out:
+        """A spare has rehearsed the loop."""
+        if uid in self.members:
+            self.members[uid].warm = True
+            self.note("spare", uid=uid, node=self.members[uid].node, message="warm", warm_spares=self.warm_spares)
+        return self._form(now)
+
+    def cold(self, uid: str) -> None:
+        """A spare could not rehearse: later ones do not try, they start cold."""
+        self.rehearse = False
+        self.note("spare", uid=uid, message="the loop cannot be rehearsed; spares start cold")
+
+    def broke(self, now: float, uid: str, gen: int) -> Out:
+        """A collective of a member failed. Who is lost shows within a second; else the same members start again."""
+        if uid in self.members and gen == self.gen and self.running and self._broken_since is None:
+            self._broken_since = now
+        return []
+
+    def is_ready(self, now: float, uid: str, gen: int) -> Out:
+        """A member has let go of its groups and waits for generation `gen`."""
+        if uid in self.members and gen == self.gen and not self.running:
+            self.ready.add(uid)
+        return self._start(now)
+
+    def done(self, uid: str) -> Out:
+        """A rank has finished the run, so all have."""
+        if uid not in self.ranks.values():
+            return []
+        self.over = True
+        return [(other, {"type": "over"}) for other in self.members]
+
+    def lost(self, now: float, uid: str, why: str) -> Out:
+        """A member is gone, or has to go: it is fenced, in case it is not."""
+        member = self.members.pop(uid, None)
+        if member is None or self.over:
+            return []
+        self.ready.discard(uid)
+        rank = next((rank for rank, holder in self.ranks.items() if holder == uid), None)
+        self.note("lost", uid=uid, rank=rank, node=member.node, message=why, gen=self.gen, warm_spares=self.warm_spares)
+        out: Out = [(uid, {"type": "fence"})]
+        if rank is None:
+            return out
+        del self.ranks[rank]
+        return out + self._end(now, why) + self._form(now)
+
+    def drain(self, now: float, nodes: frozenset[str]) -> Out:
+        """These nodes are about to be taken away: move their ranks, once spares elsewhere are warm."""
+        self.draining = nodes
+        return self._move(now)
+
+    def tick(self, now: float) -> Out:
+        """Look at the clock; call it ten times a second."""
+        late = 0.0 if self._ticked is None else now - self._ticked - 0.5
+        self._ticked = now
+        if late > 0:  # this process stood still: nobody could be heard, so nobody is to blame
+            for member in self.members.values():
+                member.beat += late
+            self._progress.since += late
+        out: Out = []
+        for member in list(self.members.values()):
+            trains = member.uid in self.ranks.values()
+            limit = self.limits.silence_s * (1.0 if trains else _IDLE_SILENCE_FACTOR)
+            if now - member.beat > limit:
+                out += self.lost(now, member.uid, f"no beat for {now - member.beat:.1f} s")
+        if not self.running:
+            return out + self._overdue(now) + self._form(now)
+        if self._broken_since is not None and now - self._broken_since > _BREAK_S:
+            return out + self._end(now, "a collective broke and nobody was lost") + self._form(now)
+        return out + self._hung(now) + self._move(now)
+
+    # ---- decisions ----
+
+    def _form(self, now: float) -> Out:
+        """Give free ranks to spares; start if nothing is missing."""
+        if self.running or self.over:
+            return []
+        if self._rejoin_until is not None:
+            if now < self._rejoin_until:
+                return []
+            self._rejoin_until, self.running = None, True
+            return self._end(now, "a rank did not come back to a new coordinator") + self._form(now)
+        first = not self.ranks and self._forming_since is None
+        if first and len(self.members) < self.active:
+            return []
+        waited = 0.0 if self._first_hello is None else now - self._first_hello
+        if first and len(self.members) < self.expected and waited < _GATHER_S:
+            return []
+        out: Out = []
+        free = [rank for rank in range(self.active) if rank not in self.ranks]
+        for rank, member in zip(free, self._spares(), strict=False):
+            self.ranks[rank] = member.uid
+            out.append((member.uid, {"type": "abandon", "gen": self.gen}))
+        self._forming_since = now if self._forming_since is None and self.ranks else self._forming_since
+        return out + self._start(now)
+
+    def _spares(self) -> list[Member]:
+        """Members without a rank, the best first: warm, not on a node that goes away, in Ray's order."""
+        busy = set(self.ranks.values())
+        spare = [m for m in self.members.values() if m.uid not in busy and not self._leaves(m)]
+        return sorted(spare, key=lambda member: (not member.warm, member.order))
+
+    @property
+    def warm_spares(self) -> int:
+        """How many could take a rank at once."""
+        return sum(member.warm for member in self._spares())
+
+    def _leaves(self, member: Member) -> bool:
+        return member.leaving or member.node in self.draining
+
+    def _start(self, now: float) -> Out:
+        if self.running or self.over or len(self.ranks) < self.active:
+            return []
+        if not all(uid in self.ready for uid in self.ranks.values()):
+            return []
+        host = self.members[self.ranks[0]]
+        nodes = [self.members[self.ranks[rank]].node for rank in range(self.active)]
+        self.running, self._progress = True, _Progress(since=now)
+        self._broken_since = self._forming_since = None
+        self._moving = False
+        out: Out = []
+        for rank, uid in self.ranks.items():
+            member = self.members[uid]
+            member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
+            out.append(
+                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": nodes, "host": host.node,
+                       "port": host.port})
+            )  # fmt: skip
+        holders = {rank: {"node": nodes[rank], "pid": self.members[uid].pid} for rank, uid in self.ranks.items()}
+        self.note("generation", gen=self.gen, ranks=holders, warm_spares=self.warm_spares)
+        return out
+
+    def _end(self, now: float, why: str) -> Out:
+        """This generation is over: everybody lets go of its groups."""
+        if not self.running:
+            # lost while a generation was forming: the same number again, with somebody else
+            return []
+        self.barren = 0 if self._progress.steps else self.barren + 1
+        if self.barren >= self.limits.barren:
+            return self._give_up(f"{self.barren} generations in a row without a step, last: {why}")
+        self.running, self.gen, self.ready = False, self.gen + 1, set()
+        self._broken_since, self._forming_since = None, now
+        return [(uid, {"type": "abandon", "gen": self.gen}) for uid in self.ranks.values()]
+
+    def _give_up(self, why: str) -> Out:
+        """Everybody raises; Ray then starts new workers, who begin here as if they were the first."""
+        self.note("fallback", message=why, gen=self.gen)
+        out: Out = [(uid, {"type": "fallback", "message": why}) for uid in self.members]
+        self.members.clear()
+        self.ranks.clear()
+        self.ready.clear()
+        self.running, self.gen, self.barren = False, self.gen + 1, 0
+        self._broken_since = self._forming_since = self._first_hello = None
+        return out
+
+    def _overdue(self, now: float) -> Out:
+        """A survivor that does not let go of the last generation is stuck in something nobody can interrupt."""
+        if self._forming_since is None or now - self._forming_since < self.limits.ready_s:
+            return []
+        self._forming_since = now
+        out: Out = []
+        for uid in [uid for uid in self.ranks.values() if uid not in self.ready]:
+            out += self.lost(now, uid, f"did not leave its generation within {self.limits.ready_s:g} s")
+        return out
+
+    def _hung(self, now: float) -> Out:
+        """One rank is behind and nobody gets on."""
+        progress = self._progress
+        holders = {rank: self.members[uid] for rank, uid in self.ranks.items() if uid in self.members}
+        if any(member.busy for member in holders.values()):  # storage is slow, not a rank
+            progress.since = now
+            return []
+        self._count_steps(now, max((member.step for member in holders.values()), default=0))
+        total = sum(member.seq for member in holders.values())
+        if total != progress.total:
+            progress.total, progress.since = total, now
+            return []
+        limit = self.hang_limit_s
+        if not total or now - progress.since <= limit:
+            return []
+        least = min(member.seq for member in holders.values())
+        behind = [member for member in holders.values() if member.seq == least]
+        progress.since = now
+        if len(behind) == len(holders):
+            return []  # nobody is behind: the process group's own limit decides
+        out: Out = []
+        for member in behind:
+            most = max(other.seq for other in holders.values())
+            out += self.lost(now, member.uid, f"hangs for {limit:.1f} s: {least} collectives begun, others {most}")
+        return out
+
+    def _count_steps(self, now: float, step: int) -> None:
+        progress = self._progress
+        if progress.first_step is None:
+            progress.first_step = step
+        done = step - progress.first_step
+        if done > progress.steps:
+            if progress.step_t is not None:
+                progress.durations.append((now - progress.step_t) / (done - progress.steps))
+            progress.steps, progress.step_t = done, now
+
+    @property
+    def hang_limit_s(self) -> float:
+        """So long nobody may get on, while one rank is behind, before that rank counts as hung."""
+        median = statistics.median(self._progress.durations) if self._progress.durations else 0.0
+        limit = max(self.limits.hang_s, self.limits.hang_steps * median)
+        return limit * (_YOUNG_FACTOR if self._progress.steps < _YOUNG_STEPS else 1.0)
+
+    def _move(self, now: float) -> Out:
+        """Ask the ranks on nodes that go away to hand over at the end of a step, if there are places for all."""
+        if not self.running or self._moving or not self.draining:
+            return []
+        leaving = [uid for uid in self.ranks.values() if self._leaves(self.members[uid])]
+        warm = [member for member in self._spares() if member.warm]
+        if not leaving or len(warm) < len(leaving):
+            return []
+        self._moving = True
+        self.note("move", message=f"{len(leaving)} ranks leave nodes that are about to go", gen=self.gen)
+        return [(self.ranks[0], {"type": "move"})]
+
+    def handed_over(self, now: float, uid: str, gen: int) -> Out:
+        """All ranks have met at the end of a step and hold it in memory: start again without those that leave."""
+        if gen != self.gen or not self.running or uid not in self.members:
+            return []
+        out = self._end(now, "nodes are about to go")
+        self.barren = 0
+        for rank, holder in list(self.ranks.items()):
+            if self._leaves(self.members[holder]):
+                del self.ranks[rank]
+        return out + self._form(now)
+
+
+def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a hello, checked: a message of another form raises KeyError, TypeError or ValueError."""
+    fields: dict[str, Any] = {
+        "uid": str(message["uid"]), "order": int(message["order"]), "node": str(message["node"]),
+        "port": int(message["port"]), "pid": int(message["pid"]), "gen": int(message.get("gen", -1)),
+    }  # fmt: skip
+    rank = message.get("rank")
+    return fields | {"rank": None if rank is None else int(rank), "warm": bool(message.get("warm", False))}

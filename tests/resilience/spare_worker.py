@@ -1,0 +1,135 @@
+"""Worker processes of a run with spares, without Ray: `test_spares.py` starts several and kills them.
+
+Imports what is slow once, then forks a worker for each line of JSON on stdin and answers with its process id. Of a
+worker: address, token, run (storage, name), node, order, active, steps, kill (a phase in which this process
+ends itself with SIGKILL, once in the run, and the generation from which on), validate, settings,
+output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from resilience import Resumable, Run, Settings, resumable
+from resilience.spares import loop as spares
+from resilience.spares import memory
+
+GIVEN: dict[str, Any] = {}
+
+
+def phase(name: str) -> None:
+    """Die here, if it is this process's turn."""
+    generation = spares.current()
+    if generation is None or generation.number < GIVEN.get("from_gen", 1):
+        return
+    flag = Path(GIVEN["storage"], f"kill-{name}-rank-{generation.rank}")
+    if flag.exists():
+        flag.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(config: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    world = dist.get_world_size()
+    phase("group")
+    inner = nn.Sequential(nn.Linear(8, 24), nn.Dropout(0.2), nn.Linear(24, 8))
+    model = nn.Sequential(inner, nn.Linear(8, 5))
+    mesh = init_device_mesh("cpu", (world,))
+    fully_shard(inner, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert all(p.device_mesh.get_rank() == dist.get_rank() for p in model.parameters()), "a mesh of another rank"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.9)
+    phase("build")
+    extra = {"scheduler": scheduler}
+    with Resumable(config["run"], model=model, optimizer=optimizer, extra=extra) as training:
+        for step in training.steps(GIVEN["steps"]):
+            phase("step")
+            generator = torch.Generator().manual_seed(step * 100 + dist.get_rank())
+            x = torch.randn(4, 8, generator=generator)
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            total = loss.detach().clone()
+            dist.all_reduce(total)
+            if GIVEN.get("validate"):
+                model.eval()
+                with torch.no_grad():
+                    model(x)  # leaves FSDP2's root unsharded
+                model.train()
+            time.sleep(GIVEN.get("step_s", 0.05))
+            training.finished(step, loss=float(total), rate=scheduler.get_last_lr()[0])
+
+
+def address() -> tuple[str, int]:
+    """Where the coordinator is now."""
+    file = GIVEN.get("address_file")
+    host, port = json.loads(Path(file).read_text()) if file else GIVEN["address"]
+    return host, port
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    settings = Settings(**GIVEN.get("settings", {}))
+    run = Run(storage=GIVEN["storage"], name=GIVEN["name"], save_every_steps=GIVEN["every"], settings=settings)
+    resumable.report_alone = lambda *_: None  # type: ignore[attr-defined]  # no Ray here
+    restore = memory.Memory.restore
+
+    def restoring(self: memory.Memory) -> int | None:
+        phase("state")
+        return restore(self)
+
+    memory.Memory.restore = restoring  # type: ignore[method-assign]
+    plan = spares.Plan(active=GIVEN["active"], coordinator=None, token=GIVEN["token"], backend="gloo")
+    survivor = spares.Survivor(train, {"run": run}, plan, node=GIVEN["node"], order=GIVEN["order"], find=address)
+    survivor.run()
+
+
+def worker(given: dict[str, Any]) -> NoReturn:
+    """Become a worker."""
+    output = os.open(given["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    GIVEN.update(given)
+    code = 0
+    try:
+        main()
+    except spares.FallBackError:
+        code = 3
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def serve() -> None:
+    """Fork on request until stdin ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's to collect
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            worker(json.loads(line))
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()

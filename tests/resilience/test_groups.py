@@ -1,0 +1,135 @@
+"""The traps of process groups that end and open inside a living process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from resilience.spares import warm_up
+from resilience.spares.groups import Groups, forget_meshes
+from resilience.spares.loop import is_network
+
+NODE = "127.0.0.1"
+
+
+def waits_for_a_dead_peer(rank: int, pipe: Any) -> None:
+    """Rank 1 stops; rank 0 waits for it in a collective until its sockets are cut from another thread."""
+    import threading
+
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    groups = Groups(node=NODE, timeout_s=120, backend="gloo")
+    pipe.send(groups.store.port)
+    port = pipe.recv()
+    groups.open(gen=1, rank=rank, world=2, host=NODE, port=port)
+    dist.new_group(backend="gloo")  # a loop opens groups of its own
+    groups.all_open()
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    threading.Timer(0.3, groups.cut).start()
+    started = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(1))
+    except RuntimeError as error:
+        pipe.send((is_network(error), time.monotonic() - started < 60))
+    groups.let_go()
+    groups.open(gen=2, rank=0, world=1, host=NODE, port=port)  # the same process, the same store, another prefix
+    dist.all_reduce(torch.ones(1))
+    pipe.send(dist.get_world_size())
+
+
+def test_gloo_is_cut_where_its_abort_does_nothing_and_a_new_group_opens() -> None:
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in range(2)]
+    ranks = [context.Process(target=waits_for_a_dead_peer, args=(rank, pipes[rank][1])) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        ports = [pipe.recv() for pipe, _ in pipes]
+        for pipe, _ in pipes:
+            pipe.send(ports[0])
+        assert pipes[0][0].poll(100)
+        assert pipes[0][0].recv() == (True, True)
+        assert pipes[0][0].recv() == 1
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "network"),
+    [
+        (RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer"), True),
+        (dist.DistStoreError("wait timeout"), True),
+        (ConnectionResetError("reset"), True),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("Connection string is wrong"), False),
+        (RuntimeError("[unrecoverable] Connection closed by peer"), False),
+    ],
+)
+def test_whose_fault_an_error_is(error: BaseException, network: bool) -> None:
+    assert is_network(error) is network
+    wrapped = RuntimeError("in the loop")
+    wrapped.__cause__ = error
+    assert is_network(wrapped) is network
+
+
+def meshes(rank: int) -> tuple[int, list[Any]]:
+    """A sharded parameter's rank, and its offsets in a checkpoint, after a change of rank in one process."""
+    from torch.distributed.checkpoint.planner_helpers import _create_write_items
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.testing._internal.distributed import fake_pg
+
+    dist.init_process_group("fake", store=fake_pg.FakeStore(), rank=rank, world_size=2)
+    try:
+        model = torch.nn.Linear(4, 8)
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        weight = optimizer.state[model.weight]["exp_avg"]
+        items = _create_write_items("weight", weight)
+        return weight.device_mesh.get_rank(), [tuple(item.tensor_data.chunk.offsets) for item in items]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_dtensor_does_not_remember_the_rank_of_another_generation() -> None:
+    forget_meshes()
+    assert meshes(0) == (0, [(0, 0)])
+    forget_meshes()
+    assert meshes(1) == (1, [(4, 0)])
+    forget_meshes()
+
+
+def test_a_rehearsal_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    seen: list[Any] = []
+
+    def loop(config: dict[str, Any]) -> None:
+        seen.append((warm_up.under_way(), dist.get_world_size(), os.environ["WORLD_SIZE"]))
+        dist.all_reduce(torch.ones(1))
+        raise warm_up.RehearsalOverError
+
+    warm_up.warm_up(loop, {}, world=64)
+    assert seen == [(True, 64, "64")]
+    assert not warm_up.under_way()
+    assert not dist.is_initialized()
+    assert "RANK" not in os.environ
+
+    def broken(config: dict[str, Any]) -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        warm_up.warm_up(broken, {}, world=2)
+    assert not warm_up.under_way()
+    assert not dist.is_initialized()

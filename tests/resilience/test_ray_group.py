@@ -1,0 +1,162 @@
+"""What Ray's controller is shown of a poll, and which hooks of Ray are used."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.train.v2._internal.exceptions import (
+    UserExceptionWithTraceback,
+    WorkerHealthCheckFailedError,
+    WorkerHealthCheckTimeoutError,
+)
+from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
+
+from resilience import InputError, Run, Settings, places
+from resilience.spares import ray_group
+from resilience.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
+
+DEATH = WorkerHealthCheckFailedError("gone", failure=ray.exceptions.ActorDiedError())
+USER = UserExceptionWithTraceback(ValueError("mine"), "traceback")
+
+
+def running(**fields: Any) -> WorkerStatus:
+    return WorkerStatus(running=True, **fields)
+
+
+def test_this_ray_has_every_hook() -> None:
+    assert supported() is None
+    assert SparesConfig().backend_cls.has_replica_groups
+    assert TrainController.worker_group_cls is WorkerGroup
+
+
+def test_a_ray_without_a_hook_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(TrainController, "worker_group_cls")
+    assert f"Ray {ray.__version__} has no TrainController.worker_group_cls" in str(supported())
+
+
+def test_deaths_and_errors_are_told_apart() -> None:
+    assert is_death(DEATH)
+    assert is_death(WorkerHealthCheckTimeoutError("60 s"))
+    assert not is_death(USER)
+    assert not is_death(WorkerHealthCheckFailedError("cannot be read", failure=ValueError("pickle")))
+
+
+def test_an_error_of_user_code_is_everybody_s() -> None:
+    statuses = judge([running(), running(error=USER), running(error=DEATH)])
+    assert [status.error for status in statuses] == [USER, USER, DEATH]
+
+
+def test_a_report_of_one_counts_for_all() -> None:
+    statuses = judge([running(), running(training_report="report"), running(error=DEATH)])
+    assert [status.training_report for status in statuses] == ["report"] * 3
+    assert [status.error for status in statuses] == [None, None, DEATH]
+
+
+class Poll:
+    """A group whose poll is made up, and whose replacements are watched."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+        self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
+        self.group.replacements, self.group.polls_to_wait = {}, {}
+        self.statuses = [running() for _ in range(size)]
+        self.begun: list[int] = []
+        self.taken_in: list[int] = []
+        self.placed = False
+        self.fails = False
+        monkeypatch.setattr(WorkerGroup, "_poll_workers_and_collect_errors", lambda *_: self.statuses)
+        monkeypatch.setattr(WorkerGroup, "get_workers", lambda _: list(range(size)))
+        monkeypatch.setattr(ray_group, "_Replacement", self.replacement)
+        monkeypatch.setattr(SurvivingWorkerGroup, "_take_in", lambda _, index, __: self.take_in(index))
+
+    def replacement(self, group: Any, lost: int) -> Any:
+        self.begun.append(lost)
+        return SimpleNamespace(placed=self.placed, cancel=lambda: None)
+
+    def take_in(self, index: int) -> None:
+        if self.fails:
+            raise ray.exceptions.ActorDiedError
+        self.taken_in.append(index)
+
+    def poll(self) -> list[WorkerStatus]:
+        return self.group._poll_workers_and_collect_errors(0.1)
+
+
+def test_several_deaths_in_one_poll_do_not_reach_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=6)
+    poll.statuses = [running(), running(error=DEATH), running(error=DEATH), running(), running(error=DEATH), running()]
+    shown = poll.poll()
+    assert [status.error for status in shown] == [None] * 6
+    assert [status.running for status in shown] == [True, False, False, True, False, True]
+    assert poll.begun == [1, 2, 4]
+
+
+def test_a_replacement_that_has_no_place_holds_nobody_up_and_is_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=2)
+    for _ in range(5):
+        poll.statuses = [running(), running(error=DEATH)]
+        assert [status.error for status in poll.poll()] == [None, None]
+    assert poll.begun == [1]
+
+
+def test_a_replacement_that_dies_while_it_starts_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=2)
+    poll.placed = poll.fails = True
+    for _ in range(20):
+        poll.statuses = [running(), running(error=DEATH)]
+        assert [status.error for status in poll.poll()] == [None, None]
+    assert len(poll.begun) >= 3
+    poll.fails = False
+    for _ in range(8):
+        poll.statuses = [running(), running(error=DEATH)]
+        poll.poll()
+    assert poll.taken_in
+
+
+def test_all_dead_is_ray_s_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=2)
+    poll.statuses = [running(error=DEATH), running(error=DEATH)]
+    assert [status.error for status in poll.poll()] == [DEATH, DEATH]
+    assert poll.begun == []
+
+
+# ---- places ----
+
+
+def nodes(*cpus: int) -> list[dict[str, Any]]:
+    return [{"Alive": True, "Resources": {"CPU": float(amount)}} for amount in cpus]
+
+
+@pytest.mark.parametrize(("room", "expected"), [((2, 2), 2), ((2, 1), 1), ((2,), 0), ((1,), 0)])
+def test_a_spare_without_a_place_is_done_without_and_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: tuple[int, ...], expected: int
+) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*room))
+    assert places.spares_with_room(workers=2, spares=2, resources={"CPU": 1}, wait_s=0) == expected
+    assert ("spares: " in capsys.readouterr().err) == (expected < 2)
+
+
+def test_a_restart_with_less_room_has_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train.v2._internal.execution.worker_group import WorkerGroupContext
+
+    context = WorkerGroupContext(
+        run_attempt_id="1", train_fn_ref=None, num_workers=4, resources_per_worker={"CPU": 1}, label_selector=[{}] * 4
+    )
+    monkeypatch.setattr(SurvivingWorkerGroup, "active", 2)
+    group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
+    for room, expected in [(9, 4), (3, 3), (1, 2)]:
+        monkeypatch.setattr(ray, "nodes", lambda room=room: nodes(room))
+        adjusted = group._with_room(context)
+        assert adjusted.num_workers == expected
+        assert len(adjusted.label_selector) == expected
+
+
+@pytest.mark.parametrize(("workers", "spares"), [("1:2", 1), (2, -1)])
+def test_wrong_spares_are_refused(tmp_path: Any, workers: Any, spares: int) -> None:
+    run = Run(storage=str(tmp_path), name="run", settings=Settings())
+    with pytest.raises(InputError, match=r"spares: got .* allowed: 0 or more, and 0 for an elastic size"):
+        run.fit(lambda _: None, workers=workers, spares=spares)

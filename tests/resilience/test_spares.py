@@ -1,0 +1,300 @@
+"""Real processes, a real coordinator, real kills; no Ray. Every loss is held against a run that nothing disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import job_environment
+
+from resilience import Run, Settings
+from resilience.spares.coordinator import Coordinator
+from resilience.spares.table import Limits
+
+pytestmark = pytest.mark.slow
+STEPS = 30
+# a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon
+PATIENT = {"silence_s": 8.0, "hang_s": 8.0}
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[subprocess.Popen[str]]:
+    script = Path(__file__).with_name("spare_worker.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=job_environment(GLOO_SOCKET_IFNAME="lo"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.terminate()
+    process.wait()
+
+
+class Party:
+    """A coordinator in a thread, and workers around it."""
+
+    def __init__(self, forker: subprocess.Popen[str], folder: Path, name: str, **options: Any) -> None:
+        self.forker, self.folder, self.name, self.options = forker, folder, name, options
+        self.active, self.per_node = options.pop("active", 2), options.pop("per_node", 1)
+        self.every = options.pop("every", 100)
+        self.settings = PATIENT | options.pop("settings", {})
+        self.url = folder / name
+        self.url.mkdir(parents=True, exist_ok=True)
+        self.pids: dict[int, int] = {}
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.coordinator: Coordinator | None = None
+        self.address = self.start_coordinator()
+
+    def start_coordinator(self) -> tuple[str, int]:
+        run = Run(storage=str(self.folder), name=self.name, settings=Settings())
+        limits = Limits(silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
+        self.coordinator = Coordinator(
+            run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret"
+        )
+        return asyncio.run_coroutine_threadsafe(self.coordinator.listen("127.0.0.1", nodes=False), self.loop).result(10)
+
+    def start(self, count: int, *, first: int = 0, **more: Any) -> None:
+        for order in range(first, first + count):
+            given = {
+                "address": self.address, "token": "secret", "storage": str(self.folder), "name": self.name,
+                "node": f"127.0.0.{2 + order // self.per_node}", "order": order, "active": self.active,
+                "steps": STEPS, "every": self.every, "settings": self.settings,
+                "output": str(self.folder / f"{self.name}.log"), **self.options, **more,
+            }  # fmt: skip
+            assert self.forker.stdin is not None
+            assert self.forker.stdout is not None
+            self.forker.stdin.write(json.dumps(given) + "\n")
+            self.forker.stdin.flush()
+            self.pids[order] = int(self.forker.stdout.readline())
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        try:
+            lines = (self.url / "events.jsonl").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+    def until(self, check: Callable[[], Any], *, seconds: float = 120.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (result := check()):
+            log = self.folder / f"{self.name}.log"
+            assert time.monotonic() < deadline, log.read_text()[-6000:] if log.exists() else "no log"
+            time.sleep(0.02)
+        return result
+
+    def until_step(self, step: int) -> None:
+        self.until(lambda: any(event["step"] >= step for event in self.events("step")))
+
+    def until_warm(self, spares: int) -> None:
+        self.until(
+            lambda: next((e["warm_spares"] for e in reversed(self.events("spare")) if "warm_spares" in e), 0) >= spares
+        )
+
+    def until_done(self) -> None:
+        self.until(lambda: self.events("done"))
+        self.until(lambda: not any(alive(pid) for pid in self.pids.values()))
+
+    def rank_pids(self) -> dict[int, int]:
+        ranks = self.events("generation")[-1]["ranks"]
+        return {int(rank): holder["pid"] for rank, holder in ranks.items()}
+
+    def losses(self) -> dict[int, list[float]]:
+        """Step to the losses seen there; a step that was done again has two."""
+        found: dict[int, list[float]] = {}
+        for event in self.events("step"):
+            found.setdefault(event["step"], []).append(event["loss"])
+        return found
+
+    def close(self) -> None:
+        for pid in self.pids.values():
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        if self.coordinator is not None:
+            self.loop.call_soon_threadsafe(self.coordinator.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def party(forker: subprocess.Popen[str], tmp_path: Path) -> Iterator[Callable[..., Party]]:
+    parties: list[Party] = []
+
+    def make(name: str = "run", **options: Any) -> Party:
+        parties.append(Party(forker, tmp_path, name, **options))
+        return parties[-1]
+
+    yield make
+    for one in parties:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def truth(forker: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[int, float]]:
+    """The losses of an undisturbed run with so many ranks."""
+    seen: dict[int, dict[int, float]] = {}
+
+    def of(active: int) -> dict[int, float]:
+        if active not in seen:
+            calm = Party(forker, tmp_path_factory.mktemp(f"calm-{active}"), "calm", active=active, spares=0, step_s=0.0)
+            calm.start(active)
+            calm.until_done()
+            calm.close()
+            seen[active] = {step: losses[0] for step, losses in calm.losses().items()}
+        return seen[active]
+
+    return of
+
+
+def check(party: Party, truth: dict[int, float], *, redone: int) -> None:
+    """Every step was done, every loss equals the undisturbed run's, and at most `redone` steps were done again."""
+    losses = party.losses()
+    assert set(losses) == set(range(1, STEPS + 1)) == set(truth)
+    assert {step: sorted(set(values)) for step, values in losses.items()} == {s: [loss] for s, loss in truth.items()}
+    assert sum(len(values) - 1 for values in losses.values()) <= redone
+
+
+def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any) -> None:
+    run = party(validate=True)  # a validation leaves FSDP2's root unsharded
+    run.start(3)
+    run.until_warm(1)
+    run.until_step(6)
+    before = run.rank_pids()
+    os.kill(before[1], signal.SIGKILL)
+    run.until(lambda: len(run.events("generation")) == 2)
+    after = run.rank_pids()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    check(run, truth(2), redone=1)
+
+
+def test_rank_zero_too(party: Any, truth: Any) -> None:
+    run = party()
+    run.start(3)
+    run.until_warm(1)
+    run.until_step(6)
+    os.kill(run.rank_pids()[0], signal.SIGKILL)
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    check(run, truth(2), redone=2)
+
+
+@pytest.mark.parametrize("phase", ["group", "build", "state", "step"])
+def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase: str) -> None:
+    run = party(spares=3)
+    run.start(5)
+    run.until_warm(3)
+    run.until_step(6)
+    (run.folder / f"kill-{phase}-rank-1").touch()
+    os.kill(run.rank_pids()[1], signal.SIGKILL)
+    run.until_done()
+    assert not (run.folder / f"kill-{phase}-rank-1").exists(), "the phase was never reached"
+    assert len(run.events("lost")) >= 2
+    check(run, truth(2), redone=2)
+
+
+def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: Any) -> None:
+    run = party(active=4, spares=2, per_node=2)
+    run.start(6)
+    run.until_warm(2)
+    run.until_step(6)
+    pids = run.rank_pids()
+    os.kill(pids[3], signal.SIGKILL)
+    os.kill(pids[0], signal.SIGKILL)
+    run.until_done()
+    check(run, truth(4), redone=2)
+
+
+def test_a_node_with_two_ranks_is_covered_by_copies_on_the_other(party: Any, truth: Any) -> None:
+    run = party(active=4, spares=2, per_node=2)
+    run.start(6)
+    run.until_warm(2)
+    run.until_step(6)
+    pids = run.rank_pids()
+    for rank in (2, 3):
+        os.kill(pids[rank], signal.SIGKILL)
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
+    check(run, truth(4), redone=2)
+
+
+def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
+    run = party(spares=2, every=5)
+    run.start(4)
+    run.until_warm(2)
+    run.until(lambda: run.events("save"))
+    run.until_step(8)
+    for pid in run.rank_pids().values():
+        os.kill(pid, signal.SIGKILL)
+    run.until_done()
+    paths = [Path(event["path"]).name for event in run.events("restore")]
+    assert paths[0].startswith("step-000000")
+    check(run, truth(2), redone=STEPS)
+
+
+def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) -> None:
+    run = party(settings={"silence_s": 3.0})
+    run.start(3)
+    run.until_warm(1)
+    run.until_step(6)
+    frozen = run.rank_pids()[1]
+    os.kill(frozen, signal.SIGSTOP)
+    run.until(lambda: len(run.events("generation")) == 2)
+    os.kill(frozen, signal.SIGCONT)
+    run.until(lambda: not alive(frozen))
+    run.until_done()
+    check(run, truth(2), redone=1)
+
+
+def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss(party: Any, truth: Any) -> None:
+    run = party(step_s=0.2)
+    port_file = run.folder / "address"
+    port_file.write_text(json.dumps(run.address))
+    run.start(3, address_file=str(port_file))
+    run.until_warm(1)
+    run.until_step(4)
+    run.loop.call_soon_threadsafe(run.coordinator.close)
+    for writer in list(run.coordinator.writers.values()):
+        run.loop.call_soon_threadsafe(writer.transport.abort)
+    run.coordinator.table.over = True  # it is dead: what it says now is not heard
+    port_file.write_text(json.dumps(run.start_coordinator()))
+    run.until_step(10)
+    run.until(lambda: len(run.coordinator.table.members) == 3)
+    assert not run.events("restore")
+    os.kill(run.rank_pids()[1], signal.SIGKILL)
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    check(run, truth(2), redone=1)
+
+
+def test_whoever_does_not_know_the_token_is_not_heard(party: Any) -> None:
+    import socket
+
+    run = party()
+    with socket.create_connection(run.address, timeout=10) as stranger:
+        hello = {"type": "hello", "token": "guessed", "uid": "x", "order": 0, "node": "n", "port": 1, "pid": 1}
+        stranger.sendall((json.dumps(hello) + "\n").encode())
+        assert stranger.recv(100) == b""
+    assert run.coordinator.table.members == {}

@@ -1,0 +1,354 @@
+"""Who holds which rank: every decision of the coordinator, on made-up time and without a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from resilience.spares.table import Limits, Message, Out, Table
+
+
+class World:
+    """A table whose members behave: they beat, let go when told to, and are killed on request."""
+
+    def __init__(
+        self, *, active: int = 2, spares: int = 1, per_node: int = 1, warm: bool = True, **limits: Any
+    ) -> None:
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.table = Table(
+            active=active,
+            expected=active + spares,
+            limits=Limits(**limits),
+            note=lambda kind, **fields: self.notes.append((kind, fields)),
+        )
+        self.t = 0.0
+        self.sent: list[tuple[str, Message]] = []
+        self.alive: dict[str, dict[str, Any]] = {}
+        self.obedient = True
+        for order in range(active + spares):
+            self.join(order, node=f"node-{order // per_node}")
+        if warm:
+            for uid in list(self.alive):
+                self.take(self.table.warmed(self.t, uid))
+
+    def join(self, order: int, *, node: str, **more: Any) -> str:
+        uid = f"m{len(self.sent)}-{order}"
+        self.alive[uid] = {"seq": 0, "step": 0, "gen": -1}
+        fields = {"uid": uid, "order": order, "node": node, "port": 1, "pid": order, "warm": False, "rank": None}
+        self.take(self.table.hello(self.t, **{**fields, **more}))
+        return uid
+
+    def take(self, out: Out) -> None:
+        for uid, message in out:
+            self.sent.append((uid, message))
+            if uid not in self.alive:
+                continue
+            if message["type"] == "fence":
+                del self.alive[uid]
+            elif message["type"] == "abandon" and self.obedient:
+                self.take(self.table.is_ready(self.t, uid, message["gen"]))
+            elif message["type"] == "assign":
+                self.alive[uid] |= {"gen": message["gen"], "seq": 0}
+
+    def run(
+        self, seconds: float, *, stuck: tuple[str, ...] = (), silent: tuple[str, ...] = (), step_s: float = 0.2
+    ) -> None:
+        """Let everybody train, except those who stand still; a rank that waits for one begins one collective more."""
+        until = self.t + seconds
+        started = self.t
+        while self.t < until:
+            self.t += 0.1
+            for uid, state in list(self.alive.items()):
+                if uid in silent:
+                    continue
+                if not stuck and uid in self.table.ranks.values():
+                    state["step"] = int((self.t - started) / step_s) + 1
+                    state["seq"] += 1
+                self.take(self.table.beat(self.t, uid, step=state["step"], seq=state["seq"], busy=False))
+            self.take(self.table.tick(self.t))
+
+    def kill(self, uid: str) -> None:
+        self.alive.pop(uid)
+        self.take(self.table.lost(self.t, uid, "connection closed"))
+
+    def holder(self, rank: int) -> str:
+        return self.table.ranks[rank]
+
+    @property
+    def spare(self) -> str:
+        return next(uid for uid in self.alive if uid not in self.table.ranks.values())
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.notes]
+
+
+def test_the_first_generation_has_neighbours_in_rank_on_one_node() -> None:
+    world = World(active=4, spares=2, per_node=2)
+    assert world.table.running
+    nodes = [world.table.members[world.holder(rank)].node for rank in range(4)]
+    assert nodes == ["node-0", "node-0", "node-1", "node-1"]
+
+
+def test_a_closed_connection_is_a_new_generation_at_once() -> None:
+    world = World()
+    survivor, spare = world.holder(0), world.spare
+    world.run(2)
+    world.kill(world.holder(1))
+    assert world.table.running
+    assert (world.holder(0), world.holder(1), world.table.gen) == (survivor, spare, 1)
+    assert sum(message["type"] == "assign" and message["gen"] == 1 for _, message in world.sent) == 2
+
+
+def test_no_spare_waits_for_one_and_keeps_the_survivors() -> None:
+    world = World(spares=0)
+    survivor = world.holder(0)
+    world.run(2)
+    world.kill(world.holder(1))
+    assert not world.table.running
+    world.run(20)
+    assert world.alive.keys() == {survivor}
+    newcomer = world.join(7, node="node-9")
+    assert world.table.running
+    assert world.holder(1) == newcomer
+
+
+def test_a_warm_spare_goes_first_and_a_cold_one_is_better_than_none() -> None:
+    world = World(spares=2, warm=False)
+    first, second = [uid for uid in world.alive if uid not in world.table.ranks.values()]
+    world.take(world.table.warmed(world.t, second))
+    world.kill(world.holder(1))
+    assert world.holder(1) == second
+    world.kill(world.holder(0))
+    assert world.holder(0) == first
+
+
+def test_silence_of_a_rank_is_a_loss_and_it_is_fenced() -> None:
+    world = World()
+    world.run(2)
+    frozen = world.holder(1)
+    world.run(1.4, silent=(frozen,))
+    assert world.holder(1) == frozen
+    world.run(0.4, silent=(frozen,))
+    assert world.holder(1) != frozen
+    assert (frozen, {"type": "fence"}) in world.sent
+
+
+def test_a_spare_that_imports_may_be_silent_longer() -> None:
+    world = World()
+    spare = world.spare
+    world.run(5, silent=(spare,))
+    assert spare in world.alive
+    world.run(12, silent=(spare,))
+    assert spare not in world.alive
+
+
+def test_a_rank_that_hangs_is_found_by_what_it_has_begun() -> None:
+    world = World()
+    world.run(4)
+    hung, other = world.holder(1), world.holder(0)
+    world.alive[other]["seq"] = world.alive[hung]["seq"] + 1  # it waits in a collective that the other never begins
+    world.run(2.4, stuck=(hung,))
+    assert world.holder(1) == hung
+    world.run(0.5, stuck=(hung,))
+    assert world.holder(1) != hung
+    assert "hangs" in world.notes[-2][1]["message"]
+
+
+def test_long_steps_are_not_a_hang() -> None:
+    world = World(hang_steps=6.0)
+    world.run(20, step_s=2.0)
+    assert world.table.hang_limit_s == pytest.approx(12.0, rel=0.2)
+
+
+def test_slow_storage_is_not_a_hang() -> None:
+    world = World()
+    world.run(4)
+    world.alive[world.holder(0)]["seq"] += 1
+    for _ in range(100):
+        world.t += 0.1
+        for uid, state in world.alive.items():
+            busy = uid == world.holder(1)
+            world.take(world.table.beat(world.t, uid, step=state["step"], seq=state["seq"], busy=busy))
+        world.take(world.table.tick(world.t))
+    assert world.kinds().count("lost") == 0
+
+
+def test_a_generation_s_first_steps_may_take_longer() -> None:
+    world = World()
+    world.alive[world.holder(0)]["seq"] = 1
+    world.run(10, stuck=("all",))
+    assert world.kinds().count("lost") == 0
+    world.run(12, stuck=("all",))
+    assert world.kinds().count("lost") == 1
+
+
+def test_everybody_stuck_alike_is_left_to_the_process_group() -> None:
+    world = World()
+    world.run(4)
+    seq = max(state["seq"] for state in world.alive.values())
+    for state in world.alive.values():
+        state["seq"] = seq
+    world.run(30, stuck=("all",))
+    assert world.kinds().count("lost") == 0
+
+
+def test_a_broken_collective_alone_starts_the_same_members_again() -> None:
+    world = World()
+    members = dict(world.table.ranks)
+    world.run(2)
+    world.take(world.table.broke(world.t, world.holder(0), 0))
+    world.run(0.8)
+    assert world.table.gen == 0
+    world.run(0.6)
+    assert (world.table.gen, world.table.ranks, world.table.running) == (1, members, True)
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_several_at_once(kills: int) -> None:
+    world = World(active=4, spares=4, per_node=4)
+    world.run(2)
+    for rank in range(kills):
+        world.kill(world.holder(rank) if rank in world.table.ranks else world.spare)
+    assert world.table.running
+    assert len(set(world.table.ranks.values())) == 4
+
+
+def test_a_node_with_four_ranks() -> None:
+    world = World(active=8, spares=4, per_node=4)
+    world.run(2)
+    gone = [uid for uid in world.alive if world.table.members[uid].node == "node-1"]
+    world.obedient = False  # all connections close before anybody has answered
+    for uid in gone:
+        world.alive.pop(uid)
+        world.take(world.table.lost(world.t, uid, "connection closed"))
+    assert world.table.gen == 1
+    for uid in list(world.table.ranks.values()):
+        world.take(world.table.is_ready(world.t, uid, 1))
+    assert world.table.running
+    assert {world.table.members[world.holder(rank)].node for rank in range(4, 8)} == {"node-2"}
+
+
+@pytest.mark.parametrize("who", ["survivor", "newcomer"])
+def test_a_loss_while_a_generation_forms(who: str) -> None:
+    world = World(active=2, spares=2)
+    world.run(2)
+    world.obedient = False
+    survivor = world.holder(0)
+    world.kill(world.holder(1))
+    assert not world.table.running
+    world.kill(survivor if who == "survivor" else world.holder(1))
+    for uid in list(world.table.ranks.values()):
+        world.take(world.table.is_ready(world.t, uid, world.table.gen))
+    assert world.table.running
+    assert len(world.table.ranks) == 2
+
+
+def test_a_survivor_that_does_not_let_go_is_fenced() -> None:
+    world = World(spares=2, ready_s=3.0)
+    world.run(2)
+    world.obedient = False
+    survivor = world.holder(0)
+    world.kill(world.holder(1))
+    world.take(world.table.is_ready(world.t, world.holder(1), 1))
+    world.obedient = True
+    world.run(2.5)
+    assert survivor in world.alive
+    world.run(1.0)
+    assert survivor not in world.alive
+    assert world.table.running
+
+
+def test_generations_without_a_step_end_in_a_restart_from_the_checkpoint() -> None:
+    world = World(spares=20, barren=3)
+    for _ in range(3):
+        world.kill(world.holder(1))
+    assert [m["type"] for _, m in world.sent].count("fallback") == len(world.alive)
+    assert "3 generations in a row without a step" in dict(world.notes)["fallback"]["message"]
+    world.alive.clear()  # they raise, and Ray starts new ones
+    for order in range(3):
+        world.join(order, node=f"node-{order}")
+    world.run(6)
+    assert world.table.running
+    assert not world.table.over
+
+
+def test_the_end_is_told_to_all_and_to_latecomers() -> None:
+    world = World()
+    world.take(world.table.done(world.holder(0)))
+    assert [m["type"] for _, m in world.sent].count("over") == 3
+    late = world.join(9, node="node-9")
+    assert world.sent[-1] == (late, {"type": "over"})
+    assert world.table.lost(world.t, world.holder(0), "gone") == []
+
+
+def test_a_spare_s_done_is_not_the_end() -> None:
+    world = World()
+    world.take(world.table.done(world.spare))
+    assert not world.table.over
+
+
+def test_a_new_coordinator_takes_up_the_generation_that_trains() -> None:
+    world = World(spares=0, active=0)
+    world.table = Table(active=2, expected=3, limits=Limits(), note=lambda kind, **f: world.notes.append((kind, f)))
+    spare = world.join(2, node="node-2", gen=0, warm=True)
+    first = world.join(0, node="node-0", rank=0, gen=4)
+    world.run(1)
+    second = world.join(1, node="node-1", rank=1, gen=4)
+    assert (world.table.running, world.table.gen, world.table.ranks) == (True, 4, {0: first, 1: second})
+    assert not [m for _, m in world.sent if m["type"] in {"abandon", "fence"}]
+    world.kill(second)
+    assert world.holder(1) == spare
+
+
+def test_a_rank_that_does_not_come_back_to_a_new_coordinator_is_replaced() -> None:
+    world = World(spares=0, active=0)
+    world.table = Table(active=2, expected=3, limits=Limits(), note=lambda kind, **f: world.notes.append((kind, f)))
+    first = world.join(0, node="node-0", rank=0, gen=4)
+    spare = world.join(2, node="node-2", gen=0, warm=True)
+    world.run(4)
+    assert not world.table.running
+    world.run(2)
+    assert (world.table.running, world.table.gen, world.table.ranks) == (True, 5, {0: first, 1: spare})
+
+
+def test_a_coordinator_that_stood_still_blames_nobody() -> None:
+    world = World()
+    world.run(2)
+    world.t += 60.0
+    world.take(world.table.tick(world.t))
+    world.run(2)
+    assert world.kinds().count("lost") == 0
+
+
+def test_ranks_leave_a_node_that_goes_away_once_spares_elsewhere_are_warm() -> None:
+    world = World()
+    world.run(2)
+    leaving = world.holder(1)
+    node = world.table.members[leaving].node
+    world.take(world.table.drain(world.t, frozenset({node})))
+    assert world.sent[-1] == (world.holder(0), {"type": "move"})
+    world.take(world.table.handed_over(world.t, world.holder(0), 0))
+    assert world.table.running
+    assert world.holder(1) != leaving
+    assert leaving in world.alive  # it lives until its node goes, and is no spare
+    world.kill(world.holder(1))
+    assert not world.table.running
+
+
+def test_without_a_warm_spare_elsewhere_nobody_moves() -> None:
+    world = World(warm=False)
+    world.run(2)
+    world.take(world.table.drain(world.t, frozenset({"node-1"})))
+    world.run(2)
+    assert not [m for _, m in world.sent if m["type"] == "move"]
+    world.take(world.table.warmed(world.t, world.spare))
+    world.run(0.3)
+    assert [m for _, m in world.sent if m["type"] == "move"]
+
+
+def test_a_loop_that_cannot_be_rehearsed_is_not_tried_again() -> None:
+    world = World()
+    world.table.cold(world.spare)
+    world.join(9, node="node-9")
+    assert world.sent[-1][1] == {"type": "welcome", "rehearse": False}
