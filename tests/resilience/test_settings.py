@@ -38,9 +38,9 @@ def test_head_nodes_and_job_get_disjoint_variables() -> None:
 
 def test_every_field_can_be_overridden_by_the_environment() -> None:
     for field in dataclasses.fields(Settings):
-        text = "false" if isinstance(field.default, bool) else "25"
+        text = "false" if isinstance(field.default, bool) else "0.1" if field.name == "beat_s" else "25"
         settings = Settings.from_env({f"RESILIENCE_{field.name.upper()}": text})
-        assert getattr(settings, field.name) == (False if text == "false" else 25), field.name
+        assert getattr(settings, field.name) == (False if text == "false" else float(text)), field.name
 
 
 @pytest.mark.parametrize(

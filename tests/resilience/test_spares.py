@@ -275,10 +275,10 @@ def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss
     run.start(3, address_file=str(port_file))
     run.until_warm(1)
     run.until_step(4)
+    run.coordinator.table.over = True  # it is about to die: what it concludes from that is not heard
     run.loop.call_soon_threadsafe(run.coordinator.close)
     for writer in list(run.coordinator.writers.values()):
         run.loop.call_soon_threadsafe(writer.transport.abort)
-    run.coordinator.table.over = True  # it is dead: what it says now is not heard
     port_file.write_text(json.dumps(run.start_coordinator()))
     run.until_step(10)
     run.until(lambda: len(run.coordinator.table.members) == 3)
