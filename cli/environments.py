@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from cli import new
 from cli.options import PROGRAM, Env, Out, Plain, command, current, folder, group, names
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
 app = group("Create, check and show environment files.")
+new.register(app)
 Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
 
 
@@ -65,6 +67,25 @@ def show(env: Env, form: Plain = "table") -> int:
         import yaml  # noqa: PLC0415
 
         output.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=110))
+    return OK
+
+
+@command(app, examples=["env needs prod", "env needs prod --write", "env needs prod --check"])
+def needs(
+    env: Env,
+    check: Check = False,
+    write: Annotated[bool, typer.Option("--write", help="Write docs/needs-ENV.md instead of printing it.")] = False,
+) -> int:
+    """Print every image, AWS call and destination of an environment, and why each works."""
+    import core  # noqa: PLC0415
+    from core import needs_page  # noqa: PLC0415
+
+    current.environment = env
+    plan = core.Plan(name=env, settings=core.load(env, folder=folder()).settings)
+    if check or write:
+        command_ = f"env needs {env} --write"
+        return written(needs_page.file_of(plan), needs_page.page(plan), command=command_, check=check)
+    output.write_text(needs_page.page(plan))
     return OK
 
 

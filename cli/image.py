@@ -56,3 +56,23 @@ def pin(
         raise OpsError(str(error), code=ERROR) from error
     output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
     return OK
+
+
+@command(app, "pin-copies", examples=["image pin-copies", "image pin-copies --update"])
+def pin_copies(
+    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where a tag has moved.")] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the images' own.")
+    ] = None,
+) -> int:
+    """Record the digests of the images that a mirror copies in images.lock.yaml, or confirm the recorded ones."""
+    from image import copies  # noqa: PLC0415
+    from image.versions import ImageError  # noqa: PLC0415
+
+    try:
+        lines = copies.pin(copies.asked(mirror), update=update)
+    except ImageError as error:
+        raise OpsError(str(error), code=ERROR) from error
+    for line in lines:
+        output.write_line(line)
+    return OK

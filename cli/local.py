@@ -75,8 +75,8 @@ def up(  # noqa: PLR0917
         int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1. Default: 4566, or a free one.")
     ] = None,
     seconds_per_state: Annotated[float, typer.Option(min=0, help="Length of each state of a resource.")] = 1.0,
-    account: Annotated[str, typer.Option(help="Twelve digits.")] = "000000000001",
-    region: Annotated[str, typer.Option(help="Region of its clients.")] = "us-west-2",
+    account: Annotated[str | None, typer.Option(help="Twelve digits. Default: 000000000001.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region of clients and nodes. Default: us-west-2.")] = None,
     state: State = None,
 ) -> int:
     """Start the embedded AWS and the local Kubernetes API."""
@@ -96,7 +96,7 @@ def up(  # noqa: PLR0917
 
 @command(app, examples=["local down"])
 def down(state: State = None) -> int:
-    """Stop the embedded AWS. Everything in it is deleted."""
+    """Stop the embedded AWS and delete everything in it. Its logs stay."""
     from sandbox.aws import commands  # noqa: PLC0415
 
     with sandbox_errors():

@@ -11,7 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import __version__, cdk, charts, environments, image, local, manifests, nodes, operate, review
+from cli import (
+    __version__,
+    cdk,
+    charts,
+    completion,
+    environments,
+    image,
+    local,
+    manifests,
+    nodes,
+    operate,
+    reference,
+    review,
+)
 from cli.options import PROGRAM, current
 from ops import output
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
@@ -71,6 +84,8 @@ app.add_typer(charts.app, name="charts")
 app.add_typer(image.app, name="image")
 app.add_typer(local.app, name="local")
 local.register_demo(app)
+completion.register(app)
+reference.register(app)
 
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
@@ -86,6 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     current.environment, current.folder = "ENV", None
     output.forget()
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
     try:
         return int(tree().main(args=given, prog_name=PROGRAM, standalone_mode=False) or OK)
     except (KeyboardInterrupt, typer.Abort):

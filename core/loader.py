@@ -82,14 +82,23 @@ def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     """
     path = folder / f"{name}.yaml"
     file = _relative(path)
+    named(name, file=file)
+    text = _text_of(path, name=name, folder=folder, file=file)
+    return parse(text, name=name, path=path)
+
+
+def named(name: str, *, file: str) -> None:
+    """Refuse what cannot name an environment.
+
+    Raises:
+        EnvironmentFileError: with what a name may be.
+    """
     if not NAME.match(name) or name.endswith("-"):
         raise _unreadable(
             file, f"{messages.shown(name)} cannot name an environment; allowed are lower-case letters, "
             "digits and hyphens, "
             f"at most 21, beginning with a letter (the name becomes part of stack names)"
         )  # fmt: skip
-    text = _text_of(path, name=name, folder=folder, file=file)
-    return parse(text, name=name, path=path)
 
 
 def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:

@@ -31,7 +31,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
         if update:
             return _update(target, asked, known, form=form)
     except PriceFileError as error:
-        raise OpsError(str(error), code=BAD_USE, next="mend the file, or take it away") from error
+        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
     found = prices.cost(target.plan, asked.over(known), day=output.now().date())
     if form is Format.json:
         data: dict[str, Any] = {
@@ -148,7 +148,7 @@ def _show(target: Target, found: Cost, form: Format) -> None:
         output.say(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
     if unknown or found.estimated:
         output.say(
-            f"next: hyperpod-ray cost {target.name} --update with credentials asks for today's prices and keeps them"
+            f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )
 
 

@@ -45,7 +45,7 @@ LOGIN = "aws sso login, or export fresh credentials; `aws sts get-caller-identit
 
 
 def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | None:
-    """What a failure of boto3, the Kubernetes client or the network means; None for what only a developer can mend."""
+    """What a failure of boto3, the Kubernetes client or the network means; None for a defect of this program."""
     if isinstance(error, OpsError):
         return error
     module = type(error).__module__.partition(".")[0]
@@ -55,10 +55,9 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if module in ("kubernetes", "urllib3"):
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        mend = (
-            "" if "no environment is called" in str(error) else f"mend the file; hyperpod-ray env check {environment}"
-        )
-        return OpsError(str(error), code=BAD_USE, next=mend)
+        known = "no environment is called" not in str(error)
+        fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
+        return OpsError(str(error), code=BAD_USE, next=fix)
     if isinstance(error, OSError):
         return OpsError(f"{type(error).__name__}: {error}")
     return None

@@ -58,12 +58,12 @@ class Verdict:
 def command(seen: Snapshot, text: str) -> str:
     """A command of `ops` on this environment: `status`, `logs --node …`."""
     verb, _, rest = text.partition(" ")
-    return f"hyperpod-ray {verb} {seen.environment}{' ' + rest if rest else ''}"
+    return " ".join(filter(None, ["hyperpod-ray", verb, seen.environment, rest]))
 
 
 def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
     """A command of `ops nodes` on one node."""
-    return f"hyperpod-ray nodes {verb} {seen.environment} {node}"
+    return " ".join(["hyperpod-ray", "nodes", verb, seen.environment, node])
 
 
 def deploy(seen: Snapshot) -> str:

@@ -25,8 +25,8 @@ def up(
     kubeconfig: Path | None = None,
     port: int | None = None,
     seconds_per_state: float = 1.0,
-    account: str = process.ACCOUNT,
-    region: str = process.REGION,
+    account: str | None = None,
+    region: str | None = None,
 ) -> process.Running:
     """Start the embedded AWS, and the local Kubernetes API beside it; returns the running one where there is one.
 
@@ -35,11 +35,21 @@ def up(
         kubeconfig: Use this cluster. Default: the cluster of KUBECONFIG, else the local Kubernetes API.
         port: Port on 127.0.0.1. Default: 4566, or a free one where that is taken.
         seconds_per_state: Length of each state of a resource.
-        account: Twelve digits, used as access key.
-        region: Region of its clients.
+        account: Twelve digits, used as access key. Default: 000000000001.
+        region: Region of its clients and of the Kubernetes nodes. Default: us-west-2.
+
+    Raises:
+        StartError: one runs with another port, account or region, or another `up` starts one in this folder.
     """
     running = process.find(state)
     if running:
+        asked = {"port": port, "account": account, "region": region}
+        other = [f"{name} {getattr(running, name)}" for name, value in asked.items()
+                 if value and value != getattr(running, name)]  # fmt: skip
+        if other:
+            raise process.StartError(
+                f"the embedded AWS runs already, with {', '.join(other)}. Fix: `hyperpod-ray local down`, or --state"
+            )
         _say(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
         return running
     if not install.installed():
@@ -50,8 +60,8 @@ def up(
         port=port,
         seconds_per_state=seconds_per_state,
         kubeconfig=kubeconfig,
-        account=account,
-        region=region,
+        account=account or process.ACCOUNT,
+        region=region or process.REGION,
     )
     _say(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
     _say(f"Kubernetes API {running.kubernetes} ({'given' if kubeconfig else 'local'}), kubeconfig {running.kubeconfig}")
@@ -83,13 +93,17 @@ def env(*, state: Path = paths.STATE) -> None:
 
 
 def down(*, state: Path = paths.STATE) -> None:
-    """Stop it and forget everything in it."""
+    """Stop it, end what one that was killed left running, and remove all it kept but its logs."""
     running = process.find(state)
     if not running:
-        _say("the embedded AWS is not running")
+        ended = process.clear(state)
+        left = f"; {ended} processes of one that was killed are ended, and what it kept is removed" if ended else ""
+        _say(f"the embedded AWS is not running{left}")
         return
     process.stop(running, state)
-    _say("stopped; everything in it is gone")
+    local = "its Kubernetes objects too"
+    objects = local if running.kubernetes_pid else f"the cluster of {running.kubeconfig} keeps what was deployed to it"
+    _say(f"stopped; everything in it is gone, {objects}; the logs stay in {state}")
 
 
 def show(value: object) -> None:

@@ -5,6 +5,8 @@ Every step is skipped when what it installs is there and current, so that `setup
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import io
@@ -15,7 +17,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sandbox.aws import paths
@@ -38,10 +40,12 @@ def install(say: Say) -> None:
     """Install what is missing or outdated; `InstallError` where that fails."""
     steps = (_python_environment, _node_packages, _kubectl_and_helm)
     for (stamp, digest), step in zip(_stamps(), steps, strict=True):
-        if not _current(stamp, digest):
-            stamp.unlink(missing_ok=True)
-            step(say)
-            stamp.write_text(digest)
+        # one at a time: two installations into one folder destroy each other
+        with _alone(stamp.parent):
+            if not _current(stamp, digest):
+                stamp.unlink(missing_ok=True)
+                step(say)
+                stamp.write_text(digest)
 
 
 def node() -> Path:
@@ -65,6 +69,15 @@ def _stamps() -> list[tuple[Path, str]]:
     ]
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    target = folder.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _current(stamp: Path, digest: str) -> bool:
     return stamp.exists() and stamp.read_text() == digest
 
@@ -80,6 +93,8 @@ def _python_environment(say: Say) -> None:
         _run([sys.executable, "-m", "venv", str(paths.VENV.resolve())])
     _run([str(paths.PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
           "-r", str(paths.REQUIREMENTS)])  # fmt: skip
+    for other in paths.VENV.glob(".installed-*"):
+        other.unlink()
 
 
 def _node_packages(say: Say) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.aws import install, paths
+from sandbox.aws import eks_login, install, paths
 from sandbox.aws.client import Client
 
 ACCOUNT = "000000000001"  # the account of environments/local.yaml
@@ -132,6 +132,7 @@ def _start(
         secret=secrets.token_urlsafe(32),
     )
     environment = _environment(state, running.client)
+    _write_aws(state)
     if kubeconfig is None:
         pid, server = _start_kubernetes(state, running, environment)
         running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
@@ -139,7 +140,7 @@ def _start(
     else:
         endpoint, authority = _cluster_of(kubeconfig)
         running = replace(running, kubernetes=endpoint, kubeconfig=str(kubeconfig))
-        _write_aws_shim(state, kubeconfig)
+        environment[eks_login.GIVEN] = str(kubeconfig.resolve())
     started = _start_emulator(
         log=Path(running.log),
         arguments=[
@@ -344,21 +345,21 @@ def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
         raise StartError(f"{kubeconfig}: no usable cluster with a CA in its current context ({error!r})") from None
 
 
-def _write_aws_shim(state: Path, kubeconfig: Path) -> None:
-    """Make `aws eks update-kubeconfig` hand out the kubeconfig given: its cluster does not know EKS tokens."""
+def _write_aws(state: Path) -> None:
+    """Put an `aws` on the functions' PATH that logs in to EKS without the AWS CLI's start; the rest is the real one."""
     folder = state / "bin"
-    folder.mkdir(exist_ok=True)
+    _private(folder)
     shim = folder / "aws"
     shim.write_text(
         "#!/bin/sh\n"
-        "# written by `hyperpod-ray local up --kubeconfig`: that cluster does not know EKS tokens\n"
-        'if [ "$1 $2" = "eks update-kubeconfig" ]; then\n'
-        '  while [ $# -gt 0 ]; do [ "$1" = "--kubeconfig" ] && target="$2"; shift; done\n'
-        f'  exec cp {_quoted(kubeconfig.resolve())} "$target"\n'
-        "fi\n"
+        "# written by `up`: see sandbox/aws/eks_login.py\n"
+        'case "$*" in\n'
+        '  "eks update-kubeconfig "*|*"eks get-token "*)\n'
+        f'    exec {_quoted(paths.PYTHON)} -I -S {_quoted(Path(eks_login.__file__))} "$@" ;;\n'
+        "esac\n"
         f'exec {_quoted(paths.VENV / "bin" / "aws")} "$@"\n'
     )
-    shim.chmod(0o755)
+    shim.chmod(0o700)
 
 
 def _quoted(path: Path) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -463,20 +462,6 @@ def test_help_imports_no_client_and_no_jsii() -> None:
     program = "import sys; from cli.main import main; main(['--help']); print([m for m in ('boto3', 'kubernetes', 'aws_cdk', 'cdk8s', 'jsii', 'pydantic', 'rich.table') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
-
-
-def test_completion_is_offered() -> None:
-    env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "cli", "--show-completion", "bash"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-    )
-    assert done.returncode == 0
-    assert "complete" in done.stdout
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from sandbox.aws.emulator import (
     resources_eks,
     resources_other,
 )
+from sandbox.aws.emulator.answers import answer_at_the_end
 from sandbox.aws.emulator.api_faults import inject
 from sandbox.aws.emulator.cloudformation import Registry
 from sandbox.aws.emulator.context import Context
@@ -77,6 +78,7 @@ class Emulator:
         lambdas.find_layer_tools(context)
         lambdas.forget_late_logs(context)
         registry.enable_faults()
+        answer_at_the_end(context)
         inject(context)
         context.start_clock()
 

@@ -1,0 +1,163 @@
+"""`docs/reference/commands.md`, made from the command tree."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import PROGRAM
+
+FILE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
+_ROOT_ONLY = {"help"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root, out of its help: it serves the project's own documentation."""
+
+    @app.command(
+        "commands",
+        hidden=True,
+        epilog=f"\b\nExamples:\n  {PROGRAM} commands --check",
+    )
+    def commands(
+        check: Annotated[
+            bool, typer.Option("--check", help="Write nothing. Exit code 3 when the page is stale.")
+        ] = False,
+    ) -> int:
+        """Write docs/reference/commands.md, made from the command tree."""
+        from cli.environments import written  # noqa: PLC0415
+        from cli.main import tree  # noqa: PLC0415
+
+        return written(FILE, page(tree()), command="commands", check=check)
+
+
+def page(root: Any) -> str:
+    """The page."""
+    from cli.main import EXIT_CODES  # noqa: PLC0415
+
+    lines = [
+        "# Commands",
+        "",
+        f"`{PROGRAM}` makes this page from its commands (`{PROGRAM} commands`); do not edit it.",
+        "`ENV` is the name of a file in `environments/`, without `.yaml`.",
+        "",
+        "## For all commands",
+        "",
+        "| option | what it does |",
+        "|---|---|",
+        *_rows(root),
+        "| `-o`, `--output FORMAT` | Format of the data on stdout: `table`, `json`, and `markdown` for reports. "
+        "With `json`, an error is JSON on stdout too: `kind: error` with `message`, `next` and `code`. |",
+        "| `--out FILE` | Write to a file or folder instead. |",
+        "| `-y`, `--yes` | Do not ask for confirmation. |",
+        "",
+        "Messages go to stderr. `NO_COLOR` turns colours off. Completion: `source <(hyperpod-ray completion bash)`.",
+        "",
+        "## Exit codes",
+        "",
+        "| code | meaning |",
+        "|---|---|",
+        *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES),
+        "",
+        f"`{PROGRAM} submit` exits with the job's own exit code.",
+        "",
+    ]
+    for path, node in _leaves(root, ()):
+        lines += _section(path, node)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    children = getattr(node, "commands", None)
+    if children is None:
+        yield path, node
+        return
+    for name in sorted(children):
+        if not children[name].hidden:
+            yield from _leaves(children[name], (*path, name))
+
+
+def _section(path: tuple[str, ...], node: Any) -> list[str]:
+    arguments = " ".join(_argument(item) for item in node.params if item.param_type_name == "argument")
+    usage = " ".join(filter(None, [PROGRAM, *path, "[OPTIONS]" if _rows(node) else "", arguments]))
+    help_ = " ".join((node.help or "").split())
+    rows = _rows(node)
+    examples = [line.strip() for line in (node.epilog or "").splitlines() if line.strip().startswith(PROGRAM)]
+    return [
+        f"## `{' '.join(path)}`",
+        "",
+        help_,
+        "",
+        "```text",
+        usage,
+        "```",
+        "",
+        *(
+            ["| argument or option | default | what it is |", "|---|---|---|", *_described(node), ""]
+            if rows or arguments
+            else []
+        ),
+        "```console",
+        *(f"$ {line}" for line in examples),
+        "```",
+        "",
+    ]
+
+
+def _argument(item: Any) -> str:
+    name = str(item.metavar or item.name.upper())
+    return name if item.required or name.startswith(("[", "--")) else f"[{name}]"
+
+
+def _names(item: Any) -> str:
+    if item.param_type_name == "argument":
+        return f"`{item.metavar or item.name.upper()!s}`"
+    names = ", ".join(f"`{name}`" for name in sorted(item.opts, key=len))
+    if item.secondary_opts:
+        names += "".join(f", `{name}`" for name in item.secondary_opts)
+    if item.is_flag:
+        return names
+    return f"{names} {_kind(item)}"
+
+
+def _kind(item: Any) -> str:
+    if item.metavar:
+        return str(item.metavar)
+    annotation = item.type_descriptor.annotation
+    parts = typing.get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "\\|".join(str(member.value) for member in annotation)
+    if parts and all(isinstance(part, str) for part in parts):
+        return "\\|".join(parts)
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(annotation, "TEXT")
+
+
+def _described(node: Any) -> list[str]:
+    rows = []
+    for item in node.params:
+        if item.name in _ROOT_ONLY:
+            continue
+        default = item.default
+        shown = "required" if item.required else ""
+        if not item.required and default not in (None, "", False, [], ()) and isinstance(default, str | int | float):
+            shown = f"`{getattr(default, 'value', default)}`"
+        rows.append(f"| {_names(item)} | {shown} | {_cell(item.help or '')} |")
+    return rows
+
+
+def _rows(node: Any) -> list[str]:
+    return [
+        f"| {_names(item)} | {_cell(item.help or '')} |"
+        for item in node.params
+        if item.param_type_name == "option" and item.name not in _ROOT_ONLY
+    ]
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")

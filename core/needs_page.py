@@ -1,0 +1,107 @@
+"""What an environment needs, and why each of it works: a page for people, made from the model in `core.needs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from core import needs
+from core.plan import Plan
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def file_of(plan: Plan) -> Path:
+    """Where the page of an environment is kept, for those that are kept."""
+    return DOCS / f"needs-{plan.name}.md"
+
+
+def page(plan: Plan) -> str:
+    """Images, AWS calls and destinations of an environment, in Markdown."""
+    network = plan.settings.network
+    lines = [
+        f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
+        f"# What `{plan.name}` needs, and why it works",
+        "",
+        "Made from the environment file, `charts.contents.yaml` (images that Helm renders from the locked charts) and",
+        "`core/catalogue/needs.yaml` (add-ons and AWS calls, with sources). The nodes' role, VPC endpoints, network",
+        "policies, the nodes' security group and the Mirror stack follow from the same model.",
+        "",
+        "## Images",
+        "",
+        "| workload | names | nodes pull | why it works |",
+        "|---|---|---|---|",
+        *_images(plan),
+        "",
+        "## Repositories that the nodes' role may pull from",
+        "",
+        *(f"- `{arn}`" for arn in needs.repositories(plan)),
+        "",
+        "## AWS calls",
+        "",
+        _ways(network.closed),
+        "",
+        "| endpoint service | who | for what | actions |",
+        "|---|---|---|---|",
+        *(
+            f"| `{call.endpoint}` | {call.role} | {call.why} | {', '.join(f'`{a}`' for a in call.actions)} |"
+            for call in sorted(needs.calls(plan), key=lambda call: (call.endpoint, call.role, call.why))
+        ),
+        "",
+        "## Destinations of Ray's pods",
+        "",
+        "Each other, DNS, TCP 443 outside the cluster, the EKS Pod Identity agent, and:",
+        "",
+        *_destinations(plan),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _images(plan: Plan) -> Iterator[str]:
+    settings = plan.settings
+    if built := plan.built_image:
+        yield (
+            f"| Ray | built from `{built.folder}/` | `{built.repository_name}` of this account | CodeBuild builds it "
+            "outside the VPC (stack Image); the role may pull this repository |"
+        )
+    for need in needs.images(plan):
+        yield f"| {need.workload} | `{need.source}` | {_pulled(need)} | {_why(plan, need, settings.region)} |"
+
+
+def _pulled(need: needs.ImageNeed) -> str:
+    return "the same" if str(need.pulled) == str(need.source) else f"`{need.pulled}`"
+
+
+def _why(plan: Plan, need: needs.ImageNeed, region: str) -> str:
+    way = needs.way(plan, need.pulled)
+    if way == "internet":
+        return "a public registry, by the NAT gateway" if not plan.settings.network.closed else "**it does not**"
+    assert need.pulled.ecr is not None  # noqa: S101 (the ways but the internet are Amazon ECR)
+    by = "the endpoints ecr.api, ecr.dkr and S3" if plan.settings.network.closed else "the NAT gateway"
+    if need.pulled.ecr[0] == plan.settings.account and str(need.pulled) != str(need.source):
+        return f"copied by CodeBuild outside the VPC (stack Mirror); pulled by {by}"
+    return f"Amazon ECR in {need.pulled.ecr[1]}, by {by}"
+
+
+def _ways(closed: bool) -> str:
+    if closed:
+        return (
+            "The network is closed. Each service has a VPC endpoint whose policy allows these actions to this "
+            "account's principals; agents whose identity is the service's own have no such condition."
+        )
+    return "By the NAT gateway. S3 has a gateway endpoint without a policy, as the NAT gateway leads there, too."
+
+
+def _destinations(plan: Plan) -> Iterator[str]:
+    found = needs.destinations(plan)
+    for item in found:
+        who = "all of Ray's pods" if item.pods == "ray" else "heads"
+        how = (
+            f"a network policy opens namespace `{item.namespace}`"
+            if item.namespace
+            else f"a network policy and the nodes' security group open port {item.port}"
+        )
+        yield f"- {who} to `{item.host}:{item.port}` (`{'.'.join(item.setting)}`): {how}"
+    if not found:
+        yield "- nothing"

@@ -1,0 +1,63 @@
+"""Digests of the images that a mirror copies: `images.lock.yaml`, which this writes and `core.needs` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from core.images import Reference, chart_images
+from core.needs import CHARTS, IMAGE_LOCK
+from image.registry import digest
+from image.versions import ImageError
+
+LOCK = "charts.lock.yaml"
+HEADER = (
+    "# Digests of the images that a mirror copies (`registries.mirror`), by the name and tag of the locked charts.\n"
+    "# `make pin` asks the registries and records them: commit this file then. Without a digest the Mirror stack is\n"
+    "# refused, not guessed.\n"
+)
+Ask = Callable[[Reference], str]
+
+
+def upstream() -> list[Reference]:
+    """Images of the locked charts that are in no Amazon ECR registry and can be replaced by a copy, by name and tag."""
+    found = {
+        str(reference): reference
+        for chart in CHARTS
+        for image in chart_images(LOCK, chart)
+        if image.levers and (reference := Reference.parse(image.image or next(iter(image.images.values())))).ecr is None
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def asked(mirror: str | None) -> Ask:
+    """The registry's own answer, or that of another registry which is asked for all of them."""
+    return lambda reference: digest(reference.name, reference.tag, mirror=mirror)
+
+
+def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]:
+    """Record every image's digest, or confirm the recorded one; one line for each.
+
+    Nothing is written where a registry does not answer, or where a tag was moved and `update` is not set.
+
+    :raises ImageError: no answer, or another digest than the recorded one.
+    """
+    there = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("images") or {} if file.is_file() else {}
+    made: dict[str, str] = {}
+    lines = []
+    for reference in upstream():
+        name, found = str(reference), ask(reference)
+        recorded = there.get(name)
+        if recorded and recorded != found and not update:
+            raise ImageError(
+                f"{name} now has digest {found}, {file.name} says {recorded}: the tag was moved. Copies go on with the "
+                "recorded one; to take the new one: hyperpod-ray image pin-copies --update"
+            )
+        made[name] = found
+        lines.append(f"{name}@{found}: {'unchanged' if recorded == found else f'recorded in {file.name}; commit it'}")
+    fresh = file.with_suffix(".new")
+    fresh.write_text(HEADER + yaml.safe_dump({"images": made}, width=200), encoding="utf-8")
+    fresh.replace(file)
+    return lines

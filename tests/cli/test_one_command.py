@@ -1,0 +1,160 @@
+"""One command everywhere: no module is run by hand, and every command in code, docs and workflows parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import reference
+from cli.main import USAGE, main, tree
+
+PROJECT = Path(__file__).resolve().parents[2]
+ROOMS = "cli|core|ops|k8s|review|image|rehearsal|sandbox|local|charts|pricing"
+BY_HAND = re.compile(rf"python3? -m ({ROOMS})\b(?!\.)")
+READ = {".py", ".md", ".yaml", ".yml", ".sh", ".svg", ".toml", ".json", ""}
+HISTORY = {"CHANGELOG.md"}
+"""The changelog names what earlier versions had."""
+
+
+def files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    return [
+        PROJECT / name
+        for name in listed
+        if Path(name).suffix in READ and (PROJECT / name).is_file() and name not in HISTORY
+    ]
+
+
+def test_no_module_is_run_by_hand() -> None:
+    own = Path(__file__)
+    found = [
+        f"{path.relative_to(PROJECT)}:{number}"
+        for path in files()
+        if path != own
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BY_HAND.search(line)
+    ]
+    assert found == []
+
+
+def test_the_reference_is_fresh() -> None:
+    assert main(["commands", "--check"]) == 0
+
+
+def test_a_stale_reference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "FILE", tmp_path / "new" / "commands.md")
+    assert main(["commands", "--check"]) == 3
+    assert main(["commands"]) == 0
+    assert main(["commands", "--check"]) == 0
+
+
+def test_the_reference_holds_every_command_and_option() -> None:
+    page = reference.FILE.read_text(encoding="utf-8")
+
+    def walk(node: Any, path: tuple[str, ...]) -> None:
+        children = getattr(node, "commands", None)
+        if children is not None:
+            for name, child in children.items():
+                if not child.hidden:
+                    walk(child, (*path, name))
+            return
+        section = page.partition(f"## `{' '.join(path)}`\n")[2].partition("\n## ")[0]
+        assert section, path
+        for item in node.params:
+            for option in item.opts:
+                assert option.startswith("-") is False or option in ("-h", "--help") or f"`{option}`" in section, path
+
+    walk(tree(), ())
+
+
+# --- commands that are written somewhere ------------------------------------------------------------------------------
+
+NAMED = re.compile(r"(?<![\w.-])hyperpod-ray(?= )")
+END = {
+    ".py": re.compile(r"""[`"'|;)\n,]|\\n|…|#|\.(\s|$)| (to|asks|and|reads|does|on|says) |$"""),
+    ".md": re.compile(r"[`|;\n…)]|\\$| > | \|\| | \[|#|$"),
+}
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """Place and text of each command."""
+    for path in files():
+        if path.suffix not in (".py", ".md", ".yml", ".yaml") or "tests" in path.relative_to(PROJECT).parts:
+            continue
+        end = END[".md"] if path.suffix in (".md", ".yml") else END[".py"]
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for match in NAMED.finditer(line):
+                if "[OPTIONS]" in line or line == "hyperpod-ray completion SHELL":
+                    continue  # a usage line of the generated page
+                text = line[match.end() + 1 :]
+                stop = end.search(text)
+                yield f"{path.relative_to(PROJECT)}:{number}", text[: stop.start() if stop else None].strip()
+
+
+def words(text: str) -> list[str]:
+    plain = re.sub(r"\{[^{}]*\}", "1", text.rstrip("\\"))  # what a message fills in
+    plain = re.sub(r"\$\([^)]*\)|\$\{?\w+\}?", "1", plain)
+    try:
+        return shlex.split(plain)
+    except ValueError:
+        return shlex.split(plain.replace('"', "").replace("'", ""))
+
+
+def problem(text: str) -> str:
+    """Why a command does not parse; empty where it does. A bare name of a command is a mention, not a call."""
+    path: list[str] = []
+    rest, node = words(text), tree()
+    while rest and getattr(node, "commands", None) is not None:
+        word = rest.pop(0)
+        if word == "--environments":
+            rest.pop(0)
+            continue
+        if word in ("--help", "-h", "--version"):
+            return ""
+        if word not in node.commands:
+            if path == ["nodes"]:
+                rest, word = [word, *rest], "list"
+            else:
+                return f"no command '{' '.join([*path, word])}'"
+        node, path = node.commands[word], [*path, word]
+    if getattr(node, "commands", None) is not None or not rest:
+        return ""
+    try:
+        node.make_context(" ".join(path), rest)
+    except USAGE as error:
+        return str(error.format_message())
+    return ""
+
+
+def test_every_written_command_parses() -> None:
+    found = list(written())
+    assert len(found) > 150
+    wrong = [f"{place}: {text!r}: {why}" for place, text in found if (why := problem(text))]
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text", ["frob", "nodes frob prod --x", "status prod --jsn", "local ray kil-node", "wait prod --timeout soon"]
+)
+def test_a_wrong_command_is_found(text: str) -> None:
+    assert problem(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["status prod", "nodes prod", "nodes", "submit prod -- python -x", "review --base main", "wait {x} --for {y}"],
+)
+def test_a_right_command_passes(text: str) -> None:
+    assert problem(text) == ""

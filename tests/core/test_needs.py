@@ -1,0 +1,96 @@
+"""The model of what an environment needs: which image is pulled from where, and the page that is made of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from core import Plan, load, needs, needs_page
+from core.images import Reference
+from core.service_limits import platform
+from tests.core.environment_files import plan, problems
+
+CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
+
+
+def pulled(changes: dict[str, object]) -> dict[str, Reference]:
+    return {need.workload: need.pulled for need in needs.images(plan(changes)) if need.chart or need.setting}
+
+
+def test_without_a_mirror_pods_pull_what_the_charts_name() -> None:
+    assert str(pulled({})["kuberay-operator"]) == "quay.io/kuberay/operator:v1.7.0"
+    assert not needs.copies(plan({}))
+
+
+def test_with_one_they_pull_copies_in_this_account() -> None:
+    one = plan({"registries": {"mirror": True}})
+    own = f"{one.settings.account}.dkr.ecr.{one.settings.region}.amazonaws.com"
+    assert (
+        pulled({"registries": {"mirror": True}})["kuberay-operator"].name
+        == f"{own}/{one.name}/quay.io/kuberay/operator"
+    )
+    assert {copy.source.name for copy in needs.copies(one)} == {
+        "quay.io/kuberay/operator",
+        "nvcr.io/nvidia/k8s-device-plugin",
+    }
+
+
+def test_two_environments_of_an_account_do_not_share_a_repository() -> None:
+    here, there = (Plan(name=name, settings=plan({"registries": {"mirror": True}}).settings) for name in ("one", "two"))
+    assert not {copy.repository for copy in needs.copies(here)} & {copy.repository for copy in needs.copies(there)}
+
+
+def test_the_efa_plugin_comes_from_the_regions_own_registry() -> None:
+    zones = {"network/availability_zone_ids": ["euc1-az1", "euc1-az2"]}
+    twin = pulled({"region": "eu-central-1", **zones})["aws-efa-k8s-device-plugin"]
+    assert twin.name == "602401143452.dkr.ecr.eu-central-1.amazonaws.com/eks/aws-efa-k8s-device-plugin"
+    china = pulled({"region": "cn-north-1", "network/availability_zone_ids": ["cnn1-az1", "cnn1-az2"]})[
+        "aws-efa-k8s-device-plugin"
+    ]
+    assert china.registry == "918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn"
+    assert china.ecr == ("918309763551", "cn-north-1")
+
+
+def test_every_region_has_a_registry_or_any_account() -> None:
+    """AWS's table of the add-ons' registries has no row for its newest regions."""
+    data = needs.catalogue()["eks_registries"]
+    assert not set(data["default_regions"]) & set(data["others"])
+    for region in platform().regions:
+        assert re.fullmatch(r"\d{12}|\*", needs.eks_registry(region))
+    assert needs.eks_registry("us-west-2") == "602401143452"
+    assert needs.eks_registry("me-south-1") == "558608220178"
+    assert needs.eks_registry("ap-southeast-7") == "*"
+
+
+def test_an_image_that_no_value_moves_is_refused_in_a_closed_network() -> None:
+    """The Neuron device plugin's image stands in its template."""
+    trainium = {"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge"}
+    (problem,) = [one for one in problems({**CLOSED, **trainium}) if one.path == "network.egress"]
+    assert "neuron-device-plugin needs public.ecr.aws/neuron/neuron-device-plugin" in problem.message
+    assert "Fix: network.egress: nat" in problem.message
+    one = plan({"registries": {"mirror": True}, **trainium})
+    (neuron,) = [need for need in needs.images(one) if need.workload == "neuron-device-plugin"]
+    assert not neuron.movable
+    assert neuron.pulled.name == "public.ecr.aws/neuron/neuron-device-plugin"
+    assert "neuron" not in {copy.source.name for copy in needs.copies(one)}
+
+
+def test_ports_outside_follow_from_the_file() -> None:
+    one = plan(
+        {
+            "ray/observability": {"grafana_host": "http://grafana.example.com:3000"},
+            "ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_address": "redis.example.com:6380"},
+        }
+    )
+    assert needs.outside_ports(one) == [3000, 6380]
+    assert [item.namespace for item in needs.destinations(one)] == [None, None, "prometheus-system"]
+
+
+@pytest.mark.parametrize("file", sorted(needs_page.DOCS.glob("needs-*.md")), ids=lambda file: file.stem)
+def test_the_kept_page_is_of_today(file: object) -> None:
+    name = getattr(file, "stem", "").removeprefix("needs-")
+    one = Plan(name=name, settings=load(name).settings)
+    made = needs_page.page(one)
+    assert needs_page.file_of(one).read_text(encoding="utf-8") == made, f"run: hyperpod-ray env needs {name} --write"
+    assert "it does not" not in made

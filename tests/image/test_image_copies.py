@@ -1,0 +1,61 @@
+"""What a mirror copies is pinned: every image of the locked charts that is on the internet, by digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core import Plan, load, needs
+from core.images import Reference
+from image import copies
+from image.versions import ImageError
+
+FIRST, SECOND = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
+
+
+def test_the_lock_names_what_the_charts_bring() -> None:
+    names = {str(reference) for reference in copies.upstream()}
+    assert names == {"nvcr.io/nvidia/k8s-device-plugin:v0.16.1", "quay.io/kuberay/operator:v1.7.0"}
+    assert set(needs.image_lock()) == names
+
+
+def test_digests_are_recorded_and_then_guarded(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.yaml"
+    lines = copies.pin(lambda _: FIRST, file=file)
+    assert len(lines) == 2
+    assert all("commit it" in line for line in lines)
+    before = file.read_bytes()
+    assert set(yaml.safe_load(before)["images"].values()) == {FIRST}
+    assert all(line.endswith("unchanged") for line in copies.pin(lambda _: FIRST, file=file))
+    with pytest.raises(ImageError, match=r"the tag was moved.*pin-copies --update"):
+        copies.pin(lambda _: SECOND, file=file)
+    assert file.read_bytes() == before
+    copies.pin(lambda _: SECOND, update=True, file=file)
+    assert set(yaml.safe_load(file.read_text())["images"].values()) == {SECOND}
+
+
+def test_nothing_is_written_where_one_registry_does_not_answer(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.yaml"
+
+    def ask(reference: Reference) -> str:
+        if reference.registry == "quay.io":
+            raise ImageError("quay.io cannot be reached: refused")
+        return FIRST
+
+    with pytest.raises(ImageError, match="cannot be reached"):
+        copies.pin(ask, file=file)
+    assert not file.exists()
+
+
+def test_a_recorded_digest_is_what_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = {str(reference): FIRST for reference in copies.upstream()}
+    monkeypatch.setattr(needs, "image_lock", lambda: locked)
+    plan = Plan(name="prod", settings=load("prod").settings)
+    operator = next(copy for copy in needs.copies(plan) if "kuberay" in copy.repository)
+    assert str(operator.source) == f"quay.io/kuberay/operator:v1.7.0@{FIRST}"
+    assert (operator.repository, operator.tag) == ("prod/quay.io/kuberay/operator", "v1.7.0-1a1a1a1a1a1a")
+    need = next(need for need in needs.images(plan) if need.workload == "kuberay-operator")
+    own = "444455556666.dkr.ecr.us-west-2.amazonaws.com/prod/quay.io/kuberay/operator"
+    assert need.values() == {"image.repository": own, "image.tag": "v1.7.0-1a1a1a1a1a1a"}

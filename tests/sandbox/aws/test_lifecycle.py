@@ -1,0 +1,171 @@
+"""Starting, stopping and losing an emulator: nothing stays behind, and two never share a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from sandbox.aws import eks_login, paths, process
+from sandbox.aws.emulator.eks_tokens import verify
+from sandbox.aws.emulator.gate import Secret
+from tests.support.emulator import ROOT, Emulator, running, until
+
+pytestmark = pytest.mark.emulator
+
+
+def local(state: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli", "local", *arguments, "--state", str(state)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def said(started: subprocess.Popen[str], *, code: int = 0) -> str:
+    text, _ = started.communicate(timeout=300)
+    assert started.returncode == code, text
+    return text
+
+
+def kubectl(seen: process.Running, *arguments: str) -> Any:
+    command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", seen.kubeconfig, *arguments]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "aws"
+    yield folder
+    process.clear(folder)
+
+
+def test_of_two_ups_at_once_one_is_refused(state: Path) -> None:
+    both = [local(state, "up", "--port", str(process.free_port()), "--seconds-per-state", "0.1") for _ in range(2)]
+    texts = [started.communicate(timeout=300)[0] for started in both]
+    # the second either finds the first on its way, or finds it running; never two of them
+    assert [started.returncode for started in both].count(0) >= 1, texts
+    refused = [text for started, text in zip(both, texts, strict=True) if started.returncode]
+    assert all("already" in text or "another `up`" in text for text in refused), texts
+    assert sum("embedded AWS on" in text for text in texts) == 1, texts
+    alive = process.find(state)
+    assert alive is not None
+    assert "already running" in said(local(state, "up"))
+    assert "region us-west-2" in said(local(state, "up", "--region", "eu-west-1"), code=1)
+
+
+def test_down_takes_the_kubernetes_objects_along_and_keeps_the_logs(state: Path) -> None:
+    first = process.start(state=state, port=process.free_port())
+    kubectl(first, "create", "namespace", "survivor")
+    text = said(local(state, "down"))
+    assert "Kubernetes objects too" in text
+    assert str(state) in text
+    assert {path.name for path in state.iterdir()} <= {"emulator.log", "kubernetes.log", "up.lock"}
+    assert process._marked(state) == []
+    second = process.start(state=state, port=process.free_port())
+    names = [item["metadata"]["name"] for item in kubectl(second, "get", "namespaces")["items"]]
+    assert "default" in names
+    assert "survivor" not in names
+    assert second.secret != first.secret
+
+
+@pytest.mark.parametrize("then", ["up", "down"])
+def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
+    first = process.start(state=state, port=process.free_port())
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: process.find(state) is None)
+    assert first.kubernetes_pid in process._marked(state), "its Kubernetes API lives on"
+    text = said(local(state, then, *(["--port", str(process.free_port())] if then == "up" else [])))
+    assert first.kubernetes_pid not in process._marked(state)
+    if then == "down":
+        assert "killed" in text
+        assert process._marked(state) == []
+        assert not (state / "state.json").exists()
+    else:
+        assert process.find(state) is not None
+        assert len({p for p in process._marked(state) if _is(p, "sandbox.kubernetes.server")}) == 1
+
+
+def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
+    nonsense = tmp_path / "kubeconfig"
+    nonsense.write_text("{}")
+    with pytest.raises(process.StartError, match="no usable cluster"):
+        process.start(state=state, kubeconfig=nonsense)
+    assert process._marked(state) == []
+    assert not (state / "state.json").exists()
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "us-east-2"])
+def test_nodes_join_in_every_region(tmp_path: Path, region: str) -> None:
+    with running(tmp_path / "aws", region=region) as emulator:
+        eks, sagemaker, ec2 = (emulator.boto(name) for name in ("eks", "sagemaker", "ec2"))
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=f"{region}a")["Subnet"]
+        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+        role = emulator.boto("iam").create_role(RoleName="execution", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        made = eks.create_cluster(
+            name="ray", roleArn=role, accessConfig={"authenticationMode": "API"},
+            resourcesVpcConfig={"subnetIds": [subnet["SubnetId"]], "securityGroupIds": [group]},
+        )["cluster"]  # fmt: skip
+        until(lambda: eks.describe_cluster(name="ray")["cluster"]["status"] == "ACTIVE")
+        s3 = emulator.boto("s3")
+        s3.create_bucket(Bucket="sagemaker-scripts", CreateBucketConfiguration={"LocationConstraint": region})
+        s3.put_object(Bucket="sagemaker-scripts", Key="on_create.sh", Body=b"#!/bin/sh\n")
+        sagemaker.create_cluster(
+            ClusterName="ray", Orchestrator={"Eks": {"ClusterArn": made["arn"]}},
+            VpcConfig={"SecurityGroupIds": [group], "Subnets": [subnet["SubnetId"]]},
+            InstanceGroups=[
+                {"InstanceGroupName": "head", "InstanceType": "ml.m5.2xlarge", "InstanceCount": 1,
+                 "ExecutionRole": role,
+                 "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-scripts", "OnCreate": "on_create.sh"}},
+            ],
+        )  # fmt: skip
+        (node,) = until(lambda: kubectl(emulator.running, "get", "nodes")["items"])
+        assert node["metadata"]["labels"]["topology.kubernetes.io/region"] == region
+        assert boto3.Session().region_name != region, "the region came with the request"
+
+
+def test_a_stack_has_ended_when_a_call_that_began_it_answers(emulator: Emulator) -> None:
+    """The cdk CLI looks once more and goes on; without this it would sleep for five seconds first."""
+    stacks = emulator.boto("cloudformation")
+    emulator.control.set_fault(operation="AWS::SQS::Queue.delete", delay_seconds=0.5)
+    stacks.create_stack(StackName="quick", TemplateBody=json.dumps({"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}))
+    until(lambda: stacks.describe_stacks(StackName="quick")["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE")
+    identifier = stacks.describe_stacks(StackName="quick")["Stacks"][0]["StackId"]
+    stacks.delete_stack(StackName="quick")
+    assert stacks.describe_stacks(StackName=identifier)["Stacks"][0]["StackStatus"] == "DELETE_COMPLETE"
+
+
+def test_a_long_deletion_is_not_waited_for(emulator: Emulator) -> None:
+    stacks = emulator.boto("cloudformation")
+    emulator.control.set_fault(operation="AWS::SQS::Queue.delete", delay_seconds=6)
+    stacks.create_stack(StackName="long", TemplateBody=json.dumps({"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}))
+    until(lambda: stacks.describe_stacks(StackName="long")["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE")
+    identifier = stacks.describe_stacks(StackName="long")["Stacks"][0]["StackId"]
+    stacks.delete_stack(StackName="long")
+    assert stacks.describe_stacks(StackName=identifier)["Stacks"][0]["StackStatus"] == "DELETE_IN_PROGRESS"
+    until(lambda: stacks.describe_stacks(StackName=identifier)["Stacks"][0]["StackStatus"] == "DELETE_COMPLETE")
+
+
+def test_the_quick_login_makes_the_token_that_botocore_verifies() -> None:
+    from datetime import UTC, datetime
+
+    environment = {"AWS_ACCESS_KEY_ID": "ASIA1", "AWS_SECRET_ACCESS_KEY": "s+/=", "AWS_SESSION_TOKEN": "t+/=&x"}
+    made = eks_login.token("ray eks", "eu-central-1", environment, datetime.now(UTC))
+    secret = Secret(value="s+/=", token="t+/=&x")
+    assert verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: secret) is secret
+
+
+def _is(pid: int, module: str) -> bool:
+    try:
+        return module in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
