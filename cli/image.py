@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -75,4 +76,22 @@ def pin_copies(
         raise OpsError(str(error), code=ERROR) from error
     for line in lines:
         output.write_line(line)
+    for page in _pages():
+        output.write_line(f"wrote {page}")
     return OK
+
+
+def _pages() -> list[Path]:
+    """The kept pages of what environments need name the copies' tags: bring them up to date."""
+    import core  # noqa: PLC0415
+    from core import needs, needs_page  # noqa: PLC0415
+
+    needs.image_lock.cache_clear()
+    made = []
+    for name in core.names():
+        plan = core.Plan(name=name, settings=core.load(name).settings)
+        file, text = needs_page.file_of(plan), needs_page.page(plan)
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            made.append(file)
+    return made

@@ -17,6 +17,7 @@ STYLE = {"ok": "good", "failed": "bad", "warning": "busy", "unknown": "note", "s
 OFFLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("environment file", files.environment_file),
     ("charts", files.charts),
+    ("copied images", files.copied_images),
     ("cdk", files.cdk_cli),
     ("addresses", platform.addresses),
     ("Kubernetes version", platform.kubernetes_version),

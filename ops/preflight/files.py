@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from core import needs
 from ops.clients import Target
-from ops.preflight.check import Outcome, failed, ok, warning
+from ops.preflight.check import Outcome, failed, ok, skipped, warning
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +42,17 @@ def charts(target: Target) -> list[Outcome]:
         else:
             found.append(ok(f"{label}, {'of this project' if own else 'locked'}"))
     return found
+
+
+def copied_images(target: Target) -> list[Outcome]:
+    """Every image that the mirror copies has a recorded digest; CloudFormation refuses the Mirror stack otherwise."""
+    copies = needs.copies(target.plan)
+    if not copies:
+        return [skipped("no mirror")]
+    open_ = [str(copy.source) for copy in copies if not copy.source.digest]
+    if open_:
+        return [failed(f"no digest recorded for {', '.join(open_)}", "make pin, then commit images.lock.yaml")]
+    return [ok(f"{len(copies)} images, by digest")]
 
 
 def cdk_cli(target: Target) -> list[Outcome]:
