@@ -1,7 +1,24 @@
-"""What an environment is: settings, their file, their cross-checks, and the figures that follow from them."""
+"""What an environment is: settings, their file, their cross-checks, and the figures that follow from them.
 
-from core.loader import EnvironmentFile, EnvironmentFileError, Problem, load, names
-from core.model import Environment
-from core.plan import Plan
+Names load on first use: `core.kuberay` needs none of them, and no pydantic.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, load, names
+    from core.model import Environment
+    from core.plan import Plan
 
 __all__ = ["Environment", "EnvironmentFile", "EnvironmentFileError", "Plan", "Problem", "load", "names"]
+
+_HOME = {"Environment": "model", "Plan": "plan"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'loader')}"), name)

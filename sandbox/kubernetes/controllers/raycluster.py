@@ -3,8 +3,9 @@
 Works only while a KubeRay operator Deployment is available in the cluster (its chart labels it
 `app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels,
 replicas kept within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and
-`status.state` that stays `ready` once it was. Not modelled: RayJob, RayService, RayCronJob, the autoscaler, upgrades
-of pods in place. Source: ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
+`status.state` that stays `ready` once it was. It refuses what the operator refuses (`core.kuberay`). RayJobs are in
+`rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
+ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from core import kuberay
 from sandbox.kubernetes.api import Api, now
 from sandbox.kubernetes.controllers.common import (
     alive,
@@ -25,6 +27,7 @@ from sandbox.kubernetes.controllers.common import (
     remove,
     set_status,
 )
+from sandbox.kubernetes.controllers.rayjob import RayJobs
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
@@ -52,6 +55,7 @@ class RayClusters:
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self._jobs = RayJobs(api)
 
     def _operator_runs(self) -> bool:
         return any(
@@ -69,13 +73,19 @@ class RayClusters:
         for stored in self.api.store.objects(resource.store):
             if not stored["metadata"].get("deletionTimestamp"):
                 self._cluster(self.api.present(resource, stored))
+        jobs = self.api.registry.by_kind(API_VERSION, "RayJob")
+        if jobs is not None:
+            for stored in self.api.store.objects(jobs.store):
+                self._jobs.reconcile(self.api.present(jobs, stored))
 
     def _cluster(self, cluster: Json) -> None:
-        problem = self._problem(cluster["spec"])
-        if problem:
-            event(
-                self.api, cluster, "Warning", "InvalidRayClusterSpec", problem, "raycluster-controller"
-            ) if not self._told(cluster, problem) else None
+        if problems := kuberay.judge(cluster):
+            part = "metadata" if problems[0].reason == "InvalidRayClusterMetadata" else "spec"
+            part = "UpgradeStrategy" if problems[0].rule == "upgrade_strategy" else part
+            name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
+            said = f"The RayCluster {part} is invalid {name}: {problems[0].message}"
+            if not self._told(cluster, said):
+                event(self.api, cluster, "Warning", problems[0].reason, said, "raycluster-controller")
             return
         self._head_service(cluster)
         self._auth_secret(cluster)
@@ -110,14 +120,6 @@ class RayClusters:
             e.get("message") == problem and (e.get("involvedObject") or {}).get("uid") == cluster["metadata"]["uid"]
             for e in self.api.all("v1", "Event", cluster["metadata"]["namespace"])
         )
-
-    @staticmethod
-    def _problem(spec: Json) -> str:
-        for group in spec.get("workerGroupSpecs") or []:
-            low, high = int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 2147483647)
-            if low > high:
-                return f"worker group {group['groupName']}: minReplicas {low} is greater than maxReplicas {high}"
-        return ""
 
     def _head_service(self, cluster: Json) -> None:
         name, namespace = f"{cluster['metadata']['name']}-head-svc", cluster["metadata"]["namespace"]
@@ -255,6 +257,9 @@ class RayClusters:
             self._pod(cluster, group["template"], node_type="worker", group=group["groupName"], prefix=prefix)
         asked = set((group.get("scaleStrategy") or {}).get("workersToDelete") or [])
         extra = sorted(there, key=lambda p: (p["metadata"]["name"] not in asked, pod_ready(p)))[: max(0, -missing)]
+        if cluster["spec"].get("enableInTreeAutoscaling"):
+            # with autoscaling the operator deletes no pod of its own choice
+            extra = [pod for pod in extra if pod["metadata"]["name"] in asked]
         for pod in extra:
             if not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
