@@ -460,14 +460,19 @@ class GcsFaultTolerance(Settings):
 
 
 class Observability(Settings):
-    """Where Grafana and Prometheus are, for the Ray dashboard's charts."""
+    """Who may scrape Ray's metrics, and where Grafana and Prometheus are, for the Ray dashboard's charts.
 
-    grafana_host: str = "http://prometheus-grafana.prometheus-system.svc:80"
-    """`RAY_GRAFANA_HOST`: as the head reaches Grafana."""
-    grafana_iframe_host: str = "http://localhost:3000"
-    """`RAY_GRAFANA_IFRAME_HOST`: as your browser reaches it."""
-    prometheus_host: str = "http://prometheus-kube-prometheus-prometheus.prometheus-system.svc:9090"
-    """`RAY_PROMETHEUS_HOST`."""
+    Nothing is installed: the add-on `amazon-sagemaker-hyperpod-observability` or a Prometheus of your own is yours.
+    """
+
+    scrape_namespaces: Annotated[list[KubernetesName], Field(max_length=10)] = []
+    """Namespaces whose pods may scrape port 8080 of Ray's pods. For the add-on: `hyperpod-observability`."""
+    grafana_host: str | None = None
+    """`RAY_GRAFANA_HOST`: Grafana's URL as the head reaches it. Default: not set."""
+    grafana_iframe_host: str | None = None
+    """`RAY_GRAFANA_IFRAME_HOST`: Grafana's URL as your browser reaches it. Default: not set."""
+    prometheus_host: str | None = None
+    """`RAY_PROMETHEUS_HOST`: Prometheus' URL as the head reaches it. Default: not set."""
 
 
 class S3Access(Settings):
@@ -520,7 +525,7 @@ class Ray(Settings):
     gcs_fault_tolerance: GcsFaultTolerance | None = None
     """Left out: a head failure ends the job, which is then resubmitted and resumes from its checkpoint."""
     observability: Observability | None = None
-    """Left out: no Grafana or Prometheus variables."""
+    """Default: nobody scrapes Ray's metrics, and no Grafana or Prometheus variables."""
     access: RayAccess | None = None
     """What Ray's pods may do in AWS. Default: nothing; they then have no identity."""
 

@@ -271,8 +271,12 @@ class Destination:
     port: int
     pods: Literal["ray", "head"]
     """Which pods: all of Ray's, or heads."""
+    policy: Literal["redis-clients", "dashboard-charts", "checkpoint-memory"]
+    """Network policy that opens the way."""
     setting: tuple[str, ...]
     """Path of the setting that names it."""
+    headless: bool = False
+    """Whether it is a headless Service, whose port is the pods' own."""
 
     @property
     def namespace(self) -> str | None:
@@ -281,21 +285,45 @@ class Destination:
         return labels[1] if len(labels) >= 3 and labels[2] == "svc" else None
 
 
+CHECKPOINT_MEMORY = ("ai-toolkit-gossip-headless.aws-hyperpod.svc.cluster.local", 9200)
+"""The memory service of HyperPod's managed tiered checkpointing, as the package `amzn-sagemaker-checkpointing` asks it.
+https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
+"""
+
+
 def destinations(plan: Plan) -> list[Destination]:
     """Where Ray's pods connect to by the environment file."""
     found: list[Destination] = []
     ray = plan.settings.ray
     if ray.gcs_fault_tolerance and ray.gcs_fault_tolerance.redis_address:
-        host, _, number = ray.gcs_fault_tolerance.redis_address.rpartition(":")
+        host, _, number = ray.gcs_fault_tolerance.redis_address.removeprefix("rediss://").rpartition(":")
         path = ("ray", "gcs_fault_tolerance", "redis_address")
-        found.append(Destination(host=host, port=int(number), pods="ray", setting=path))
+        found.append(Destination(host=host, port=int(number), pods="ray", policy="redis-clients", setting=path))
     if ray.observability:
         for key in ("grafana_host", "prometheus_host"):
-            parts = urlsplit(getattr(ray.observability, key))
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            path = ("ray", "observability", key)
-            found.append(Destination(host=parts.hostname or "", port=port, pods="head", setting=path))
+            if place := _place(getattr(ray.observability, key)):
+                path = ("ray", "observability", key)
+                found.append(
+                    Destination(host=place[0], port=place[1], pods="head", policy="dashboard-charts", setting=path)
+                )
+    if plan.settings.hyperpod.tiered_storage_memory_percent is not None:
+        host, port = CHECKPOINT_MEMORY
+        setting = ("hyperpod", "tiered_storage_memory_percent")
+        found.append(
+            Destination(host=host, port=port, pods="ray", policy="checkpoint-memory", setting=setting, headless=True)
+        )
     return found
+
+
+def _place(url: str | None) -> tuple[str, int] | None:
+    """Host and port of a URL; None where there is none, or where a check refuses it."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    try:
+        return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return None
 
 
 def outside_ports(plan: Plan) -> list[int]:

@@ -30,6 +30,8 @@ class ImageSet:
         python: Python of the base, `major.minor`.
         torch: torch's version.
         cuda: CUDA that base and torch are built for, `major.minor`.
+        architecture: Processor architecture of the base, `x86_64` or `arm64`.
+        accelerator: What its frameworks are built for, `nvidia` or `neuron`.
     """
 
     name: str
@@ -40,6 +42,8 @@ class ImageSet:
     python: str
     torch: str
     cuda: str
+    architecture: str
+    accelerator: str
 
     @property
     def requirements(self) -> Path:
@@ -73,7 +77,8 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
         default = str(content["default"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ImageError(
-            f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda"
+            f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda, "
+            "architecture, accelerator"
         ) from error
     if default not in sets:
         raise ImageError(f"{file.name}: default: got {default!r}, allowed: {', '.join(sets)}")

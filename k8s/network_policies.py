@@ -47,7 +47,8 @@ def network_policies(plan: Plan) -> Manifest:
     - from Ray's pods out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod Identity; from pods with the
       client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
-    - the namespaces of Grafana and Prometheus, where observability is on.
+    - the namespaces of Grafana and Prometheus, and those of collectors, where `ray.observability` names them;
+    - the memory service of tiered checkpoints, where tiered storage is on.
 
     The volume-owner Job's namespace: nothing at all, as the node mounts the file system.
     """
@@ -151,31 +152,36 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
             "policyTypes": ["Egress"],
             "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
         }
-    return made | _destinations(needs.destinations(plan))
+    seen = plan.settings.ray.observability
+    return made | _destinations(needs.destinations(plan), seen.scrape_namespaces if seen else [])
 
 
-def _destinations(destinations: list[needs.Destination]) -> dict[str, dict[str, Any]]:
+def _destinations(destinations: list[needs.Destination], scrapers: list[str]) -> dict[str, dict[str, Any]]:
     """The way to what the environment file names: services of other namespaces, and hosts outside by port.
 
-    A namespace that the head asks for charts holds the Prometheus that scrapes all Ray pods.
+    A namespace that the head asks for charts holds the Prometheus that scrapes all Ray pods; `scrapers` do so too.
     """
     made: dict[str, dict[str, Any]] = {}
-    for name, pods, label in (("redis-clients", "ray", RAY_POD), ("dashboard-charts", "head", HEAD_POD)):
-        mine = [item for item in destinations if item.pods == pods]
-        peers = [{"namespaceSelector": _named(space)} for space in _namespaces(mine)]
+    for name in dict.fromkeys(item.policy for item in destinations):
+        mine = [item for item in destinations if item.policy == name]
+        headless = [item for item in mine if item.headless]
+        peers = [{"namespaceSelector": _named(space)} for space in _namespaces([i for i in mine if not i.headless])]
         ports = sorted({item.port for item in mine if item.namespace is None})
-        # no port for a namespace: a policy counts the pod's port, a URL names the Service's
+        # no port for a Service with an address: a policy counts the pod's port, a URL names the Service's
         egress: list[dict[str, Any]] = [{"to": peers}] if peers else []
+        egress += [
+            {"to": [{"namespaceSelector": _named(str(item.namespace))}], "ports": [_port(item.port)]}
+            for item in headless
+        ]
         egress += [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]} for port in ports]
-        if egress:
-            made[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
-    if spaces := _namespaces([item for item in destinations if item.pods == "head"]):
+        label = HEAD_POD if mine[0].pods == "head" else RAY_POD
+        made[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
+    spaces = _namespaces([item for item in destinations if item.policy == "dashboard-charts"])
+    if readers := sorted({*spaces, *scrapers}):
         made["metrics"] = {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [{"namespaceSelector": _named(space)} for space in spaces], "ports": [_port(METRICS)]}
-            ],
+            "ingress": [{"from": [{"namespaceSelector": _named(name)} for name in readers], "ports": [_port(METRICS)]}],
         }
     return made
 

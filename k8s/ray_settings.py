@@ -34,9 +34,12 @@ def head_env(plan: Plan) -> dict[str, str]:
     """Environment of the head: node, then health checks, Grafana and Prometheus, then what the file says."""
     made = {**_common(plan), **recovery(plan).head_env()}
     if seen := plan.settings.ray.observability:
-        made["RAY_GRAFANA_HOST"] = seen.grafana_host
-        made["RAY_GRAFANA_IFRAME_HOST"] = seen.grafana_iframe_host
-        made["RAY_PROMETHEUS_HOST"] = seen.prometheus_host
+        stated = {
+            "RAY_GRAFANA_HOST": seen.grafana_host,
+            "RAY_GRAFANA_IFRAME_HOST": seen.grafana_iframe_host,
+            "RAY_PROMETHEUS_HOST": seen.prometheus_host,
+        }
+        made |= {name: url for name, url in stated.items() if url is not None}
     return {**made, **plan.settings.ray.env, **plan.settings.ray.head.env}
 
 

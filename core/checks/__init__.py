@@ -6,11 +6,25 @@ those are valid; it says nothing about what a rule before it has to say (an unkn
 
 from __future__ import annotations
 
-from core.checks import access, eks, groups, names, network, pods, protection, ray, reach, storage
+from core.checks import access, eks, groups, image, names, network, operator, pods, protection, ray, reach, storage
 from core.findings import RULES, Finding
 from core.plan import Plan
 
-__all__ = ["access", "eks", "groups", "names", "network", "pods", "protection", "ray", "reach", "run", "storage"]
+__all__ = [
+    "access",
+    "eks",
+    "groups",
+    "image",
+    "names",
+    "network",
+    "operator",
+    "pods",
+    "protection",
+    "ray",
+    "reach",
+    "run",
+    "storage",
+]
 
 
 def run(plan: Plan, *, valid: frozenset[str]) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from core.checks.lookup import find, workers
 from core.findings import Finding, error, rule, suggestion, warning
@@ -300,16 +301,45 @@ def nodes_scale_too(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def hosts_are_addresses(plan: Plan) -> Iterator[Finding]:
-    """Addresses that people open begin with http:// or https://."""
+    """Addresses begin with http:// or https://, and a port is one."""
     seen = plan.settings.ray.observability
     if seen is None:
         return
     for name in ("grafana_host", "grafana_iframe_host", "prometheus_host"):
         value = getattr(seen, name)
-        if not value.startswith(("http://", "https://")):
-            yield error(
-                "ray",
-                "observability",
-                name,
-                message=f"'{value[:80]}' is no address; it begins with http:// or https://",
-            )
+        if value is not None and (problem := _address_fault(value)):
+            yield error("ray", "observability", name, message=f"'{value[:80]}' is no address; {problem}")
+
+
+def _address_fault(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        return "it begins with http:// or https://"
+    try:
+        parts = urlsplit(url)
+        return "it names no host" if not parts.hostname else "its port is 1 to 65535" if parts.port == 0 else ""
+    except ValueError:
+        return "its port is 1 to 65535"
+
+
+@rule("ray")
+def observability_says_something(plan: Plan) -> Iterator[Finding]:
+    """The section installs nothing, so that without a value it has no effect."""
+    seen = plan.settings.ray.observability
+    if seen is None:
+        return
+    path = ("ray", "observability")
+    if not seen.scrape_namespaces and not (seen.grafana_host or seen.grafana_iframe_host or seen.prometheus_host):
+        yield error(
+            *path,
+            message=(
+                "has no effect without a value; add scrape_namespaces: [hyperpod-observability] for the HyperPod "
+                "observability add-on, name your Grafana and Prometheus, or remove the section"
+            ),
+        )
+    if (seen.grafana_host is None) != (seen.prometheus_host is None) or (
+        seen.grafana_iframe_host is not None and seen.grafana_host is None
+    ):
+        yield error(
+            *path,
+            message="the dashboard shows charts with grafana_host and prometheus_host only; set both, or neither",
+        )

@@ -52,6 +52,8 @@ CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_co
 MORE_P5 = {"name": "more", "type": "ml.p5.48xlarge", "count": 2}
 DIGEST = "redis@sha256:" + "a" * 64
 OTHER_REGION = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ray@sha256:" + "a" * 64
+OWN_IMAGE = {"image/uri": "example.com/ray@sha256:" + "0" * 64}
+GB200 = {"vcpus": 144, "memory_gib": 960, "accelerator": "nvidia", "accelerators": 4, "efa": 17, "ips": 50, "pods": 49}
 PUBLIC = {"public": True, "public_cidrs": ["20.0.0.0/24"]}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
@@ -81,7 +83,7 @@ CASES = [
     Case("type_is_known", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge"}, "hyperpod.instance_groups[1].type", "no figures of", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}),
     Case("type_is_known", {f"{WORKERS}/type": "ml.p9.48xlarge", "instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "hyperpod.instance_groups[1].type", "the figures of instance_types are used", {}, "warning"),
     Case("figures_are_used", {"instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "instance_types['ml.p9.48xlarge']", "no instance group is of this type", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, "warning"),
-    Case("figures_agree", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**NEW_TYPE, "accelerator": "none"}}}, "instance_types['ml.p6e-gb200.36xlarge'].accelerators", "'none' has 0", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}),
+    Case("figures_agree", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**NEW_TYPE, "accelerator": "none"}}}, "instance_types['ml.p6e-gb200.36xlarge'].accelerators", "'none' has 0", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, beside=("instance_types['ml.p6e-gb200.36xlarge'].architecture",)),
     Case("deep_health_checks_have_a_device", {f"{HEAD}/deep_health_checks": ["InstanceStress"]}, "hyperpod.instance_groups[0].deep_health_checks", "has no accelerator", {f"{HEAD}/deep_health_checks": [], f"{WORKERS}/deep_health_checks": ["InstanceStress"]}),
     Case("connectivity_needs_two", {f"{WORKERS}/count": 1, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}, "hyperpod.instance_groups[1].deep_health_checks", "count of 2 or more, got 1", {f"{WORKERS}/count": 2, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}),
     Case("deep_health_checks_once", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceStress"]}, "hyperpod.instance_groups[1].deep_health_checks", "named twice", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceConnectivity"]}),
@@ -197,8 +199,8 @@ CASES = [
     Case("replicas_are_in_order", {f"{WORKER}/max_replicas": 3}, "ray.workers[0].max_replicas", "3 is less than replicas, 4", {f"{WORKER}/max_replicas": 4}),
     Case("replicas_have_effect", {f"{WORKER}/replicas": 3, f"{WORKER}/max_replicas": 4}, "ray.workers[0].max_replicas", "has no effect without ray.autoscaling", {f"{WORKER}/replicas": 3, f"{WORKER}/max_replicas": 4, "ray/autoscaling": True}, "warning"),
     Case("some_worker_works", {f"{WORKER}/replicas": 0}, "ray.workers", "nothing trains", {f"{WORKER}/replicas": 1}, "warning"),
-    Case("version_is_recent_enough", {"ray/version": "2.51.2"}, "ray.version", "take 2.52.0 or newer", {"ray/version": "2.52.0"}),
-    Case("version_is_recent_enough", {"ray/version": "2.50.0", "ray/auth": "none"}, "ray.version", "older than Train V2", {"ray/version": "2.51.0", "ray/auth": "none"}, beside=("ray.auth",)),
+    Case("version_is_recent_enough", {"ray/version": "2.51.2", **OWN_IMAGE}, "ray.version", "take 2.52.0 or newer", {"ray/version": "2.52.0", **OWN_IMAGE}),
+    Case("version_is_recent_enough", {"ray/version": "2.50.0", "ray/auth": "none", **OWN_IMAGE}, "ray.version", "older than Train V2", {"ray/version": "2.51.0", "ray/auth": "none", **OWN_IMAGE}, beside=("ray.auth",)),
     Case("operator_knows_auth", {"helm/kuberay_operator": "1.5.0"}, "helm.kuberay_operator", "take 1.5.1 or newer", {"helm/kuberay_operator": "1.5.1"}),
     Case("head_is_off_accelerators", {f"{GROUPS}/2": MORE_P5, "ray/head/instance_group": "more"}, "ray.head.instance_group", "an accelerated type", {f"{GROUPS}/2": CPU_GROUP, "ray/head/instance_group": "cpu"}),
     Case("head_is_off_accelerators", {f"{HEAD}/capacity": "spot"}, "ray.head.instance_group", "is spot capacity", {f"{HEAD}/capacity": "on-demand"}, "warning"),
@@ -209,16 +211,33 @@ CASES = [
     Case("driver_is_off_the_head", {"ray/gcs_fault_tolerance": {"driver_instance_group": "workers", "redis_image": DIGEST}, f"{WORKERS}/count": 5}, "ray.gcs_fault_tolerance.driver_instance_group", "the driver belongs on a CPU group", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}}),
     Case("driver_is_off_the_head", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}, f"{HEAD}/count": 1}, "ray.gcs_fault_tolerance.driver_instance_group", "needs a second one: count 2", {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": DIGEST}}, beside=("hyperpod.instance_groups[0].count",)),
     Case("workers_share_a_zone", {f"{GROUPS}/2": {**MORE_P5, "availability_zone_id": "usw2-az2"}, "ray/workers/1": worker(instance_group="more")}, "ray.workers[1].instance_group", "EFA does not cross zones", {f"{GROUPS}/2": MORE_P5, "ray/workers/1": worker(instance_group="more")}, "warning"),
-    Case("one_architecture", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1}, "ray.workers[0].instance_group", "head and workers share one image", {f"{HEAD}/type": "ml.m7i.2xlarge"}),
-    Case("workers_have_one_kind_of_accelerator", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.trn1.32xlarge"}, "ray/workers/1": worker(instance_group="more")}, "ray.workers[1].instance_group", "which no one image serves", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.p5en.48xlarge"}, "ray/workers/1": worker(instance_group="more")}),
+    Case("one_architecture", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1, **OWN_IMAGE}, "ray.workers[0].instance_group", "head and workers share one image", {f"{HEAD}/type": "ml.m7i.2xlarge"}),
+    Case("workers_have_one_kind_of_accelerator", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.trn1.32xlarge"}, "ray/workers/1": worker(instance_group="more"), **OWN_IMAGE}, "ray.workers[1].instance_group", "which no one image serves", {f"{GROUPS}/2": {**MORE_P5, "type": "ml.p5en.48xlarge"}, "ray/workers/1": worker(instance_group="more")}),
     Case("nodes_scale_too", {"hyperpod/managed_autoscaling": True}, "hyperpod.managed_autoscaling", "none are asked for", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "warning"),
-    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "grafana:3000"}}, "ray.observability.grafana_host", "begins with http://", {"ray/observability": {"grafana_host": "http://grafana:3000"}}),
+    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "grafana:3000", "prometheus_host": "http://p:9090"}}, "ray.observability.grafana_host", "begins with http://", {"ray/observability": {"grafana_host": "http://grafana:3000", "prometheus_host": "http://p:9090"}}),
+    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://1.2.3.4:99999", "prometheus_host": "http://p:9090"}}, "ray.observability.grafana_host", "its port is 1 to 65535", {"ray/observability": {"grafana_host": "http://1.2.3.4:9999", "prometheus_host": "http://p:9090"}}),
+    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://g:0", "prometheus_host": "http://p:9090"}}, "ray.observability.grafana_host", "its port is 1 to 65535", {"ray/observability": {"grafana_host": "http://g:1", "prometheus_host": "http://p:9090"}}),
+    Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "https://:9090"}}, "ray.observability.prometheus_host", "it names no host", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "https://p:9090"}}),
+    Case("observability_says_something", {"ray/observability": {}}, "ray.observability", "has no effect without a value", {"ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}),
+    Case("observability_says_something", {"ray/observability": {"grafana_host": "http://g:80"}}, "ray.observability", "set both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
+    Case("observability_says_something", {"ray/observability": {"prometheus_host": "http://p:80"}}, "ray.observability", "set both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
+    Case("observability_says_something", {"ray/observability": {"grafana_iframe_host": "http://g:80", "scrape_namespaces": ["x"]}}, "ray.observability", "set both, or neither", {"ray/observability": {"grafana_iframe_host": "http://g:80", "grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Fix: registries.mirror: true", CLOSED),
     Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", {"helm/lock_file": "other.lock.yaml"}, beside=("registries.mirror",)),
     Case("images_are_reachable", {**CLOSED, "image": {"uri": OTHER_REGION}}, "image.uri", "in a registry of another region", {**CLOSED, "image": {"uri": DIGEST}}),
-    Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only where", {**CLOSED, "ray/observability": {}}, "warning"),
+    Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com", "prometheus_host": "http://p.monitoring.svc:80"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only where", {**CLOSED, "ray/observability": {}}, "warning"),
     Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning"),
+    # --- image and operator
+    Case("version_is_the_images", {"ray/version": "2.59.0"}, "ray.version", "is not the Ray of image set 'cu130', 2.60.0", {"ray/version": "2.59.0", **OWN_IMAGE}),
+    Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change image/versions.yaml", {"ray/version": "2.60.0"}),
+    Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),
+    Case("image_serves_the_nodes", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1}, "ray.head.instance_group", "no image set for arm64 (ml.m7g.2xlarge); there is x86_64 with nvidia ('cu130')", {f"{HEAD}/type": "ml.m7i.2xlarge"}, beside=("ray.workers[0].instance_group",)),
+    Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.trn1.32xlarge"}, "ray.workers[0].instance_group", "no image set for x86_64 with neuron (ml.trn1.32xlarge)", {f"{WORKERS}/type": "ml.trn1.32xlarge", **OWN_IMAGE}),
+    Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": GB200}}, "instance_types['ml.p6e-gb200.36xlarge'].architecture", "has ARM processors: set arm64", {}),
+    Case("operator_accepts_the_cluster", {"ray/head/env": {"RAY_enable_autoscaler_v2": "1"}}, "ray.head.env.RAY_enable_autoscaler_v2", "cannot be set to '1' when enableInTreeAutoscaling is false", {"ray/head/env": {"RAY_enable_autoscaler_v2": "0"}}),
+    Case("operator_accepts_the_cluster", {"ray/env": {"RAY_enable_autoscaler_v2": "true"}, "ray/autoscaling": True}, "ray.env.RAY_enable_autoscaler_v2", "both .spec.autoscalerOptions.version and head Pod env var", {"ray/autoscaling": True}),
+    Case("operator_accepts_the_cluster", {"ray/head/env": {"REDIS_USERNAME": "x"}}, "ray.head.env.REDIS_USERNAME", "use GcsFaultToleranceOptions.RedisUsername", {}),
     # --- pods
     Case("pods_fit_their_node", {f"{WORKER}/gpus": 9}, "ray.workers[0].gpus", "asks for 9 accelerators, but a node of 'workers' (ml.p5.48xlarge) has 8", {f"{WORKER}/gpus": 8}),
     Case("pods_fit_their_node", {f"{WORKER}/efa": 33}, "ray.workers[0].efa", "asks for 33 EFA interfaces", {f"{WORKER}/efa": 32}),

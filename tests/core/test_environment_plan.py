@@ -79,7 +79,9 @@ def test_checkpoints_in_memory_take_their_share() -> None:
 
 
 def test_neuron_devices_have_their_own_resource() -> None:
-    one = plan({"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge"})
+    one = plan(
+        {"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "image/uri": f"example.com/neuron@sha256:{'0' * 64}"}
+    )
     pod = one.worker_resources(only_worker(one))
     assert (pod.gpu_resource, pod.gpus, pod.efa) == ("aws.amazon.com/neuron", 16, 8)
 

@@ -64,6 +64,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
                 "observability": {
                     "grafana_host": "https://grafana.example.com",
                     "grafana_iframe_host": "https://g.example.com",
+                    "prometheus_host": "http://prometheus.monitoring.svc:9090",
+                    "scrape_namespaces": ["hyperpod-observability"],
                 }
             }
         },

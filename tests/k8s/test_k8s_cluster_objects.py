@@ -231,7 +231,7 @@ class TestNetworkPolicies:
     def test_only_the_operator_and_observability_come_in_from_other_namespaces(self, variant: Any) -> None:
         allowed = {k8s.OPERATOR_NAMESPACE}
         if variant.plan.settings.ray.observability:
-            allowed.add("prometheus-system")
+            allowed |= {"hyperpod-observability", "monitoring"}
         for name, policy in policies(variant).items():
             for peer in peers(policy, "from"):
                 assert "ipBlock" not in peer, name
@@ -279,12 +279,26 @@ class TestNetworkPolicies:
         assert [rule["ports"] for rule in outside["redis-clients"]["egress"]] == [[{"port": 6380, "protocol": "TCP"}]]
 
     def test_observability(self, render: Render) -> None:
-        assert not {"metrics", "dashboard-charts"} & policies(render("local")).keys()
-        prod = policies(render("prod"))
-        assert [rule["ports"] for rule in prod["metrics"]["ingress"]] == [[{"port": 8080, "protocol": "TCP"}]]
+        for name in ("local", "prod"):
+            assert not {"metrics", "dashboard-charts"} & policies(render(name)).keys()
+        observed = policies(render("observed"))
+        assert [rule["ports"] for rule in observed["metrics"]["ingress"]] == [[{"port": 8080, "protocol": "TCP"}]]
+        scrapers = {
+            peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+            for peer in peers(observed["metrics"], "from")
+        }
+        assert scrapers == {"hyperpod-observability", "monitoring"}
         # a host outside the cluster is reached by its port, not by a namespace
-        outside = policies(render("observed"))["dashboard-charts"]["egress"]
+        outside = observed["dashboard-charts"]["egress"]
         assert {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]} in outside
+
+    def test_a_collector_may_scrape_and_the_head_asks_nobody(
+        self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
+    ) -> None:
+        plan = plan_with("prod", ray={"observability": {"scrape_namespaces": ["hyperpod-observability"]}})
+        names = {item["metadata"]["name"] for item in k8s.ray_manifests(plan, bindings)[0].objects}
+        assert "metrics" in names
+        assert "dashboard-charts" not in names
 
 
 class TestAccess:

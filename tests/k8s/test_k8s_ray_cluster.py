@@ -181,8 +181,9 @@ def test_auth_and_version(render: Render) -> None:
 
 def test_observability_is_set_on_the_head_only_when_asked(render: Render) -> None:
     assert env_of(render("observed").pods()["head"])["RAY_GRAFANA_HOST"] == "https://grafana.example.com"
-    assert "RAY_PROMETHEUS_HOST" in env_of(render("prod").pods()["head"])
-    assert not [key for key in env_of(render("local").pods()["head"]) if "GRAFANA" in key or "PROMETHEUS" in key]
+    assert env_of(render("observed").pods()["head"])["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring.svc:9090"
+    for name in ("local", "prod"):
+        assert not [key for key in env_of(render(name).pods()["head"]) if "GRAFANA" in key or "PROMETHEUS" in key]
 
 
 def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
