@@ -292,6 +292,22 @@ class TestNetworkPolicies:
         outside = observed["dashboard-charts"]["egress"]
         assert {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]} in outside
 
+    def test_ray_pods_reach_the_checkpoint_memory(self, plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+        plan = plan_with("prod", hyperpod={"tiered_storage_memory_percent": 20})
+        found = {item["metadata"]["name"]: item["spec"] for item in k8s.ray_manifests(plan, bindings)[0].objects}
+        assert found["checkpoint-memory"] == {
+            "podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}},
+            "policyTypes": ["Egress"],
+            "egress": [
+                {
+                    "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "aws-hyperpod"}}}],
+                    "ports": [{"port": 9200, "protocol": "TCP"}],
+                }
+            ],
+        }
+        off = k8s.ray_manifests(plan_with("prod"), bindings)[0].objects
+        assert "checkpoint-memory" not in {item["metadata"]["name"] for item in off}
+
     def test_a_collector_may_scrape_and_the_head_asks_nobody(
         self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
     ) -> None:
