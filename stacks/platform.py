@@ -10,9 +10,15 @@ from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
-from k8s.pods import node_selector
+from k8s.pods import group_tolerations, node_selector
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, chart_folder
+
+DNS_TOLERATIONS: list[dict[str, object]] = [
+    {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
+    {"key": "CriticalAddonsOnly", "operator": "Exists"},
+]
+"""Default tolerations of the add-on `coredns`."""
 
 
 class PlatformStack(EnvironmentStack):
@@ -30,8 +36,13 @@ class PlatformStack(EnvironmentStack):
         file_system: LustreFileSystem | None,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="DNS, file system driver, KubeRay operator")
-        on_cpu = node_selector(plan.settings.ray.head.instance_group)
-        dns = addon(self, "coredns", cluster=eks.cluster, configuration={"nodeSelector": on_cpu})
+        head = plan.settings.ray.head.instance_group
+        on_cpu, tolerations = node_selector(head), group_tolerations(plan, head)
+        dns_configuration: dict[str, object] = {"nodeSelector": on_cpu}
+        if tolerations:
+            # the add-on's own list is replaced: it tolerates control-plane nodes, and nodes that wait for their pods
+            dns_configuration["tolerations"] = [*DNS_TOLERATIONS, *tolerations]
+        dns = addon(self, "coredns", cluster=eks.cluster, configuration=dns_configuration)
         self.driver = FsxCsiDriver(
             self,
             "FsxCsi",
@@ -41,6 +52,7 @@ class PlatformStack(EnvironmentStack):
             oidc_provider=eks.oidc_provider,
             oidc_issuer=eks.oidc_issuer,
             node_selector=on_cpu,
+            tolerations=tolerations,
         )
         objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
         manifests = Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=[self.driver])

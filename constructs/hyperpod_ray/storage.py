@@ -21,6 +21,13 @@ from hyperpod_ray.cluster import addon
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
 """Tag of everything of an environment, also of what the CSI driver makes: policies and teardown go by it."""
 
+CONTROLLER_TOLERATIONS: tuple[dict[str, object], ...] = (
+    {"key": "CriticalAddonsOnly", "operator": "Exists"},
+    {"effect": "NoExecute", "operator": "Exists", "tolerationSeconds": 300},
+)
+"""Default tolerations of the driver's controller.
+https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/charts/aws-fsx-csi-driver/values.yaml
+"""
 CONTROLLER_SERVICE_ACCOUNT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
 FREE_SPACE_ALARM_SHARE = 0.1
 
@@ -118,6 +125,7 @@ class FsxCsiDriver(Construct):
     :param settings: the `storage` section.
     :param environment_name: value of the tag that the StorageClass puts on every file system.
     :param node_selector: node labels of a CPU group, so that the controller keeps off accelerated nodes.
+    :param tolerations: of that group's taints. Default: those of the add-on only.
     """
 
     def __init__(
@@ -131,6 +139,7 @@ class FsxCsiDriver(Construct):
         oidc_provider: iam.IOpenIdConnectProvider,
         oidc_issuer: str,
         node_selector: dict[str, str],
+        tolerations: Sequence[dict[str, object]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         # The keys hold a deploy-time value (the issuer), which only CfnJson can put into a map's keys.
@@ -144,11 +153,15 @@ class FsxCsiDriver(Construct):
         )
         for statement in self._statements(environment_name, makes_file_systems=isinstance(settings, DynamicStorage)):
             self.role.add_to_policy(statement)
+        controller: dict[str, object] = {"nodeSelector": node_selector}
+        if tolerations:
+            # the chart's own list is replaced
+            controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
         self.addon = addon(
             self,
             "aws-fsx-csi-driver",
             cluster=cluster,
-            configuration={"controller": {"nodeSelector": node_selector}},
+            configuration={"controller": controller},
             role_arn=self.role.role_arn,
         )
         self.addon.node.add_dependency(self.role)

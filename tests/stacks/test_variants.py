@@ -41,6 +41,21 @@ def test_nothing_is_looked_up(variant: Assembly) -> None:
     assert not any(json.loads(p.read_text()).get("missing") for p in variant.folder.rglob("manifest.json"))
 
 
+def test_add_ons_on_the_heads_group_tolerate_its_taints(everything: Assembly) -> None:
+    wanted = {"key": "dedicated", "operator": "Equal", "value": "ray", "effect": "NoSchedule"}
+
+    found = {
+        resource["Properties"]["AddonName"]: json.loads(resource["Properties"].get("ConfigurationValues", "{}"))
+        for resource in everything.of_type("AWS::EKS::Addon").values()
+    }
+    dns, controller = found["coredns"], found["aws-fsx-csi-driver"]["controller"]
+    assert wanted in dns["tolerations"]
+    assert wanted in controller["tolerations"]
+    # a list replaces the add-on's own, which must be in it
+    assert {"key": "CriticalAddonsOnly", "operator": "Exists"} in dns["tolerations"]
+    assert {"key": "CriticalAddonsOnly", "operator": "Exists"} in controller["tolerations"]
+
+
 def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
     cluster = everything.one("AWS::SageMaker::Cluster")
     assert cluster["AutoScaling"] == {"Mode": "Enable", "AutoScalerType": "Karpenter"}
