@@ -154,8 +154,8 @@ def submit_line(target: Target, port: int) -> str:
 
 def _grafana_url(target: Target) -> str:
     observability = target.plan.settings.ray.observability
-    if observability is None:
-        raise OpsError("the environment names no Grafana", next="add ray.observability to its file")
+    if observability is None or observability.grafana_host is None:
+        raise OpsError("the environment names no Grafana", next="set ray.observability.grafana_host in its file")
     return observability.grafana_host
 
 

@@ -254,10 +254,18 @@ def test_through_a_kubeconfig_too(bridged: World) -> None:
 # --- Grafana ---------------------------------------------------------------------------------------------------------
 
 
+def observed(grafana_host: str) -> str:
+    """The environment with a Grafana."""
+    prometheus = "http://prometheus.prometheus-system.svc:9090"
+    return (
+        environment_text() + f"  observability: {{grafana_host: '{grafana_host}', prometheus_host: '{prometheus}'}}\n"
+    )
+
+
 @pytest.fixture
 def grafana(bridged: World) -> Iterator[World]:
     """Grafana as its chart makes it: a service whose target port is a name."""
-    bridged.write(environment_text() + "  observability: {}\n")
+    bridged.write(observed("http://prometheus-grafana.prometheus-system.svc:80"))
     namespace, labels = "prometheus-system", {"app.kubernetes.io/name": "grafana"}
     node = next(n for n in bridged.get("/api/v1/nodes")["items"] if "m5" in str(n["metadata"]["labels"]))
     meta = {"namespace": namespace, "name": "prometheus-grafana", "labels": labels}
@@ -309,7 +317,7 @@ def test_grafana_behind_a_service_with_a_named_target_port(grafana: World) -> No
     ],
 )
 def test_grafana_that_is_not_there(grafana: World, host: str, words: str) -> None:
-    grafana.write(environment_text() + f"  observability: {{grafana_host: '{host}'}}\n")
+    grafana.write(observed(host))
     result = grafana.ops("connect", "demo", "--check", "--port", "0", "--grafana", "--grafana-port", "0")
     assert (result.code, result.out) == (1, "")
     assert words in result.err
@@ -317,7 +325,7 @@ def test_grafana_that_is_not_there(grafana: World, host: str, words: str) -> Non
 
 
 def test_grafana_outside_the_cluster_needs_no_forwarding(grafana: World) -> None:
-    grafana.write(environment_text() + "  observability: {grafana_host: 'https://grafana.example.com'}\n")
+    grafana.write(observed("https://grafana.example.com"))
     result = grafana.ops("connect", "demo", "--check", "--port", "0", "--grafana")
     assert result.code == 0
     assert re.search(r"^Grafana +https://grafana.example.com$", result.out, re.M)
