@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 # what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+# A shell starts background jobs with SIGINT ignored, and every process of theirs inherits that. With a handler of its
+# own this process takes SIGINT again, and what it starts begins with the default.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

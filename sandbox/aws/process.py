@@ -71,6 +71,7 @@ class Running:
     home: str
     secret: str = field(repr=False)
     kubernetes_pid: int = 0
+    follower_pid: int = 0
     kubernetes: str = ""
     kubeconfig: str = ""
 
@@ -151,13 +152,20 @@ def _start(
     )
     running = replace(running, pid=started.pid)
     _wait_until_ready(running, started)
+    if kubeconfig is not None:
+        running = replace(running, follower_pid=_start_follower(state, running, environment, kubeconfig))
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
 
 
 def stop(running: Running, state: Path = paths.STATE) -> None:
     """Stop the emulator, the functions it runs and the Kubernetes API it started, and remove all they kept but logs."""
-    for pid, module in ((running.pid, "sandbox.aws.emulator"), (running.kubernetes_pid, "sandbox.kubernetes")):
+    # the follower first: it takes its Node objects out of the cluster that stays
+    for pid, module in (
+        (running.follower_pid, "sandbox.kubernetes"),
+        (running.pid, "sandbox.aws.emulator"),
+        (running.kubernetes_pid, "sandbox.kubernetes"),
+    ):
         if pid and _alive(pid, module):
             _stop_group(pid)
     clear(state)
@@ -172,13 +180,13 @@ def clear(state: Path = paths.STATE) -> int:
 
 def end_processes(state: Path) -> int:
     """End every process that carries the mark of a state folder; return how many there were."""
-    found = _marked(state)
+    found = marked(state)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in _marked(state):
+        for pid in marked(state):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         end = time.monotonic() + 5
-        while _marked(state) and time.monotonic() < end:
+        while marked(state) and time.monotonic() < end:
             time.sleep(0.05)
     for pid in found:
         with contextlib.suppress(ChildProcessError):  # ours to reap only where this process started it
@@ -186,7 +194,7 @@ def end_processes(state: Path) -> int:
     return len(found)
 
 
-def _marked(state: Path) -> list[int]:
+def marked(state: Path) -> list[int]:
     """Return the processes started for a state folder: they, and what they start, have its name in their environment.
 
     Where there is no /proc, those that `state.json` names.
@@ -317,6 +325,30 @@ def _start_kubernetes(state: Path, running: Running, environment: dict[str, str]
             return process.pid, server
         time.sleep(0.05)
     raise StartError(f"the local Kubernetes API was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
+
+
+def _start_follower(state: Path, running: Running, environment: dict[str, str], kubeconfig: Path) -> int:
+    """Start what makes Node objects of HyperPod's instances in a cluster of your own."""
+    log = state / "follower.log"
+    command = [str(paths.PYTHON), "-m", "sandbox.kubernetes.follower", "--kubeconfig", str(kubeconfig.resolve()),
+               "--aws-endpoint", running.client.endpoint, "--region", running.region]  # fmt: skip
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=paths.ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,
+        )
+    end = time.monotonic() + START_SECONDS
+    while "following the embedded AWS" not in log.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > end:
+            raise StartError(f"HyperPod's nodes cannot join the cluster of {kubeconfig}; see {log}\n{_tail(log)}")
+        time.sleep(0.05)
+    return process.pid
 
 
 def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> None:

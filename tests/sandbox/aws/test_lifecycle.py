@@ -69,7 +69,7 @@ def test_down_takes_the_kubernetes_objects_along_and_keeps_the_logs(state: Path)
     assert "Kubernetes objects too" in text
     assert str(state) in text
     assert {path.name for path in state.iterdir()} <= {"emulator.log", "kubernetes.log", "up.lock"}
-    assert process._marked(state) == []
+    assert process.marked(state) == []
     second = process.start(state=state, port=process.free_port())
     names = [item["metadata"]["name"] for item in kubectl(second, "get", "namespaces")["items"]]
     assert "default" in names
@@ -82,16 +82,16 @@ def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
     first = process.start(state=state, port=process.free_port())
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: process.find(state) is None)
-    assert first.kubernetes_pid in process._marked(state), "its Kubernetes API lives on"
+    assert first.kubernetes_pid in process.marked(state), "its Kubernetes API lives on"
     text = said(local(state, then, *(["--port", str(process.free_port())] if then == "up" else [])))
-    assert first.kubernetes_pid not in process._marked(state)
+    assert first.kubernetes_pid not in process.marked(state)
     if then == "down":
         assert "killed" in text
-        assert process._marked(state) == []
+        assert process.marked(state) == []
         assert not (state / "state.json").exists()
     else:
         assert process.find(state) is not None
-        assert len({p for p in process._marked(state) if _is(p, "sandbox.kubernetes.server")}) == 1
+        assert len({p for p in process.marked(state) if _is(p, "sandbox.kubernetes.server")}) == 1
 
 
 def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
     nonsense.write_text("{}")
     with pytest.raises(process.StartError, match="no usable cluster"):
         process.start(state=state, kubeconfig=nonsense)
-    assert process._marked(state) == []
+    assert process.marked(state) == []
     assert not (state / "state.json").exists()
 
 
