@@ -210,7 +210,8 @@ def proxy(kubeconfig: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="follow-"))  # mode 0700
     path = folder / "api"
     command = ["kubectl", "--kubeconfig", str(kubeconfig), "proxy", f"--unix-socket={path}"]
-    started = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    # a session of its own: it must outlive the signal that ends this process, to take the nodes away
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         while not path.exists():
             if started.poll() is not None:

@@ -46,8 +46,8 @@ def test_hyperpods_nodes_are_nodes_of_a_cluster_of_ones_own(empty: Any, tmp_path
 
         def ready() -> list[Any]:
             items = own.get("nodes")["items"]
-            return [n for n in items if any(c["type"] == "Ready" and c["status"] == "True"
-                                            for c in n["status"].get("conditions", []))]  # fmt: skip
+            return [n for n in items if n["metadata"]["labels"].get(HEALTH) == "Schedulable"
+                    and any(c["type"] == "Ready" and c["status"] == "True" for c in n["status"].get("conditions", []))]  # fmt: skip # noqa: E501
 
         first = until(lambda: len(seen := ready()) == 2 and seen)
         listed = emulator.boto("sagemaker").list_cluster_nodes(ClusterName="ray")["ClusterNodeSummaries"]
