@@ -66,7 +66,7 @@ def measure(folder: Path, *, limit: int) -> int:
     for words in COMMANDS:
         start = time.monotonic()
         done = run([str(environment / "bin" / "hyperpod-ray"), *words], cwd=work, check=False)
-        print(f"{time.monotonic() - start:5.2f} s  hyperpod-ray {' '.join(words)}: exit {done.returncode}")
+        print(f"{time.monotonic() - start:5.2f} s  {' '.join(['hyperpod-ray', *words])}: exit {done.returncode}")
         if done.returncode:
             failed = True
             print(done.stderr)
@@ -80,7 +80,7 @@ def measure(folder: Path, *, limit: int) -> int:
         refused = run([str(environment / "bin" / "hyperpod-ray"), *words], cwd=work, check=False)
         if refused.returncode != 2 or "which is not installed" not in refused.stderr:
             failed = True
-            print(f"hyperpod-ray {' '.join(words)}: exit {refused.returncode}, expected one message\n{refused.stderr}")
+            print(f"{' '.join(['hyperpod-ray', *words])}: exit {refused.returncode}\n{refused.stderr}")
     print("failed" if failed else f"passed: at most {limit} MB, and every command starts")
     return 1 if failed else 0
 

@@ -81,6 +81,7 @@ def test_the_reference_holds_every_command_and_option() -> None:
 
 # --- commands that are written somewhere ------------------------------------------------------------------------------
 
+TREE: Any = tree()
 NAMED = re.compile(r"(?<![\w.-])hyperpod-ray(?= )")
 END = {
     ".py": re.compile(r"""[`"'|;)\n,]|\\n|…|#|\.(\s|$)| (to|asks|and|reads|does|on|says) |$"""),
@@ -115,7 +116,7 @@ def words(text: str) -> list[str]:
 def problem(text: str) -> str:
     """Why a command does not parse; empty where it does. A bare name of a command is a mention, not a call."""
     path: list[str] = []
-    rest, node = words(text), tree()
+    rest, node = words(text), TREE
     while rest and getattr(node, "commands", None) is not None:
         word = rest.pop(0)
         if word == "--environments":
