@@ -60,9 +60,12 @@ def send(
         connection.close()
 
 
-def signed(emulator: Emulator, path: str, *, secret: str = "", service: str = "lambda", body: bytes = b"") -> Any:
-    """Headers that are signed with this start's secret, or with another one."""
-    request = botocore.awsrequest.AWSRequest(method="POST", url=f"{emulator.control.endpoint}{path}", data=body)
+def signed(
+    emulator: Emulator, path: str, *, secret: str = "", service: str = "lambda", body: bytes = b"", host: str = ""
+) -> Any:
+    """Headers that are signed with this start's secret, or with another one, for the host that they go to."""
+    url = f"http://{host}{path}" if host else f"{emulator.control.endpoint}{path}"
+    request = botocore.awsrequest.AWSRequest(method="POST", url=url, data=body)
     credentials = botocore.credentials.Credentials(emulator.running.account, secret or emulator.running.secret)
     botocore.auth.SigV4Auth(credentials, service, emulator.running.region).add_auth(request)
     return dict(request.headers.items())
@@ -107,7 +110,8 @@ def test_a_web_page_cannot_reach_a_service_or_the_control_plane(
     ids=lambda more: " ".join(f"{k}={v}" for k, v in more.items()),
 )
 def test_a_rebound_name_and_a_page_are_refused_though_they_sign(emulator: Emulator, more: dict[str, str]) -> None:
-    headers = {**signed(emulator, "/_local/faults", body=b"{}"), **more}
+    # the signature is right for the name that the request goes to: only the name itself is wrong
+    headers = {**signed(emulator, "/_local/faults", body=b"{}", host=more.get("Host", "")), **more}
     assert send(emulator, "POST", "/_local/faults", b"{}", headers)[0] == 403
 
 
