@@ -8,8 +8,9 @@ import pytest
 
 from core import Plan, load, needs, needs_page
 from core.images import Reference
+from core.model import Environment
 from core.service_limits import platform
-from tests.core.environment_files import plan, problems
+from tests.core.environment_files import changed, plan, problems
 
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
 
@@ -69,7 +70,9 @@ def test_an_image_that_no_value_moves_is_refused_in_a_closed_network() -> None:
     (problem,) = [one for one in problems({**CLOSED, **trainium}) if one.path == "network.egress"]
     assert "neuron-device-plugin needs public.ecr.aws/neuron/neuron-device-plugin" in problem.message
     assert "Fix: network.egress: nat" in problem.message
-    one = plan({"registries": {"mirror": True}, **trainium})
+    # without the checks: that other rules refuse the type as well is not what this is about
+    settings = Environment.model_validate(changed({"registries": {"mirror": True}, **trainium}))
+    one = Plan(name="neuron", settings=settings)
     (neuron,) = [need for need in needs.images(one) if need.workload == "neuron-device-plugin"]
     assert not neuron.movable
     assert neuron.pulled.name == "public.ecr.aws/neuron/neuron-device-plugin"
@@ -79,12 +82,15 @@ def test_an_image_that_no_value_moves_is_refused_in_a_closed_network() -> None:
 def test_ports_outside_follow_from_the_file() -> None:
     one = plan(
         {
-            "ray/observability": {"grafana_host": "http://grafana.example.com:3000"},
+            "ray/observability": {
+                "grafana_host": "http://grafana.example.com:3000",
+                "prometheus_host": "http://prometheus.monitoring.svc:9090",
+            },
             "ray/gcs_fault_tolerance": {"driver_instance_group": "head", "redis_address": "redis.example.com:6380"},
         }
     )
     assert needs.outside_ports(one) == [3000, 6380]
-    assert [item.namespace for item in needs.destinations(one)] == [None, None, "prometheus-system"]
+    assert [item.namespace for item in needs.destinations(one)] == [None, None, "monitoring"]
 
 
 @pytest.mark.parametrize("file", sorted(needs_page.DOCS.glob("needs-*.md")), ids=lambda file: file.stem)
