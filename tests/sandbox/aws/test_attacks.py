@@ -129,8 +129,11 @@ def test_a_preflight_gets_no_permission(emulator: Emulator, path: str) -> None:
     assert not [name for name in answer if name.startswith("access-control-")]
 
 
-def test_an_answer_carries_no_cors_header(emulator: Emulator) -> None:
-    seen = emulator.boto("s3").list_buckets()["ResponseMetadata"]["HTTPHeaders"]
+@pytest.mark.parametrize(
+    ("service", "operation"), [("s3", "list_buckets"), ("kms", "list_keys"), ("lambda", "list_functions")]
+)
+def test_an_answer_carries_no_cors_header(emulator: Emulator, service: str, operation: str) -> None:
+    seen = getattr(emulator.boto(service), operation)()["ResponseMetadata"]["HTTPHeaders"]
     assert not [name for name in seen if name.startswith("access-control-")]
 
 
