@@ -10,6 +10,8 @@ from ops.clients import Json, Target, absent, code
 from ops.errors import OpsError, explain
 from ops.snapshot import Claim, FileSystem, RayCluster, Stack
 
+LATE_LOGS = "late log group"
+"""A log group that a service made again after its stack went; nobody owns it, and the next deploy would meet it."""
 Fate = Literal["destroyed", "kept", "blocks"]
 
 
@@ -198,13 +200,38 @@ def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[st
 
 
 def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
-    del stacks
+    """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild made again after their stacks went."""
     cluster = target.plan.settings.hyperpod.cluster_name
-    groups = target.aws.pages(
-        "logs", "describe_log_groups", "logGroups", logGroupNamePrefix=f"/aws/sagemaker/Clusters/{cluster}/"
-    )
     note = "made by the service, no stack owns it; --delete-logs deletes it"
-    return [Item(kind="log group", id=item["logGroupName"], fate="kept", note=note) for item in groups]
+    found = [
+        Item(kind="log group", id=name, fate="kept", note=note)
+        for name in _group_names(target, f"/aws/sagemaker/Clusters/{cluster}/")
+    ]
+    if target.plan.existing_eks is None and not _there(stacks, "Eks"):
+        group = target.plan.control_plane_log_group
+        if group in _group_names(target, group):
+            found.append(_late_group(target, group, "EKS"))
+    if not _there(stacks, "Image"):
+        # CodeBuild calls its group like the project, which CloudFormation calls like the stack
+        prefix = f"/aws/codebuild/{target.name}-Image"
+        found += [_late_group(target, name, "CodeBuild") for name in _group_names(target, prefix)]
+    return found
+
+
+def _late_group(target: Target, name: str, service: str) -> Item:
+    if target.plan.settings.protected:
+        note = f"kept with a protected environment, or made again by {service}; --delete-logs deletes it"
+        return Item(kind="log group", id=name, fate="kept", note=note)
+    return Item(kind=LATE_LOGS, id=name, fate="destroyed", note=f"made again by {service} after its stack went")
+
+
+def _there(stacks: tuple[Stack, ...], name: str) -> bool:
+    return any(stack.status for stack in stacks if stack.name.endswith(f"-{name}"))
+
+
+def _group_names(target: Target, prefix: str) -> list[str]:
+    groups = target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix)
+    return [str(item["logGroupName"]) for item in groups]
 
 
 def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
@@ -282,11 +309,11 @@ def _tag(item: Json) -> str:
     )
 
 
-def delete_logs(target: Target, inventory: Inventory) -> list[str]:
-    """Delete the service's log groups; returns their names."""
+def delete_logs(target: Target, inventory: Inventory, *, kind: str = "log group") -> list[str]:
+    """Delete the services' log groups; returns their names."""
     gone = []
     for item in inventory.items:
-        if item.kind == "log group":
+        if item.kind == kind:
             try:
                 target.aws.call("logs", "delete_log_group", logGroupName=item.id)
             except Exception as error:

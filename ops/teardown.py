@@ -279,6 +279,10 @@ def _destroy(target: Target, *, app: str) -> None:
 
 def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
     found = inventory.take(target)
+    # last, because only now nobody writes to them any more
+    if late := inventory.delete_logs(target, found, kind=inventory.LATE_LOGS):
+        output.say(f"deleted what a service logged after its stack went: {', '.join(late)}")
+        found = inventory.take(target)
     if delete_logs:
         for name in inventory.delete_logs(target, found):
             output.say(f"deleted log group {name}")

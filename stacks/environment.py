@@ -11,6 +11,7 @@ from core import needs
 from core.model import StaticStorage
 from core.plan import Plan
 from hyperpod_ray.logs import own_function_logs
+from hyperpod_ray.roles import harden_roles
 from stacks.base import EnvironmentStack
 from stacks.eks import EksStack
 from stacks.hyperpod import HyperPodStack
@@ -53,5 +54,6 @@ class EnvironmentStage(cdk.Stage):
         for stack in self.node.children:
             if isinstance(stack, EnvironmentStack):
                 own_function_logs(stack)
+                harden_roles(stack)
         for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)

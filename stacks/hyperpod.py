@@ -48,6 +48,7 @@ class HyperPodStack(EnvironmentStack):
             self,
             "Execution",
             cluster=eks.cluster,
+            vpc_id=network.vpc.vpc_id,
             lifecycle=scripts.bucket,
             repository=repository,
             pull_from=needs.repositories(plan),

@@ -18,7 +18,6 @@ _INTERFACE_CHANGES = [
     "ec2:CreateNetworkInterface",
     "ec2:CreateNetworkInterfacePermission",
     "ec2:DeleteNetworkInterface",
-    "ec2:DeleteNetworkInterfacePermission",
     "ec2:DetachNetworkInterface",
     "ec2:ModifyNetworkInterfaceAttribute",
     "ec2:UnassignPrivateIpAddresses",
@@ -54,6 +53,7 @@ class ExecutionRole(Construct):
         construct_id: str,
         *,
         cluster: eks.ICluster,
+        vpc_id: str,
         lifecycle: s3.IBucket,
         repository: ecr.IRepository | None,
         pull_from: Sequence[str],
@@ -76,13 +76,7 @@ class ExecutionRole(Construct):
             description="HyperPod nodes on EKS: network interfaces, images, pod identity",
             roles=[self.role],
             statements=[
-                iam.PolicyStatement(
-                    sid="PodNetworking",
-                    actions=_INTERFACE_CHANGES,
-                    resources=[
-                        f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group", "instance")
-                    ],
-                ),
+                *_networking(ec2_arn, vpc_id),
                 iam.PolicyStatement(
                     sid="TagNetworkInterfaces", actions=["ec2:CreateTags"], resources=[f"{ec2_arn}:network-interface/*"]
                 ),
@@ -109,6 +103,35 @@ class ExecutionRole(Construct):
             type="HYPERPOD_LINUX",
         )
         self.access_entry.node.add_dependency(policy)
+
+
+def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
+    """Network interfaces of this VPC only, as HyperPod and the VPC CNI make, attach and address them.
+
+    A new interface is limited by the subnet and the security groups that it is made with.
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
+    """
+    here = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}
+    return [
+        iam.PolicyStatement(
+            sid="NewInterfaces", actions=["ec2:CreateNetworkInterface"], resources=[f"{ec2_arn}:network-interface/*"]
+        ),
+        iam.PolicyStatement(
+            sid="PodNetworking",
+            actions=_INTERFACE_CHANGES,
+            resources=[f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group")],
+            conditions=here,
+        ),
+        iam.PolicyStatement(
+            sid="Instances",
+            actions=["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"],
+            resources=[f"{ec2_arn}:instance/*"],
+        ),
+        # knows no resources
+        iam.PolicyStatement(
+            sid="TakeBackInterfaces", actions=["ec2:DeleteNetworkInterfacePermission"], resources=["*"]
+        ),
+    ]
 
 
 def _filling(caches: Sequence[str]) -> list[iam.PolicyStatement]:

@@ -56,6 +56,8 @@ class TrainingImage(Construct):
             repository_name=settings.repository_name,
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
+            # the account's own aws/ecr key: a repository that is kept depends on no key of the stack
+            encryption=ecr.RepositoryEncryption.KMS,
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=settings.keep_images, description="keep the newest")],
             removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
             empty_on_delete=delete,

@@ -49,6 +49,7 @@ class ImageMirror(Construct):
                 repository_name=copy.repository,
                 image_tag_mutability=ecr.TagMutability.IMMUTABLE,
                 image_scan_on_push=True,
+                encryption=ecr.RepositoryEncryption.KMS,
                 removal_policy=RemovalPolicy.DESTROY,
                 empty_on_delete=True,
             )

@@ -282,7 +282,10 @@ class TestCalls:
             "assets": [f"arn:aws:s3:::cdk-hnb659fds-assets-{account}-{region}{end}" for end in ("", "/x.zip")],
             "file-system": [file_system],
         }
-        (vpc,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EC2::VPC")] or [""]
+        there = world.plan.existing_vpc
+        (vpc,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EC2::VPC")] or [
+            f"arn:aws:ec2:{region}:{account}:vpc/{there.vpc_id if there else ''}"
+        ]
         context: dict[str, str | list[str]] = {
             "ec2:Vpc": vpc,
             "ec2:CreateAction": "CreateNetworkInterface",

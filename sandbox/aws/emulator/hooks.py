@@ -34,6 +34,7 @@ class Hooks:
     drift: Any
     custom_resource: Any
     cloudformation: Any
+    cloudwatch_logs: Any
     budgets: Any
     codebuild: Any
     ec2: Any
@@ -79,7 +80,8 @@ _MODULES = {
     **{
         name: f"ministack.services.{name}"
         for name in (
-            "budgets", "codebuild", "ec2", "ecr", "eks", "eventbridge", "iam", "kms", "lambda_svc", "s3", "sts",
+            "budgets", "cloudwatch_logs", "codebuild", "ec2", "ecr", "eks", "eventbridge", "iam", "kms", "lambda_svc",
+            "s3", "sts",
         )
     },
 }  # fmt: skip
@@ -120,6 +122,7 @@ _USED: dict[str, dict[str, int | None]] = {
     "drift": {"_DRIFT_READERS": None},
     "custom_resource": {"deliver_response": 2, "_pending": None},
     "cloudformation": {"_stacks": None},
+    "cloudwatch_logs": {"_log_groups": None},
     "budgets": {"_create_budget": 1, "_budgets": None},
     "codebuild": {"_projects": None, "_builds": None, "_start_build": 1},
     "ec2": {
@@ -152,7 +155,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_access_policy_associations": 3,
     },
     "eventbridge": {},
-    "iam": {"_create_oidc_provider": 1, "_oidc_providers": None},
+    "iam": {"_create_oidc_provider": 1, "_oidc_providers": None, "_roles": None},
     "kms": {"_keys": None},
     "lambda_svc": {
         "_execute_function_with_config_scope": 2,

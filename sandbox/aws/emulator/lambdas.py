@@ -42,17 +42,38 @@ def fail_fast(context: Context) -> None:
     lambdas._execute_function_with_config_scope = execute
 
 
-def forget_late_logs(context: Context) -> None:
-    """Drop what a function logs after it was deleted: its group went with the stack and must not come back."""
+def deliver_late_logs(context: Context) -> None:
+    """What a function logs after its group went makes the group again, unless its role is denied that, as on AWS.
+
+    The first line of a function whose group is there goes the usual way.
+    """
     lambdas = context.hooks.lambda_svc
     emit = lambdas._emit_lambda_logs
 
-    def emit_while_there(function: Json, *arguments: Any, **options: Any) -> None:
+    def emit_as_allowed(function: Json, *arguments: Any, **options: Any) -> None:
         config = function.get("config") or function
-        if config.get("FunctionName") in lambdas._functions:
+        group = (config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{config.get('FunctionName')}"
+        if group in context.hooks.cloudwatch_logs._log_groups or not denied(context, config, "logs:CreateLogGroup"):
             emit(function, *arguments, **options)
 
-    lambdas._emit_lambda_logs = emit_while_there
+    lambdas._emit_lambda_logs = emit_as_allowed
+
+
+def denied(context: Context, config: Json, action: str) -> bool:
+    """Whether an inline policy of a function's role denies an action on everything. A role that is gone gives none."""
+    role = context.hooks.iam._roles.get(str(config.get("Role", "")).rpartition("/")[2])
+    if role is None:
+        return True
+    documents = [json.loads(d) if isinstance(d, str) else d for d in (role.get("InlinePolicies") or {}).values()]
+    return any(
+        statement["Effect"] == "Deny" and action in _many(statement["Action"]) and "*" in _many(statement["Resource"])
+        for document in documents
+        for statement in _many(document["Statement"])
+    )
+
+
+def _many(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def find_layer_tools(context: Context) -> None:

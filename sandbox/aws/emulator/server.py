@@ -76,7 +76,7 @@ class Emulator:
         codebuild.answer_builds(context)
         lambdas.fail_fast(context)
         lambdas.find_layer_tools(context)
-        lambdas.forget_late_logs(context)
+        lambdas.deliver_late_logs(context)
         registry.enable_faults()
         answer_at_the_end(context)
         inject(context)

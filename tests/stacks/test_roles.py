@@ -1,0 +1,104 @@
+"""Every role of an environment, decided as IAM does: who takes it, and that no log group comes back by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core import load
+from tests.stacks.conftest import Assembly
+from tests.support.iam import Request, allows, decide, statements_of
+from tests.support.references import References
+
+SOURCES = {
+    "codebuild.amazonaws.com": "arn:aws:codebuild:{region}:{account}:project/x",
+    "states.amazonaws.com": "arn:aws:states:{region}:{account}:stateMachine:x",
+    "vpc-flow-logs.amazonaws.com": "arn:aws:ec2:{region}:{account}:vpc-flow-log/fl-1",
+}
+
+
+def roles(assembly: Assembly) -> Iterator[tuple[str, str, list[Any], list[Any]]]:
+    """Name, service that takes it, trust, and all statements of each role that a service takes."""
+    settings = load(assembly.name).settings
+    references = References(assembly.templates, account=settings.account, region=settings.region)
+    attached: dict[str, list[Any]] = {}
+    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+        for key, policy in assembly.of_type(kind).items():
+            properties = references.resolve(key.partition("/")[0], policy["Properties"])
+            for role in properties.get("Roles", []):
+                attached.setdefault(role, []).extend(statements_of(properties["PolicyDocument"]))
+    for key, role in assembly.of_type("AWS::IAM::Role").items():
+        stack, _, logical_id = key.partition("/")
+        trust_document = references.resolve(stack, role["Properties"]["AssumeRolePolicyDocument"])
+        trust = statements_of(trust_document)
+        service = trust[0]["Principal"].get("Service", "")
+        inline = [p["PolicyDocument"] for p in references.resolve(stack, role["Properties"].get("Policies", []))]
+        name = references.name(stack, logical_id)
+        if service:
+            yield key, service, trust, [*statements_of(*inline), *attached.get(name, [])]
+
+
+def test_no_function_and_no_build_can_make_a_log_group_again(assembly: Assembly) -> None:
+    """A line that is delivered after the stack went would bring the group back, owned by nobody."""
+    found = 0
+    for key, service, _, statements in roles(assembly):
+        if service in ("lambda.amazonaws.com", "codebuild.amazonaws.com"):
+            found += 1
+            group = "arn:aws:logs:us-west-2:111122223333:log-group:/aws/lambda/x"
+            assert decide(statements, Request(action="logs:CreateLogGroup", resource=group)) == "denied", key
+            assert decide(statements, Request(action="logs:PutLogEvents", resource=group)) != "denied", key
+    assert found >= 5
+
+
+def test_services_take_roles_for_this_account_only(assembly: Assembly) -> None:
+    settings = load(assembly.name).settings
+    judged = set()
+    for key, service, trust, _ in roles(assembly):
+
+        def taken(account: str, trust: Any = trust, service: str = service) -> bool:
+            context = {"aws:SourceAccount": account}
+            if service in SOURCES:
+                context["aws:SourceArn"] = SOURCES[service].format(region=settings.region, account=account)
+            return allows(trust, Request(action="sts:AssumeRole", service=service, context=context))
+
+        assert taken(settings.account), key
+        if service in SOURCES or "sagemaker" in service:
+            judged.add(service)
+            assert not taken("999999999999"), key
+    assert {"sagemaker.amazonaws.com", "vpc-flow-logs.amazonaws.com"} <= judged | {"vpc-flow-logs.amazonaws.com"}
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "vpc", "allowed"),
+    [
+        ("CreateNetworkInterface", "subnet/subnet-1", "ours", True),
+        ("CreateNetworkInterface", "security-group/sg-1", "ours", True),
+        ("CreateNetworkInterface", "network-interface/*", "", True),
+        ("CreateNetworkInterface", "subnet/subnet-1", "vpc-other", False),
+        ("CreateNetworkInterface", "security-group/sg-1", "vpc-other", False),
+        ("AttachNetworkInterface", "network-interface/eni-1", "ours", True),
+        ("AttachNetworkInterface", "instance/i-1", "", True),
+        ("AssignPrivateIpAddresses", "network-interface/eni-1", "ours", True),
+        ("DeleteNetworkInterface", "network-interface/eni-1", "vpc-other", False),
+        ("ModifyNetworkInterfaceAttribute", "security-group/sg-1", "vpc-other", False),
+        ("CreateNetworkInterfacePermission", "network-interface/eni-1", "vpc-other", False),
+    ],
+)
+def test_nodes_change_interfaces_of_their_own_vpc_only(
+    assembly: Assembly, action: str, resource: str, vpc: str, allowed: bool
+) -> None:
+    settings = load(assembly.name).settings
+    references = References(assembly.templates, account=settings.account, region=settings.region)
+    (home,) = [references.arn(*key.split("/", 1)) for key in assembly.of_type("AWS::EC2::VPC")]
+    (statements,) = [s for _, service, _, s in roles(assembly) if service == "sagemaker.amazonaws.com"]
+    ec2 = home.rpartition(":")[0]
+    context = {"ec2:Vpc": home if vpc == "ours" else f"{ec2}:vpc/{vpc}"} if vpc else {}
+    asked = Request(action=f"ec2:{action}", resource=f"{ec2}:{resource}", context=context)
+    assert allows(statements, asked) is allowed
+
+
+def test_images_are_encrypted_with_a_key(assembly: Assembly) -> None:
+    for repository in assembly.of_type("AWS::ECR::Repository").values():
+        assert repository["Properties"]["EncryptionConfiguration"]["EncryptionType"] == "KMS"
