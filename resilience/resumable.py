@@ -292,6 +292,8 @@ class Resumable:
             checkpoint=checkpoint,
             checkpoint_dir_name=name,
             checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+            # what a save left in its place, S3 included, is the folder's to prune and never Ray's to delete
+            delete_local_checkpoint_after_upload=False,
         )
 
     def _announce(self, kind: str, **fields: Any) -> None:

@@ -26,10 +26,8 @@ def _module(part: str) -> Any:
     except ImportError as error:
         raise InputError(
             "writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity "
-            f"({error}); add "
-            "them to the image (image/requirements-tiered.in) and enable tiered storage on the HyperPod cluster, "
-            "or use "
-            "writer auto"
+            f"({error}); the project's image has them: use it, or add them to yours, and enable tiered storage on the "
+            "HyperPod cluster; or use writer auto"
         ) from error
 
 
