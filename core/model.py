@@ -290,7 +290,8 @@ class HyperPod(Settings):
     """`NodeProvisioningMode`. `Continuous`: InService with the capacity there is, the rest follows. null: all or
     nothing."""
     managed_autoscaling: bool = False
-    """`AutoScaling` by HyperPod's managed Karpenter; needs `Continuous` and `node_recovery: Automatic`."""
+    """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
+    `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
     tiered_storage_memory_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     """`TieredStorageConfig`: share of node memory that holds checkpoints. Left out: off."""
     instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]

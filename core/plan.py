@@ -184,11 +184,17 @@ class Plan:
             pods=max(0, figures.pods - self.daemon_sets(group)),
         )
 
+    @property
+    def scaled_groups(self) -> list[InstanceGroup]:
+        """Groups that HyperPod's managed Karpenter scales: with `managed_autoscaling`, those with a count of 0."""
+        hyperpod = self.settings.hyperpod
+        return [group for group in hyperpod.instance_groups if hyperpod.managed_autoscaling and group.count == 0]
+
     def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
         """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
         if group.deep_health_checks is not None:
             return list(group.deep_health_checks)
-        if not self.accelerated(group):
+        if not self.accelerated(group) or group in self.scaled_groups:
             return []
         return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
 

@@ -9,6 +9,7 @@ from k8s.bindings import Bindings
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
 from k8s.network_policies import network_policies, operator_policies, system_policies
+from k8s.node_pools import node_pools
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
 from k8s.storage import claim, cluster_storage, volume_owner
@@ -20,8 +21,11 @@ def system_manifests(plan: Plan) -> list[Manifest]:
 
 
 def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolumes."""
-    return [namespaces(plan), operator_policies(plan), cluster_storage(plan, bindings)]
+    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolumes,
+    and node pools where Karpenter scales groups.
+    """
+    made = [namespaces(plan), operator_policies(plan), cluster_storage(plan, bindings)]
+    return [*made, node_pools(plan)] if plan.scaled_groups else made
 
 
 def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:

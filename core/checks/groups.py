@@ -177,6 +177,49 @@ def continuous_features(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("hyperpod", "ray")
+def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
+    """Managed Karpenter scales groups that start from 0, draw from no plan and have no deep health checks. What runs
+    before it does needs nodes of its own.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html
+    """
+    hyperpod, ray = plan.settings.hyperpod, plan.settings.ray
+    if not hyperpod.managed_autoscaling:
+        return
+    if not plan.scaled_groups:
+        yield error(
+            "hyperpod",
+            "managed_autoscaling",
+            message="scales nothing: no group has a count of 0, and Karpenter scales groups from 0; "
+            "set count: 0 on the groups that it scales, or remove the setting",
+        )
+    driver = ray.gcs_fault_tolerance.driver_instance_group if ray.gcs_fault_tolerance else None
+    for index, group in groups(plan):
+        if group.count:
+            continue
+        if group.deep_health_checks:
+            yield error(
+                *GROUPS,
+                index,
+                "deep_health_checks",
+                message="managed Karpenter does not scale a group with deep health checks; remove the setting",
+            )
+        if group.training_plan_arn:
+            yield error(
+                *GROUPS,
+                index,
+                "training_plan_arn",
+                message="managed Karpenter does not scale reserved capacity; set a count, or remove the plan",
+            )
+        if group.name in {ray.head.instance_group, driver}:
+            yield error(
+                *GROUPS,
+                index,
+                "count",
+                message="0, but head, driver and system pods need nodes before Karpenter adds any; set 2",
+            )
+
+
 @rule("hyperpod")
 def min_count_at_most_count(plan: Plan) -> Iterator[Finding]:
     """A cluster cannot wait for more nodes than it asks for."""

@@ -146,7 +146,9 @@ def max_replicas_are_reachable(plan: Plan) -> Iterator[Finding]:
 
 
 def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setting: str) -> Iterator[Finding]:
-    """Why the pods do not fit the nodes of the group, if they do not."""
+    """Why the pods do not fit the nodes of the group, if they do not. Karpenter's groups grow with their pods."""
+    if group in plan.scaled_groups:
+        return
     room = plan.node_room(group)
     demands = [demand for demand in demands if demand.count and _per_node(demand.pod, room) > 0]
     nodes = f"'{group.name}' has {group.count} × {group.type}"

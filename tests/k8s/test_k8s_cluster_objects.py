@@ -347,3 +347,40 @@ class TestAccess:
     def test_service_account_mounts_no_token(self, variant: Any) -> None:
         for item in variant.kind("ServiceAccount"):
             assert item["automountServiceAccountToken"] is False
+
+
+def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    groups = [
+        {"name": "head", "type": "ml.m5.2xlarge", "count": 3},
+        {"name": "Burst", "type": "ml.p5.48xlarge", "count": 0, "labels": {"team": "research"},
+         "taints": [{"key": "dedicated", "value": "ray", "effect": "NoSchedule"}]},
+    ]  # fmt: skip
+    workers = [{"name": "gpu", "instance_group": "Burst", "replicas": 1, "max_replicas": 4}]
+    hyperpod = {"instance_groups": groups, "managed_autoscaling": True}
+    plan = plan_with("prod", hyperpod=hyperpod, ray={"workers": workers, "autoscaling": True})
+    objects = {item["kind"]: item for manifest in k8s.platform_manifests(plan, bindings) for item in manifest.objects}
+    node_class, pool = objects["HyperpodNodeClass"], objects["NodePool"]
+    assert node_class["apiVersion"] == "karpenter.sagemaker.amazonaws.com/v1"
+    assert node_class["spec"] == {"instanceGroups": ["Burst"]}
+    assert pool["apiVersion"] == "karpenter.sh/v1"
+    template = pool["spec"]["template"]
+    assert template["spec"]["nodeClassRef"] == {
+        "group": "karpenter.sagemaker.amazonaws.com",
+        "kind": "HyperpodNodeClass",
+        "name": node_class["metadata"]["name"],
+    }
+    assert template["spec"]["expireAfter"] == "Never"
+    # WhenEmpty needs the time after which an empty node goes
+    assert pool["spec"]["disruption"] == {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"}
+    # what Ray's pods select and tolerate is what Karpenter promises
+    cluster = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
+    pod = cluster["workerGroupSpecs"][0]["template"]["spec"]
+    assert pod["nodeSelector"].items() <= template["metadata"]["labels"].items()
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    for wanted in term["matchExpressions"]:
+        assert template["metadata"]["labels"][wanted["key"]] in wanted["values"]
+    (taint,) = template["spec"]["taints"]
+    assert {"operator": "Equal", **taint} in pod["tolerations"]
+    off = plan_with("prod", hyperpod={"managed_autoscaling": False})
+    kinds = {item["kind"] for manifest in k8s.platform_manifests(off, bindings) for item in manifest.objects}
+    assert not {"HyperpodNodeClass", "NodePool"} & kinds
