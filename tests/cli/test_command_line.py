@@ -127,3 +127,72 @@ def test_help_loads_no_library_of_a_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     for heavy in ("boto3", "kubernetes", "pydantic", "yaml", "rich", "jsii", "sandbox", "rehearsal", "review"):
         assert f"'{heavy}'" not in done.stderr
+
+
+def test_ctrl_c_works_where_the_parent_ignores_it() -> None:
+    """A shell starts a background job with SIGINT ignored."""
+    code = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import core
+from cli.main import script
+
+def names(**_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+core.names = names
+sys.argv = ["hyperpod-ray", "env", "check"]
+script()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "sandbox.aws", None)
+    assert main(["local", "status"]) == 2
+    printed = capsys.readouterr().err
+    assert "needs the part [local]" in printed
+    assert "make setup" in printed
+
+
+def test_a_missing_module_of_no_part_is_a_defect() -> None:
+    from cli.main import extra_of
+
+    assert extra_of(ModuleNotFoundError("x", name="boto3")) is None
+
+
+def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from core import project
+
+    monkeypatch.setattr(project, "SOURCE", tmp_path / "checkout")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    (tmp_path / "checkout").mkdir()
+    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"  # an installed wheel
+    for name in ("cdk.json", "app.py"):
+        (tmp_path / "checkout" / name).touch()
+    assert project.cache("x") == tmp_path / "checkout" / ".cache" / "x"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"
+    (tmp_path / "checkout" / ".cache" / "x").mkdir(parents=True)
+    assert project.cache("x") == tmp_path / "checkout" / ".cache" / "x"
+
+
+def test_review_and_submit_without_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from ops.submit import files_of
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "train.py").touch()
+    assert files_of(tmp_path) == [tmp_path / "train.py"]
+    assert main(["review", "local", "--base", "main"]) == 2
+
+
+def test_markdown_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "local", "--offline", "--output", "markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("| Group | What |")
+    assert lines[1].startswith("| --- | --- | ---: |")
+    assert len({line.count("|") for line in lines if line}) == 1

@@ -1,0 +1,50 @@
+"""What `local deploy` replaces, and that the result is a valid environment on every shipped file."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core import names, stand_ins
+from core.loader import FOLDER, parse
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_shipped_environment_can_be_rehearsed(name: str) -> None:
+    data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    before = copy.deepcopy(data)
+    changed, notes = stand_ins.rehearsed(data)
+    assert data == before
+    settings = parse(yaml.safe_dump(changed), name=name, path=Path(f"{name}.yaml")).settings
+    assert settings.image.folder == stand_ins.IMAGE_FOLDER  # type: ignore[union-attr]
+    assert settings.helm.lock_file == stand_ins.LOCK_FILE
+    assert not settings.protected
+    assert settings.storage.on_destroy == "delete"  # type: ignore[union-attr]
+    assert (
+        settings.hyperpod.model_dump()
+        == parse(
+            (FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), name=name, path=Path("x")
+        ).settings.hyperpod.model_dump()
+    )
+    assert len(notes) >= 2
+
+
+def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
+    data = {
+        "network": {"existing": {"vpc_id": "vpc-1", "vpc_cidr": "10.1.0.0/16"}, "availability_zone_ids": ["a"]},
+        "eks": {"existing": {"cluster_name": "theirs"}, "version": "1.34"},
+        "storage": {"existing": {"file_system_id": "fs-1"}},
+        "image": {"uri": "example.com/x@sha256:0"},
+        "protected": True,
+    }
+    changed, notes = stand_ins.rehearsed(data)
+    assert changed["network"] == {"availability_zone_ids": ["a"], "cidr": "10.1.0.0/16"}
+    assert changed["eks"] == {"version": "1.34"}
+    assert changed["storage"] == {"on_destroy": "delete"}
+    assert "protected" not in changed
+    text = "\n".join(notes)
+    for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected"):
+        assert replaced in text
