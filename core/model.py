@@ -523,6 +523,9 @@ class Ray(Settings):
     termination grace period is 30 s longer."""
     node_loss_seconds: Annotated[int, Field(ge=0, le=300)] = 30
     """Toleration of `not-ready` and `unreachable` before a pod is evicted. Kubernetes' own default is 300."""
+    training_spares: Annotated[int, Field(ge=0)] = 0
+    """Training processes that stand by for a lost one (`RESILIENCE_SPARES`); each needs a place, a GPU on GPU groups.
+    Cover a lost node with as many as a worker pod has GPUs."""
     gcs_fault_tolerance: GcsFaultTolerance | None = None
     """Left out: a head failure ends the job, which is then resubmitted and resumes from its checkpoint."""
     observability: Observability | None = None

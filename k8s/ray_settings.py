@@ -26,8 +26,9 @@ EFA = {
 
 
 def recovery(plan: Plan) -> Settings:
-    """The recovery settings with the environment's drain timeout."""
-    return Settings(graceful_drain_timeout_s=plan.settings.ray.drain_timeout_seconds)
+    """The recovery settings with the environment's drain timeout and spares."""
+    ray = plan.settings.ray
+    return Settings(graceful_drain_timeout_s=ray.drain_timeout_seconds, spares=ray.training_spares)
 
 
 def head_env(plan: Plan) -> dict[str, str]:
@@ -56,4 +57,5 @@ def _common(plan: Plan) -> dict[str, str]:
     mlflow = {TRACKING_URI: access.mlflow_arn} if access and access.mlflow_arn else {}
     # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
     region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access else {}
-    return {**resilience.node_env(), **resilience.job_env(), **region, **mlflow}
+    spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
+    return {**resilience.node_env(), **resilience.job_env(), **spares, **region, **mlflow}

@@ -7,6 +7,7 @@ destroy, and prove by inventory that nothing is left.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -247,7 +248,7 @@ def _rehearse(story: Story) -> str:
     """The training half: submitted, one node killed, resumed; says where the picture is."""
     out = PROJECT / ".local" / "rehearsal"
     try:
-        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",)), out=out)
+        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1), out=out)
     except LocalError as error:
         raise DemoError(f"the rehearsal failed: {error}") from error
     if not survived:
@@ -255,7 +256,11 @@ def _rehearse(story: Story) -> str:
     pictures = sorted(out.rglob("*.png"))
     if not pictures:
         raise DemoError("the rehearsal drew no picture")
-    return f"node lost and resumed; picture {pictures[-1].relative_to(PROJECT)}"
+    fault = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"][0]
+    return (
+        f"node lost, a spare took over, training back in {fault['recovery_s']} s with {fault['steps_lost']} step done "
+        f"again; picture {pictures[-1].relative_to(PROJECT)}"
+    )
 
 
 def _resources(running: process.Running) -> set[tuple[str, str]]:

@@ -170,6 +170,8 @@ class Resumable:
             self.memory.finished(self.step, settle=self.leaving)
         if self.leaving:
             self._hand_over()
+        if self.generation is not None:
+            self.generation.member.now.saving = self.saver.in_flight is not None
         if reason is None and self.step % self.run.save_every_steps == 0 and self.step != self.total_steps:
             reason = "interval"
         if reason is not None:
@@ -177,6 +179,8 @@ class Resumable:
 
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
+        if self.generation is not None:
+            self.generation.member.now.saving = True
         with self.unhurried():
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
 

@@ -37,6 +37,7 @@ RESERVED_VARIABLES = {
     "RAY_GRAFANA_IFRAME_HOST": "set ray.observability",
     "RAY_PROMETHEUS_HOST": "set ray.observability",
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "set ray.drain_timeout_seconds",
+    "RESILIENCE_SPARES": "set ray.training_spares",
 }
 """Variables that something else sets, and what to do instead."""
 _SECRET = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|TOKEN|API_KEY|PRIVATE_KEY)(_|$)", re.IGNORECASE)

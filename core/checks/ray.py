@@ -110,6 +110,34 @@ def some_worker_works(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("ray", "hyperpod", "instance_types")
+def spares_have_places(plan: Plan) -> Iterator[Finding]:
+    """A spare is a training process in a place of its own; without one it is left out at every start."""
+    ray = plan.settings.ray
+    if not ray.training_spares:
+        return
+    a_pod = {worker.name: max(1, plan.worker_resources(worker).gpus) for worker in ray.workers}
+    places = sum(a_pod[worker.name] * (worker.max_replicas or worker.replicas) for worker in ray.workers)
+    if ray.training_spares >= places:
+        yield error(
+            "ray",
+            "training_spares",
+            message=(
+                f"{ray.training_spares} spares leave nothing to train: the worker groups have {places} places (GPUs, "
+                "or pods without GPUs); add replicas or take fewer spares"
+            ),
+        )
+    elif ray.training_spares < max(a_pod.values()):
+        yield warning(
+            "ray",
+            "training_spares",
+            message=(
+                f"{ray.training_spares} spares do not cover a lost node, which takes up to {max(a_pod.values())} "
+                "processes; such a loss waits for a new node"
+            ),
+        )
+
+
 @rule("ray")
 def version_is_recent_enough(plan: Plan) -> Iterator[Finding]:
     """Token authentication needs Ray ≥ 2.52; the training jobs need Train V2 (Ray ≥ 2.51)."""

@@ -86,7 +86,7 @@ class Coordinator:
     def _hear(self, uid: str, message: Message) -> Out:
         now, table, kind = time.monotonic(), self.table, message.get("type")
         if kind == "beat":
-            fields = {name: message[name] for name in ("step", "seq", "busy") if name in message}
+            fields = {name: message[name] for name in ("step", "seq", "busy", "saving") if name in message}
             return table.beat(now, uid, **fields)
         if kind == "cold":
             table.cold(uid)

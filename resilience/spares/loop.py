@@ -204,7 +204,7 @@ class Survivor:
         finally:
             now.seq, _current = (lambda: 0), None
             self.groups.let_go()
-        now.rank = None
+        now.rank, now.saving = None, False
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return None

@@ -38,6 +38,7 @@ class Now:
     rank: int | None = None
     step: int = 0
     busy: int = 0
+    saving: bool = False
     warm: bool = False
     seq: Callable[[], int] = field(default=lambda: 0)
 
@@ -95,6 +96,7 @@ class Member:
     def busy(self) -> Iterator[None]:
         """While inside, this rank waits for something that may take long (storage, a validation): it does not hang."""
         self.now.busy += 1
+        self._say_beat()  # at once: what comes may keep the next one back
         try:
             yield
         finally:
@@ -115,12 +117,15 @@ class Member:
 
     def _beat(self) -> None:
         while not self.over.wait(self.beat_s):
-            now = self.now
             try:
-                seq = {"seq": now.seq()}
+                seq = {"seq": self.now.seq()}
             except Exception:  # the groups are being changed by the main thread
                 seq = {}
-            self.send("beat", step=now.step, busy=now.busy > 0, **seq)
+            self._say_beat(**seq)
+
+    def _say_beat(self, **fields: int) -> None:
+        now = self.now
+        self.send("beat", step=now.step, busy=now.busy > 0, saving=now.saving, **fields)
 
     # ---- from the coordinator ----
 

@@ -24,6 +24,10 @@ _GATHER_S = 5.0
 """The first generation waits so long for the spares too, so that neighbours in rank are neighbours on nodes."""
 _IDLE_SILENCE_FACTOR = 10.0
 """A spare imports and rehearses, which can keep its beat from being sent; nobody waits for it."""
+_SAVING_SILENCE_FACTOR = 4.0
+"""A save on a machine that is short of everything has kept beats back for 1.6 s (seen at load 20)."""
+_GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
+"""A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
 _YOUNG_STEPS, _YOUNG_FACTOR = 3, 8.0
 """The first steps of a generation may compile, restore or meet again: the limit for a hang is longer."""
 
@@ -62,6 +66,7 @@ class Member:
     step: int = 0
     seq: int = 0
     busy: bool = False
+    saving: bool = False
     leaving: bool = False
 
 
@@ -106,6 +111,7 @@ class Table:
         self._first_hello: float | None = None
         self._ticked: float | None = None
         self._moving = False
+        self._gap = (0.0, 0.0)
         self._rejoin_until: float | None = None
 
     # ---- what members say ----
@@ -133,8 +139,10 @@ class Table:
         member = self.members.get(uid)
         if member is None:
             return [(uid, {"type": "fence"})]
+        if uid in self.ranks.values():
+            self._remember_gap(now, now - member.beat)
         member.beat = now
-        for name in ("step", "seq", "busy"):
+        for name in ("step", "seq", "busy", "saving"):
             if name in fields:
                 setattr(member, name, fields[name])
         return []
@@ -200,7 +208,10 @@ class Table:
         out: Out = []
         for member in list(self.members.values()):
             trains = member.uid in self.ranks.values()
-            limit = self.limits.silence_s * (1.0 if trains else _IDLE_SILENCE_FACTOR)
+            factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
+            if member.busy or member.saving:
+                factor = max(factor, _SAVING_SILENCE_FACTOR)
+            limit = self.silence_limit_s(now) * factor
             if now - member.beat > limit:
                 out += self.lost(now, member.uid, f"no beat for {now - member.beat:.1f} s")
         if not self.running:
@@ -208,6 +219,15 @@ class Table:
         if self._broken_since is not None and now - self._broken_since > _BREAK_S:
             return out + self._end(now, "a collective broke and nobody was lost") + self._form(now)
         return out + self._hung(now) + self._move(now)
+
+    def _remember_gap(self, now: float, gap: float) -> None:
+        if gap > self._gap[0] or now - self._gap[1] > _GAP_MEMORY_S:
+            self._gap = (gap, now)
+
+    def silence_limit_s(self, now: float) -> float:
+        """So long a member that trains may be silent: longer where even the living are heard late."""
+        recent = self._gap[0] if now - self._gap[1] <= _GAP_MEMORY_S else 0.0
+        return max(self.limits.silence_s, _GAP_FACTOR * recent)
 
     # ---- decisions ----
 

@@ -203,6 +203,8 @@ CASES = [
     Case("some_worker_works", {f"{WORKER}/replicas": 0}, "ray.workers", "nothing trains", {f"{WORKER}/replicas": 1}, "warning"),
     Case("version_is_recent_enough", {"ray/version": "2.51.2", **OWN_IMAGE}, "ray.version", "take 2.52.0 or newer", {"ray/version": "2.52.0", **OWN_IMAGE}),
     Case("version_is_recent_enough", {"ray/version": "2.50.0", "ray/auth": "none", **OWN_IMAGE}, "ray.version", "older than Train V2", {"ray/version": "2.51.0", "ray/auth": "none", **OWN_IMAGE}, beside=("ray.auth",)),
+    Case("spares_have_places", {"ray/training_spares": 32}, "ray.training_spares", "leave nothing to train: the worker groups have 32 places", {"ray/training_spares": 8}),
+    Case("spares_have_places", {"ray/training_spares": 1}, "ray.training_spares", "do not cover a lost node, which takes up to 8", {"ray/training_spares": 8}, "warning"),
     Case("operator_knows_auth", {"helm/kuberay_operator": "1.5.0"}, "helm.kuberay_operator", "take 1.5.1 or newer", {"helm/kuberay_operator": "1.5.1"}),
     Case("head_is_off_accelerators", {f"{GROUPS}/2": MORE_P5, "ray/head/instance_group": "more"}, "ray.head.instance_group", "an accelerated type", {f"{GROUPS}/2": CPU_GROUP, "ray/head/instance_group": "cpu"}),
     Case("head_is_off_accelerators", {f"{HEAD}/capacity": "spot"}, "ray.head.instance_group", "is spot capacity", {f"{HEAD}/capacity": "on-demand"}, "warning"),

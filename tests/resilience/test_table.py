@@ -134,6 +134,34 @@ def test_silence_of_a_rank_is_a_loss_and_it_is_fenced() -> None:
     assert (frozen, {"type": "fence"}) in world.sent
 
 
+def test_a_machine_short_of_time_is_given_more_of_it() -> None:
+    """Beats that come a second late are heard late from everybody; a silence of two is then no sign of death."""
+    world = World()
+    world.run(2)
+    slow = world.holder(1)
+    world.run(1.2, silent=(slow,))
+    world.run(1)
+    assert world.table.silence_limit_s(world.t) == pytest.approx(3.6, abs=0.4)
+    world.run(2.5, silent=(slow,))
+    assert world.holder(1) == slow
+    world.run(1)
+    world.run(31)
+    assert world.table.silence_limit_s(world.t) == 1.5
+    world.run(2, silent=(slow,))
+    assert world.holder(1) != slow
+
+
+def test_a_rank_that_saves_may_be_silent_longer() -> None:
+    world = World()
+    world.run(2)
+    saving = world.holder(1)
+    world.take(world.table.beat(world.t, saving, saving=True))
+    world.run(5, silent=(saving,))
+    assert world.holder(1) == saving
+    world.run(2, silent=(saving,))
+    assert world.holder(1) != saving
+
+
 def test_a_spare_that_imports_may_be_silent_longer() -> None:
     world = World()
     spare = world.spare
