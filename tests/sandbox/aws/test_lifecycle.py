@@ -16,7 +16,7 @@ import pytest
 
 from sandbox.aws import eks_login, paths, process
 from sandbox.aws.emulator.eks_tokens import verify
-from sandbox.aws.emulator.gate import Secret
+from sandbox.aws.emulator.gate import Refused, Secret
 from tests.support.emulator import ROOT, Emulator, running, until
 
 pytestmark = pytest.mark.emulator
@@ -162,6 +162,9 @@ def test_the_quick_login_makes_the_token_that_botocore_verifies() -> None:
     made = eks_login.token("ray eks", "eu-central-1", environment, datetime.now(UTC))
     secret = Secret(value="s+/=", token="t+/=&x")
     assert verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: secret) is secret
+    # a session's secret without the session's token is nobody's
+    with pytest.raises(Refused):
+        verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: Secret(value="s+/=", token="u"))
 
 
 def _is(pid: int, module: str) -> bool:
