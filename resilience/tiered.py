@@ -26,8 +26,8 @@ def _module(part: str) -> Any:
     except ImportError as error:
         raise InputError(
             "writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity "
-            f"({error}); the project's image has them: use it, or add them to yours, and enable tiered storage on the "
-            "HyperPod cluster; or use writer auto"
+            f"({error}); build an image with image/requirements-tiered.in, name it in image.uri, and enable tiered "
+            "storage on the HyperPod cluster; or use writer auto"
         ) from error
 
 
