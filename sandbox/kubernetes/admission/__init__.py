@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sandbox.kubernetes.admission import limits, pod_security, quota, references
+from sandbox.kubernetes.admission.amounts import quality
 from sandbox.kubernetes.resources import Resource
 from sandbox.kubernetes.status import forbidden
 
@@ -24,6 +25,7 @@ def prepare(api: Api, resource: Resource, obj: Json) -> None:
         if why:
             raise forbidden(resource.plural, resource.group, obj["metadata"]["name"], why)
         limits.fill(api, obj)
+        obj.setdefault("status", {})["qosClass"] = quality(obj["spec"])
 
 
 def review(api: Api, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:

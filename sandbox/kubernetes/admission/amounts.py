@@ -40,3 +40,20 @@ def total(spec: Json, field: str) -> dict[str, Fraction]:
     for name, amount in (spec.get("overhead") or {}).items():
         found[name] = found.get(name, Fraction(0)) + number(amount)
     return found
+
+
+def quality(spec: Json) -> str:
+    """A pod's quality of service: Guaranteed where every container's requests are its limits."""
+    requests, limits = [], []
+    guaranteed = True
+    for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+        given = container.get("resources") or {}
+        asked, most = given.get("requests") or {}, given.get("limits") or {}
+        for name in ("cpu", "memory"):
+            requests += [asked[name]] if number(asked.get(name, 0)) else []
+            limits += [most[name]] if number(most.get(name, 0)) else []
+            limit = number(most.get(name, 0))
+            guaranteed &= limit > 0 and number(asked.get(name, limit)) == limit
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"

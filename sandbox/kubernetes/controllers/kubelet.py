@@ -79,9 +79,7 @@ class Kubelet:
         started = now()
 
         def fill(status: Json) -> None:
-            status.update(
-                phase="Running", podIP=address, podIPs=[{"ip": address}], startTime=started, qosClass="Burstable"
-            )
+            status.update(phase="Running", podIP=address, podIPs=[{"ip": address}], startTime=started)
             status["containerStatuses"] = [
                 {
                     "name": c["name"],

@@ -11,10 +11,13 @@ ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, Calcu
 from __future__ import annotations
 
 import secrets
+from fractions import Fraction
 from typing import Any
 
 from core import kuberay
+from sandbox.kubernetes.admission.amounts import written
 from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.controllers import raypods
 from sandbox.kubernetes.controllers.common import (
     alive,
     condition,
@@ -37,7 +40,6 @@ Json = dict[str, Any]
 API_VERSION = "ray.io/v1"
 HEAD_GROUP = "headgroup"
 _NAMES = {"app.kubernetes.io/created-by": "kuberay-operator", "app.kubernetes.io/name": "kuberay"}
-_PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
 
 
 def desired(group: Json) -> int:
@@ -64,6 +66,15 @@ class RayClusters:
             and int((d.get("status") or {}).get("readyReplicas") or 0) > 0
             for d in self.api.all("apps/v1", "Deployment")
         )
+
+    def _operator_setting(self, name: str) -> str:
+        """An environment variable of the operator's container."""
+        for found in self.api.all("apps/v1", "Deployment"):
+            if (found["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "kuberay-operator":
+                for entry in found["spec"]["template"]["spec"]["containers"][0].get("env") or []:
+                    if entry["name"] == name:
+                        return str(entry.get("value") or "")
+        return ""
 
     def reconcile(self) -> None:
         """One pass."""
@@ -125,26 +136,16 @@ class RayClusters:
         name, namespace = f"{cluster['metadata']['name']}-head-svc", cluster["metadata"]["namespace"]
         if self.api.find("v1", "Service", namespace, name) is not None:
             return
-        head = cluster["spec"]["headGroupSpec"]
         labels = {
             **_NAMES,
             "ray.io/cluster": cluster["metadata"]["name"],
             "ray.io/node-type": "head",
             "ray.io/identifier": f"{cluster['metadata']['name']}-head",
         }
-        kind = head.get("serviceType") or "ClusterIP"
-        spec: Json = {
-            "type": kind,
-            "selector": labels,
-            "publishNotReadyAddresses": True,
-            "ports": [{"name": n, "port": p, "targetPort": p, "appProtocol": "tcp"} for n, p in _PORTS.items()],
-        }
-        if kind == "ClusterIP":
-            spec["clusterIP"] = "None"
         body = {
             "apiVersion": "v1",
             "kind": "Service",
-            "spec": spec,
+            "spec": raypods.head_service(cluster, labels),
             "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner(cluster)]},
         }
         try:
@@ -182,40 +183,16 @@ class RayClusters:
             "ray.io/identifier": f"{name}-{node_type}",
         }
 
-    def _pod(
-        self, cluster: Json, template: Json, *, node_type: str, group: str, name: str = "", prefix: str = ""
-    ) -> None:
-        namespace, cluster_name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
-        service = f"{cluster_name}-head-svc.{namespace}.svc.cluster.local"
+    def _pod(self, cluster: Json, spec: Json, *, node_type: str, group: str, name: str = "", prefix: str = "") -> None:
+        namespace, start_params = cluster["metadata"]["namespace"], spec.get("rayStartParams") or {}
 
         def prepare(pod: Json) -> None:
-            spec = pod["spec"]
-            main = spec["containers"][0]
-            env = main.setdefault("env", [])
-            have = {e["name"] for e in env}
-            address = "127.0.0.1:6379" if node_type == "head" else f"{service}:6379"
-            for key, value in (("RAY_CLUSTER_NAME", cluster_name), ("RAY_ADDRESS", address), ("RAY_PORT", "6379")):
-                if key not in have:
-                    env.append({"name": key, "value": value})
-            if not any(m["mountPath"] == "/dev/shm" for m in main.get("volumeMounts") or []):  # noqa: S108
-                spec.setdefault("volumes", []).append({"name": "shared-mem", "emptyDir": {"medium": "Memory"}})
-                main.setdefault("volumeMounts", []).append({"name": "shared-mem", "mountPath": "/dev/shm"})  # noqa: S108
-            if node_type == "worker":
-                small = {"cpu": "200m", "memory": "256Mi"}
-                spec.setdefault("initContainers", []).append(
-                    {
-                        "name": "wait-gcs-ready",
-                        "image": main["image"],
-                        "command": ["/bin/bash", "-c", "--"],
-                        "args": [f"until ray health-check --address {service}:6379; do sleep 5; done"],
-                        "resources": {"limits": dict(small), "requests": dict(small)},
-                    }
-                )
+            raypods.build(cluster, pod, node_type=node_type, start_params=start_params)
 
         made = make_pod(
             self.api,
             cluster,
-            copy(template),
+            copy(spec["template"]),
             name=name,
             prefix=prefix,
             labels=self._labels(cluster, node_type, group),
@@ -237,12 +214,16 @@ class RayClusters:
             if not alive(pod) and not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
         if not pods:
+            # random letters at the end, unless the operator runs with a fixed name
+            name = f"{cluster['metadata']['name'][:50]}-head".lower()
+            fixed = self._operator_setting("ENABLE_DETERMINISTIC_HEAD_POD_NAME").lower() == "true"
             self._pod(
                 cluster,
-                cluster["spec"]["headGroupSpec"]["template"],
+                cluster["spec"]["headGroupSpec"],
                 node_type="head",
                 group=HEAD_GROUP,
-                name=f"{cluster['metadata']['name'][:50]}-head",
+                name=name if fixed else "",
+                prefix=f"{name}-",
             )
 
     def _workers(self, cluster: Json, group: Json, pods: list[Json]) -> None:
@@ -254,7 +235,7 @@ class RayClusters:
         missing = desired(group) - len(there)
         prefix = f"{cluster['metadata']['name']}-{group['groupName']}"[:50].lower() + "-worker-"
         for _ in range(missing):
-            self._pod(cluster, group["template"], node_type="worker", group=group["groupName"], prefix=prefix)
+            self._pod(cluster, group, node_type="worker", group=group["groupName"], prefix=prefix)
         asked = set((group.get("scaleStrategy") or {}).get("workersToDelete") or [])
         extra = sorted(there, key=lambda p: (p["metadata"]["name"] not in asked, pod_ready(p)))[: max(0, -missing)]
         if cluster["spec"].get("enableInTreeAutoscaling"):
@@ -295,7 +276,7 @@ class RayClusters:
                 readyWorkerReplicas=ready,
                 minWorkerReplicas=sum(int(g.get("minReplicas") or 0) for g in groups),
                 maxWorkerReplicas=min(2147483647, sum(int(g.get("maxReplicas") or 2147483647) for g in groups)),
-                endpoints={n: str(p) for n, p in _PORTS.items()},
+                endpoints={n: str(p) for n, p in raypods.ports(cluster).items()},
                 **_resources(cluster["spec"]),
             )
             status["head"] = {
@@ -304,14 +285,12 @@ class RayClusters:
                 "serviceIP": ((head or {}).get("status") or {}).get("podIP", ""),
                 "serviceName": (service or {"metadata": {"name": ""}})["metadata"]["name"],
             }
-            up = head is not None and pod_ready(head)
-            condition(
-                status,
-                "HeadPodReady",
-                "True" if up else "False",
-                "HeadPodRunningAndReady" if up else "ContainersNotReady",
-            )
-            if complete:
+            _head_condition(status, head)
+            _suspension(status, suspended=suspended, empty=not pods)
+            if any(c["type"] == "RayClusterSuspended" and c["status"] == "True" for c in status["conditions"]):
+                said = "RayCluster has been suspended"
+                condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", said)
+            elif complete:
                 condition(
                     status,
                     "RayClusterProvisioned",
@@ -340,12 +319,29 @@ class RayClusters:
         set_status(self.api, cluster, fill)
 
 
+def _head_condition(status: Json, head: Json | None) -> None:
+    if head is None:
+        condition(status, "HeadPodReady", "False", "HeadPodNotFound", "Head Pod not found")
+    elif pod_ready(head):
+        condition(status, "HeadPodReady", "True", "HeadPodRunningAndReady")
+    else:
+        found = (c for c in (head.get("status") or {}).get("conditions") or [] if c["type"] == "Ready")
+        reason = next((c.get("reason") for c in found), None) or "Unknown"
+        condition(status, "HeadPodReady", "False", reason)
+
+
+def _suspension(status: Json, *, suspended: bool, empty: bool) -> None:
+    """Suspending until the last pod is gone, then Suspended; never both."""
+    for word, holds in (("Suspended", empty), ("Suspending", not empty)):
+        condition(status, f"RayCluster{word}", "True" if suspended and holds else "False", f"RayCluster{word}")
+
+
 def _label(pod: Json, name: str) -> str:
     return str((pod["metadata"].get("labels") or {}).get(f"ray.io/{name}", ""))
 
 
 def _resources(spec: Json) -> dict[str, str]:
-    """The cluster's wish in total: CPU, memory (bytes), GPUs and TPUs, head included."""
+    """The cluster's wish in total: CPU, memory, GPUs and TPUs, head included."""
     templates = [(spec["headGroupSpec"]["template"], 1)]
     templates += [(g["template"], desired(g)) for g in spec.get("workerGroupSpecs") or []]
     found = {}
@@ -365,5 +361,5 @@ def _resources(spec: Json) -> dict[str, str]:
             for template, count in templates
             for c in template["spec"]["containers"]
         )
-        found[field] = str(int(total)) if total == int(total) else f"{int(total * 1000)}m"
+        found[field] = written(name, Fraction(total))
     return found

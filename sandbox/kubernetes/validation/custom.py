@@ -6,14 +6,12 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
-
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_optional, ext_strings
 
 from sandbox.kubernetes.status import Cause
 from sandbox.kubernetes.validation.causes import Causes
@@ -30,10 +28,11 @@ _OLD = re.compile(r"\boldSelf\b")
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    return cel.NewEnv(
-        variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN},
-        extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional()],
-    )
+    # in the environment of the emulator only, so not imported by whoever imports this
+    cel = importlib.import_module("cel_expr_python.cel")
+    parts = ("ext_strings", "ExtStrings"), ("ext_optional", "ExtOptional")
+    extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
+    return cel.NewEnv(variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN}, extensions=extensions)
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,24 @@ OPERATOR = {
 }  # fmt: skip
 
 
+def test_a_suspended_ray_cluster_and_a_fixed_head_name(empty: Any) -> None:
+    empty.kubectl("apply", "--server-side", "-f", str(KUBERAY_CRD))
+    for name, group, gpus in (("cpu-1", "cpu", 0), ("gpu-1", "gpu", 1)):
+        empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given(name, group=group, gpus=gpus)))
+    operator = copy.deepcopy(OPERATOR)
+    operator["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {"name": "ENABLE_DETERMINISTIC_HEAD_POD_NAME", "value": "true"}
+    ]
+    empty.apply(ray_cluster(), operator)
+    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=90s")
+    assert empty.get("pod", "ray-head")["spec"]["containers"][0]["readinessProbe"]
+    empty.kubectl("patch", "raycluster", "ray", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    empty.kubectl("wait", "--for=condition=RayClusterSuspended", "raycluster/ray", "--timeout=90s")
+    assert not empty.get("pods", "-l", "ray.io/cluster=ray")["items"]
+    conditions = {c["type"]: c["status"] for c in empty.get("raycluster", "ray")["status"]["conditions"]}
+    assert (conditions["RayClusterSuspending"], conditions["RayClusterProvisioned"]) == ("False", "False")
+
+
 def test_what_client_side_apply_records_has_a_limit(empty: Any) -> None:
     big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * 270_000}}
     too_long = empty.kubectl("apply", "-f", "-", stdin=json.dumps(big), ok=False)
@@ -154,6 +174,17 @@ def test_ray_cluster_from_definition_to_lost_node(empty: Any) -> None:
     assert (status["readyWorkerReplicas"], status["desiredWorkerReplicas"], status["desiredGPU"]) == (1, 1, "1")
     worker = empty.get("pods", "-l", "ray.io/node-type=worker,ray.io/cluster=ray,ray.io/group=gpu")["items"][0]
     assert worker["metadata"]["name"].startswith("ray-gpu-worker-")
+    assert worker["status"]["qosClass"] == "Guaranteed"
+    head = empty.get("pods", "-l", "ray.io/node-type=head")["items"][0]
+    assert re.fullmatch("ray-head-[a-z0-9]{5}", head["metadata"]["name"])
+    assert head["status"]["qosClass"] == "Guaranteed"
+    assert status["desiredMemory"] == "4Gi"
+    assert {c["type"]: c["status"] for c in status["conditions"]} == {
+        "HeadPodReady": "True",
+        "RayClusterProvisioned": "True",
+        "RayClusterSuspended": "False",
+        "RayClusterSuspending": "False",
+    }
     home = worker["spec"]["nodeName"]
     assert home in ("gpu-1", "gpu-2")
     assert empty.get("svc", "ray-head-svc")["spec"]["clusterIP"] == "None"
