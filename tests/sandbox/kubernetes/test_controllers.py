@@ -132,7 +132,7 @@ def test_a_suspended_ray_cluster_and_a_fixed_head_name(empty: Any) -> None:
     empty.kubectl("apply", "--server-side", "-f", str(KUBERAY_CRD))
     for name, group, gpus in (("cpu-1", "cpu", 0), ("gpu-1", "gpu", 1)):
         empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given(name, group=group, gpus=gpus)))
-    operator = copy.deepcopy(OPERATOR)
+    operator: Json = copy.deepcopy(OPERATOR)
     operator["spec"]["template"]["spec"]["containers"][0]["env"] = [
         {"name": "ENABLE_DETERMINISTIC_HEAD_POD_NAME", "value": "true"}
     ]
