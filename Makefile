@@ -102,8 +102,8 @@ types: setup  ## mypy, strict
 # --- any environment --------------------------------------------------------------------------------------------------
 
 .PHONY: deploy diff preflight status teardown
-deploy: setup  ## cdk deploy of ENV
-	$(CDK) deploy -c env=$(ENV) "$(ENV)/*" --concurrency 3
+deploy: setup  ## create or update ENV; asks nothing, waits for stacks in progress
+	$(RUN) deploy $(ENV)
 
 diff: setup  ## what a deployment of ENV would change
 	$(RUN) diff $(ENV)

@@ -1,4 +1,4 @@
-"""`hyperpod-ray diff`: what a deployment would change, by the project's own cdk CLI."""
+"""`hyperpod-ray deploy` and `diff`: the project's own cdk CLI, with what it leaves open."""
 
 from __future__ import annotations
 
@@ -8,15 +8,27 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cli.options import Env, command, current, foreign_folder
+from cli.options import Env, command, current, foreign_folder, target
 from ops.errors import ERROR, OK, OpsError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the commands to the root."""
+
+    @command(app, examples=["deploy dev"])
+    def deploy(
+        env: Env,
+        assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
+        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
+    ) -> int:
+        """Create or update the environment. Asks nothing: run review first. Waits for stacks in progress."""
+        from ops import deploy as verb  # noqa: PLC0415
+
+        return verb.deploy(target(env), app=assembly, poll=poll)
 
     @command(app, examples=["diff dev"])
     def diff(env: Env) -> int:
