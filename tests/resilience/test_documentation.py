@@ -82,7 +82,7 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
 
 def test_the_readme_s_first_job_is_one_that_the_job_understands() -> None:
     text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-    (line,) = re.findall(r"^\hyperpod-ray submit (.*)$", text, re.M)
+    (line,) = re.findall(r"^hyperpod-ray submit (.*)$", text, re.M)
     words = shlex.split(line)
     options, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
     folder = ROOT / options[options.index("--working-dir") + 1]
