@@ -1,0 +1,34 @@
+"""Every example passes the checks without a warning, and each is about one need."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from core.loader import FOLDER, load, names
+
+EXAMPLES = FOLDER / "examples"
+
+
+@pytest.mark.parametrize("name", names(folder=EXAMPLES))
+def test_an_example_is_accepted_without_warnings(name: str) -> None:
+    assert load(name, folder=EXAMPLES).warnings == []
+
+
+@pytest.mark.parametrize("name", names(folder=EXAMPLES))
+def test_an_example_says_what_it_is_for(name: str) -> None:
+    schema, title, *_ = (EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    assert schema == "# yaml-language-server: $schema=../schema.json"
+    assert re.fullmatch(r"# [A-Z].*\.", title)
+
+
+def test_examples_can_stand_beside_each_other() -> None:
+    found = [load(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in names(folder=EXAMPLES)]
+    assert len(set(found)) == len(found)
+
+
+def test_every_example_is_in_the_docs() -> None:
+    page = (FOLDER.parent / "docs" / "examples.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\(\.\./environments/examples/([a-z0-9-]+)\.yaml\)", page))
+    assert linked == set(names(folder=EXAMPLES))

@@ -1,0 +1,26 @@
+"""Every example synthesizes, with the CDK's validation of its templates on, and can be reviewed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.loader import FOLDER, names
+from review.review import review
+from tests.review.small import write
+from tests.stacks.conftest import Assembly, synthesize
+
+EXAMPLES = FOLDER / "examples"
+
+
+@pytest.fixture(scope="module", params=names(folder=EXAMPLES))
+def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=EXAMPLES)
+
+
+def test_the_review_says_what_is_created(example: Assembly, tmp_path: Path) -> None:
+    nothing = write(tmp_path / "nothing", {})
+    (made,) = review(nothing, example.folder, only=example.name).environments
+    assert [row.code for row in made.rows] == ["environment-added"]
+    assert f"{len(example.templates)} stacks" in made.rows[0].consequence
