@@ -49,7 +49,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -83,6 +83,13 @@ soak: setup rehearsal-env  ## kill at random moments, N times
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture -c env=prod
 	$(BIN)/python docs/draw_architecture.py .cache/picture
+
+tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
+	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
+	$(BIN)/python docs/security_tables.py .cache/tables
+
+mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive
+	$(BIN)/python -m tests.mutants.run $(WORDS)
 
 lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
