@@ -49,7 +49,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -83,6 +83,11 @@ soak: setup rehearsal-env  ## kill at random moments, N times
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture -c env=prod
 	$(BIN)/python docs/draw_architecture.py .cache/picture
+
+docs: setup  ## build the documentation site into .cache/site; a broken link fails
+	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements-docs.txt
+	.venv-docs/bin/mkdocs build --quiet
 
 tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py

@@ -100,7 +100,15 @@ def _fails(mutant: Mutant, copy: Path) -> tuple[bool, float, str]:
             "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'constructs'}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command: list[str | Path] = [copy / mutant.python / "bin" / "python", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command: list[str | Path] = [
+            copy / mutant.python / "bin" / "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+        ]
         done = subprocess.run(
             [*command, *mutant.tests.split()],
             cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
