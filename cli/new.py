@@ -90,7 +90,7 @@ def _target(name: str) -> Path:
 def _regions() -> list[str]:
     from core import regions  # noqa: PLC0415
 
-    return regions.regions()
+    return [region for region in regions.regions() if regions.accelerated(region)]
 
 
 def _types(region: str) -> list[str]:
@@ -98,7 +98,7 @@ def _types(region: str) -> list[str]:
 
     found = regions.accelerated(region)
     if not found:
-        raise OpsError(f"region: '{region}'. Expected one of {', '.join(regions.regions())}", code=BAD_USE)
+        raise OpsError(f"region: '{region}'. Expected one of {', '.join(_regions())}", code=BAD_USE)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.findings import Finding, error, rule, suggestion, warning
 from core.plan import Plan
@@ -31,7 +32,7 @@ def group_names_differ(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types")
 def type_is_known(plan: Plan) -> Iterator[Finding]:
     """A type that the service's API model does not list is most likely a misspelling; a new one is possible, and then
-    its figures must be given in the file. Which regions offer a type is not judged: the published tables have gaps.
+    its figures must be given in the file.
     """
     types = platform().instance_types
     for index, group in groups(plan):
@@ -49,6 +50,33 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
             guess = suggestion(group.type, types) or "."
             new = f"If it is new, {_give(group.type)}"
             yield error(*path, message=f"'{group.type}' is not a HyperPod instance type known here{guess} {new}")
+
+
+@rule("hyperpod", "region", "instance_types")
+def type_is_in_the_region(plan: Plan) -> Iterator[Finding]:
+    """The region offers the type, as far as CloudFormation's list says; synth leaves the judgement to this rule.
+    https://github.com/aws-cloudformation/cfn-lint (aws_sagemaker_cluster/instancetype_enum.json)
+    """
+    region = plan.settings.region
+    unlisted = regions.unlisted(plan)
+    for index, group in groups(plan):
+        path = (*GROUPS, index, "type")
+        if group.type not in unlisted or group.type not in platform().instance_types or not plan.known(group.type):
+            continue  # not there, or another rule's finding
+        offering = regions.offering(group.type)
+        if regions.vouched(plan, group.type):
+            yield warning(
+                *path,
+                message=f"CloudFormation's list of types does not have '{group.type}' in "
+                f"{region if offering else 'any region'}. Make sure that {region} offers it",
+            )
+        else:
+            yield error(
+                *path,
+                message=f"'{group.type}' is not offered in {region}. Expected a type of this region "
+                f"(`hyperpod-ray env new --list-types --region {region}` lists those with accelerators), or one of the "
+                f"regions {', '.join(offering)}. If AWS offers it in {region} now, {_give(group.type)}",
+            )
 
 
 def _give(name: str) -> str:

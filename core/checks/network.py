@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.findings import Finding, error, rule, suggestion, warning
 from core.model import NewNetwork
@@ -202,6 +203,20 @@ def region_is_known(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "region",
             message=f"'{region}' is not in the list of regions known here{suggestion(region, platform().regions)}",
+        )
+
+
+@rule("region")
+def region_has_clusters(plan: Plan) -> Iterator[Finding]:
+    """Synth refuses `AWS::SageMaker::Cluster` in a region where its data does not have the resource type.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
+    """
+    region = plan.settings.region
+    if region in regions.without_cluster():
+        yield error(
+            "region",
+            message=f"CloudFormation has no HyperPod clusters (AWS::SageMaker::Cluster) in {region}. "
+            f"Expected one of {', '.join(regions.regions())}",
         )
 
 
