@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
         account: Annotated[str, typer.Option(help="AWS account, twelve digits.")] = "",
         region: Annotated[str, typer.Option(help="AWS region.")] = "",
         zones: Annotated[
-            str, typer.Option(metavar="ID,ID", help="Availability zone IDs. Default: the first two of the region.")
+            str,
+            typer.Option(
+                metavar="ID,ID", help="Availability zone IDs. Default: the first two of the region that EKS accepts."
+            ),
         ] = "",
         instance_type: Annotated[str, typer.Option("--type", help="Instance type of the workers.")] = "",
         count: Annotated[int | None, typer.Option(min=1, help="Number of worker nodes.")] = None,
@@ -147,7 +150,6 @@ def _text(
     """The file's text, after the same check that every command makes."""
     from core import loader, new_file, regions  # noqa: PLC0415
     from core.findings import suggestion  # noqa: PLC0415
-    from core.service_limits import zone_prefix_of  # noqa: PLC0415
 
     offered = _types(region)
     if not regions.offers(region, instance_type) or not instance_type.startswith("ml."):
@@ -161,12 +163,11 @@ def _text(
         head = regions.head_type(region)
     except LookupError as error:
         raise OpsError(str(error), next="choose another region", code=BAD_USE) from error
-    prefix = zone_prefix_of(region)
     answers = new_file.Answers(
         name=name,
         account=account,
         region=region,
-        zones=zones or (f"{prefix}-az1", f"{prefix}-az2"),
+        zones=zones or new_file.default_zones(region),
         head_type=head,
         instance_type=instance_type,
         count=count,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+
+from core.service_limits import platform, zone_prefix_of
 
 TEMPLATE = """\
 {schema}# Environment {name}. One file is one environment is one set of stacks.
@@ -44,6 +47,13 @@ ray:
       instance_group: workers
       replicas: {count}           # one pod takes a whole node; GPUs, CPU and memory follow from the type
 """
+
+
+def default_zones(region: str) -> tuple[str, str]:
+    """The first two zone IDs of a region that EKS takes control-plane subnets in."""
+    names = (f"{zone_prefix_of(region)}-az{number}" for number in itertools.count(1))
+    accepted = (zone for zone in names if zone not in platform().refused_zone_ids)
+    return next(accepted), next(accepted)
 
 
 @dataclass(frozen=True, kw_only=True)

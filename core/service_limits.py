@@ -41,6 +41,8 @@ class Platform:
     """Kubernetes versions that HyperPod supports on EKS, in order."""
     eks_support: Mapping[str, Support]
     """Kubernetes version, then how long EKS supports it."""
+    refused_zone_ids: tuple[str, ...]
+    """Availability zone IDs in which EKS takes no subnet for its control plane."""
     kubectl_version: str
     """Minor version of the kubectl that applies the manifests."""
     regions: tuple[str, ...]
@@ -55,6 +57,7 @@ def platform() -> Platform:
         instance_types=frozenset(data["hyperpod"]["instance_types"]),
         kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),
         eks_support={version: Support(**ends) for version, ends in data["eks"]["support_ends"].items()},
+        refused_zone_ids=tuple(data["eks"]["refused_zone_ids"]),
         kubectl_version=data["kubectl"]["version"],
         regions=tuple(data["regions"]),
     )

@@ -195,6 +195,33 @@ def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
             )
 
 
+@rule("network", "eks")
+def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
+    """EKS takes no subnet for the control plane in a few zones. A new network has one in each of its zones; in an
+    existing one those subnets stand in the first zones, in their order, and a later zone may hold nodes.
+    https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#cluster-subnets
+    """
+    if plan.existing_eks is not None:
+        return
+    network, refused = plan.settings.network, platform().refused_zone_ids
+    zones = network.availability_zone_ids
+    existing = plan.existing_vpc
+    for index, zone in enumerate(zones if existing is None else zones[: len(existing.control_plane_subnet_ids)]):
+        if zone in refused:
+            place = (
+                "Choose another zone of the region"
+                if existing is None
+                else "Name zones that have a control-plane subnet first, and use a subnet of another zone in "
+                "network.existing.control_plane_subnet_ids"
+            )
+            yield error(
+                "network",
+                "availability_zone_ids",
+                index,
+                message=f"EKS takes no control-plane subnet in {zone} (nor in any of {', '.join(refused)}). {place}",
+            )
+
+
 @rule("region")
 def region_is_known(plan: Plan) -> Iterator[Finding]:
     """A region that botocore did not list is most likely misspelled; AWS adds regions, so a warning."""

@@ -52,6 +52,18 @@ def test_a_region_without_clusters_is_refused(tmp_path: Path, capsys: pytest.Cap
         assert f"region: '{region}'. Expected one of" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("region", "zones"),
+    [
+        ("us-west-1", ("usw1-az1", "usw1-az3")),
+        ("us-east-1", ("use1-az1", "use1-az2")),
+        ("ca-central-1", ("cac1-az1", "cac1-az2")),
+    ],
+)
+def test_the_zones_of_a_new_file_are_those_that_eks_accepts(region: str, zones: tuple[str, str]) -> None:
+    assert new_file.default_zones(region) == zones
+
+
 def test_a_type_for_the_head_is_one_that_the_region_offers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {regions.offers(region, regions.head_type(region)) for region in regions.regions()} == {True}
     monkeypatch.setattr(regions, "HEAD_TYPES", ("ml.p5e.48xlarge",))
@@ -61,9 +73,6 @@ def test_a_type_for_the_head_is_one_that_the_region_offers(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("region", regions.regions())
 def test_each_offered_type_of_each_region_gives_a_valid_file(region: str) -> None:
-    from core.service_limits import zone_prefix_of
-
-    prefix = zone_prefix_of(region)
     types = regions.accelerated(region)
     assert types or region == "ap-southeast-4"  # it has Neuron devices only, which the image does not serve
     for name in types:
@@ -71,7 +80,7 @@ def test_each_offered_type_of_each_region_gives_a_valid_file(region: str) -> Non
             name="x",
             account="111122223333",
             region=region,
-            zones=(f"{prefix}-az1", f"{prefix}-az2"),
+            zones=new_file.default_zones(region),
             head_type=regions.head_type(region),
             instance_type=name,
             count=2,

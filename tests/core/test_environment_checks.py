@@ -39,6 +39,14 @@ SUBNETS = {
     "control_plane_subnet_ids": ["subnet-0123456789abcdef2", "subnet-0123456789abcdef3"],
 }
 EXISTING = {"network/existing": SUBNETS}
+EAST = {
+    "region": "us-east-1",
+    "network/existing": {
+        **SUBNETS,
+        "node_subnet_ids": {"use1-az1": "subnet-0123456789abcdef0", "use1-az3": "subnet-0123456789abcdef1"},
+        "node_subnet_cidrs": {"use1-az1": "10.0.0.0/20", "use1-az3": "10.0.16.0/20"},
+    },
+}
 FILE_SYSTEM = {"file_system_id": "fs-0123456789abcdef0", "mount_name": "fsx", "availability_zone_id": "usw2-az1"}
 CLUSTER = {
     "cluster_name": "shared",
@@ -126,6 +134,8 @@ CASES = [
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p6-b300.48xlarge", "region": "us-west-1", "network/availability_zone_ids": ["usw1-az1", "usw1-az3"]}, "hyperpod.instance_groups[1].type", "is not offered in us-west-1", {f"{WORKERS}/type": "ml.p6-b300.48xlarge"}),
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p5e.48xlarge"}, "hyperpod.instance_groups[1].type", "in any region", {f"{WORKERS}/type": "ml.p5.48xlarge"}, "warning"),
     Case("region_has_clusters", {"region": "eu-west-3", "network/availability_zone_ids": ["euw3-az1", "euw3-az2"]}, "region", "no HyperPod clusters", {"region": "eu-west-1", "network/availability_zone_ids": ["euw1-az1", "euw1-az2"]}),
+    Case("control_plane_zones_are_accepted", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az3"]}, "network.availability_zone_ids[1]", "EKS takes no control-plane subnet in use1-az3", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az2"]}),
+    Case("control_plane_zones_are_accepted", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az3", "use1-az2"]}, "network.availability_zone_ids[1]", "Name zones that have a control-plane subnet first", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az2", "use1-az3"]}),
     Case("zones_belong_to_the_region", {"network/availability_zone_ids": ["usw2-az1", "use2-az2"]}, "network.availability_zone_ids[1]", "did you mean 'usw2-az2'?", {"region": "ap-southeast-2", "network/availability_zone_ids": ["apse2-az1", "apse2-az3"]}),
     Case("region_is_known", {"region": "us-west-9", "network/availability_zone_ids": ["usw9-az1", "usw9-az2"]}, "region", "not in the list of regions", {}, "warning"),
     Case("groups_stand_in_our_zones", {f"{HEAD}/availability_zone_id": "usw2-az4"}, "hyperpod.instance_groups[0].availability_zone_id", "is not one of network.availability_zone_ids", {f"{HEAD}/availability_zone_id": "usw2-az2"}),

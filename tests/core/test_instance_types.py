@@ -105,6 +105,14 @@ def test_support_ends_at_the_beginning_of_its_day(day: date, phase: str) -> None
     assert platform().eks_support["1.33"].phase(day) == phase
 
 
+def test_zones_that_eks_refuses_are_the_guides() -> None:
+    """The table of the guide's page "VPC and subnet requirements", written down by hand."""
+    table = {"us-east-1": "use1-az3", "us-west-1": "usw1-az2", "ca-central-1": "cac1-az3"}
+    assert set(platform().refused_zone_ids) == set(table.values())
+    for region, zone in table.items():
+        assert zone.rpartition("-")[0] == zone_prefix_of(region)
+
+
 def test_versions_are_in_order() -> None:
     versions = platform().kubernetes_versions
     assert list(versions) == sorted(versions, key=lambda version: int(version.split(".")[1]))
