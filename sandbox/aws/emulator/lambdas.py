@@ -35,11 +35,21 @@ def fail_fast(context: Context) -> None:
                 result = original(function, event)
         else:
             result = original(function, event)
-        if RESPONSE_PATH in url and isinstance(result, dict) and (result.get("error") or result.get("function_error")):
+        died = isinstance(result, dict) and (result.get("error") or result.get("function_error"))
+        if RESPONSE_PATH in url and died and _serves(function, request):
             custom.deliver_response(url.rpartition("/")[2], {"Status": "FAILED", "Reason": _reason(result)})
         return result
 
     lambdas._execute_function_with_config_scope = execute
+
+
+def _serves(function: Json, request: Json) -> bool:
+    """Whether CloudFormation itself called this function.
+
+    A waiter's function gets the same event from Step Functions. It fails on purpose until the resource is complete.
+    """
+    arn = (function.get("config") or function).get("FunctionArn")
+    return bool((request.get("ResourceProperties") or {}).get("ServiceToken") == arn)
 
 
 def deliver_late_logs(context: Context) -> None:
