@@ -51,7 +51,7 @@ def deploy(target: Target, *, app: str = "", poll: float = 10.0) -> int:
         goes_on = f"CloudFormation goes on with {', '.join(busy)}" if busy else "no stack is in progress"
         raise OpsError(
             f"interrupted: {goes_on}; no further stack is started",
-            next=f"hyperpod-ray deploy {target.name} waits for it and continues",
+            next=f"to wait for it and continue: hyperpod-ray deploy {target.name}",
             code=INTERRUPTED,
         ) from None
     left = [stack for stack in stacks if stack.status not in DONE]

@@ -14,6 +14,10 @@ RESERVED = 5
 """Addresses of every subnet that AWS keeps: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
 
 
+SOON = 60
+"""Days before the end of standard support from which it is a warning."""
+
+
 def addresses(target: Target) -> list[Outcome]:
     """Each node subnet of the new VPC has room for its nodes' addresses at full count."""
     plan = target.plan
@@ -53,7 +57,8 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
     if support is None:
         return unknown(f"{version}: core/catalogue/platform_versions.yaml does not say how long EKS supports it")
     phase, dearer = support.phase(day), _price_in_extended_support(target)
-    if phase == "standard":
+    days = (support.standard - day).days
+    if phase == "standard" and days > SOON:
         return ok(f"{version} is in standard support until {support.standard}; {dearer} from then on")
     if phase == "ended":
         return failed(
@@ -64,13 +69,19 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
     newer = [
         other
         for other in known.kubernetes_versions[known.kubernetes_versions.index(version) + 1 :]
-        if known.eks_support[other].phase(day) == "standard"
+        if known.eks_support[other].phase(max(day, support.standard)) == "standard"
     ]
-    return warning(
-        f"{version} has been in extended support since {support.standard}: {dearer}, until {support.extended}",
+    fix = (
         f"{raise_it} to {newer[-1]}, one minor version at a time"
         if newer
-        else f"HyperPod supports no version in standard support: {raise_it} when it does",
+        else f"HyperPod supports no version in standard support: {raise_it} when it does"
+    )
+    if phase == "standard":
+        left = "1 day" if days == 1 else f"{days} days"
+        return warning(f"standard support of {version} ends in {left}, on {support.standard}; then {dearer}", fix)
+    return warning(
+        f"{version} has been in extended support since {support.standard}: {dearer}, until {support.extended}",
+        fix,
     )
 
 

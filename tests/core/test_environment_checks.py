@@ -147,7 +147,7 @@ CASES = [
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
     Case("settings_have_effect", {**CLOSED, "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", CLOSED, "warning"),
     # --- EKS
-    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.28", {"eks/version": "1.34"}),
+    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.30", {"eks/version": "1.34"}),
     Case("kubectl_is_near", {"eks/version": "1.32"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.33"}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True}}, "eks.endpoint.public_cidrs", "needs the ranges that may reach it", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["0.0.0.0/0"]}}, "eks.endpoint.public_cidrs[0]", "the whole internet", {"eks/endpoint": PUBLIC}),

@@ -59,14 +59,26 @@ def existing(version: str) -> Target:
 @pytest.mark.parametrize(
     ("version", "day", "said"),
     [
-        ("1.33", "2026-07-28", ("ok", f"1.33 is in standard support until 2026-07-29; {PRICE} from then on", "")),
+        ("1.33", "2026-05-29", ("ok", f"1.33 is in standard support until 2026-07-29; {PRICE} from then on", "")),
+        ("1.33", "2026-05-30", (
+            "warning", f"standard support of 1.33 ends in 60 days, on 2026-07-29; then {PRICE}",
+            "raise eks.version to 1.35, one minor version at a time",
+        )),
+        ("1.33", "2026-07-28", (
+            "warning", f"standard support of 1.33 ends in 1 day, on 2026-07-29; then {PRICE}",
+            "raise eks.version to 1.35, one minor version at a time",
+        )),
+        ("1.35", "2027-03-01", (
+            "warning", f"standard support of 1.35 ends in 26 days, on 2027-03-27; then {PRICE}",
+            "HyperPod supports no version in standard support: raise eks.version when it does",
+        )),
         ("1.33", "2026-07-29", (
             "warning", f"1.33 has been in extended support since 2026-07-29: {PRICE}, until 2027-07-29",
-            "raise eks.version to 1.34, one minor version at a time",
+            "raise eks.version to 1.35, one minor version at a time",
         )),
         ("1.34", "2026-12-02", (
             "warning", f"1.34 has been in extended support since 2026-12-02: {PRICE}, until 2027-12-02",
-            "HyperPod supports no version in standard support: raise eks.version when it does",
+            "raise eks.version to 1.35, one minor version at a time",
         )),
         ("1.33", "2027-07-29", (
             "failed", "EKS ended its support of 1.33 on 2027-07-29: it makes no new cluster of it, and may update one "
@@ -99,7 +111,7 @@ def test_an_existing_cluster_is_judged_by_its_own_version(on: Any) -> None:
     assert [one.result for one in platform.eks_support(asked)] == ["skipped"]
     fine, support = platform.eks_version(asked)
     assert fine.result == "ok"
-    assert (support.result, support.do) == ("warning", "update it to 1.34, one minor version at a time")
+    assert (support.result, support.do) == ("warning", "update it to 1.35, one minor version at a time")
 
 
 def version_answer(status: str, ends: datetime) -> dict[str, Any]:
