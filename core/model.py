@@ -86,7 +86,7 @@ class NetworkZones(Settings):
 
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
     """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs
-    two; instance groups use the first unless they name another."""
+    two; instance groups use the first unless they name another. A zone may be added at the end later."""
 
 
 class NewNetwork(NetworkZones):
@@ -96,8 +96,11 @@ class NewNetwork(NetworkZones):
 
     cidr: Cidr = "10.0.0.0/16"
     """IPv4 range of the VPC (/16 to /20)."""
+    zone_slots: Annotated[int, Field(ge=2, le=4)] = 4
+    """How many zones the VPC's range is laid out for. Zones can be added later up to this number, and no subnet moves.
+    A change of the number moves subnets, and with them the nodes."""
     node_subnet_prefix: Annotated[int, Field(ge=17, le=26)] | None = None
-    """Prefix length of each node subnet. Default: a quarter of the VPC's range per zone (an eighth with four zones),
+    """Prefix length of each node subnet. Default: an eighth of the VPC's range (a quarter with `zone_slots` 2 or 3),
     independent of the groups' counts, because resizing a subnet replaces it. Checked against the groups' addresses."""
     egress: Literal["nat", "closed"] = "nat"
     """`nat`: NAT gateways. `closed`: no route to the internet, interface endpoints for every service that is called."""

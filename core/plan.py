@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,28 +260,42 @@ class Plan:
 
     @property
     def node_subnet_prefix(self) -> int:
-        """Prefix length of every node subnet: as set, else a quarter of the VPC each (an eighth with four zones). 0
+        """Prefix length of every node subnet: as set, else an eighth of the VPC each (a quarter with 2 or 3 slots). 0
         for an existing VPC, whose subnets have sizes of their own.
 
-        It must not follow the groups' counts: a subnet's CIDR is create-only, so that scaling a group would replace the
-        subnets under a running cluster. The checks hold the counts against the size instead.
+        It must follow neither the groups' counts nor the number of zones: a subnet's CIDR is create-only, so that
+        scaling a group or adding a zone would replace the subnets under a running cluster. The checks compare counts
+        and size.
         """
         network = self.new_network
         if network is None:
             return 0
         vpc_prefix = int(network.cidr.rpartition("/")[2])
-        return network.node_subnet_prefix or vpc_prefix + (2 if len(network.availability_zone_ids) <= 3 else 3)
+        return network.node_subnet_prefix or vpc_prefix + (2 if network.zone_slots <= 3 else 3)
 
     @property
     def vpc_addresses_needed(self) -> int:
-        """Addresses that the new VPC's subnets span: per zone one for nodes, one for the control plane and, with NAT
-        gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
+        """Addresses that the new VPC's slots span: per slot one subnet for nodes, one for the control plane and, with
+        NAT gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
         """
         network = self.new_network
         if network is None:
             return 0
         small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (1 if network.closed else 2)
-        return len(network.availability_zone_ids) * ((1 << (32 - self.node_subnet_prefix)) + small)
+        return network.zone_slots * ((1 << (32 - self.node_subnet_prefix)) + small)
+
+    @property
+    def public_subnet_cidrs(self) -> list[str]:
+        """Range of each zone's public subnet, which holds a NAT gateway: behind the slots of nodes and control plane.
+        Empty for a closed and for an existing network.
+        """
+        network = self.new_network
+        if network is None or network.closed:
+            return []
+        small = 1 << (32 - SMALL_SUBNET_PREFIX)
+        start = ipaddress.IPv4Network(network.cidr).network_address
+        start += network.zone_slots * ((1 << (32 - self.node_subnet_prefix)) + small)
+        return [f"{start + index * small}/{SMALL_SUBNET_PREFIX}" for index in range(len(network.availability_zone_ids))]
 
     # --- pods ------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@
 Order of a deploy::
 
     hyperpod_dependencies(plan)            # Helm, into kube-system, before the HyperPod cluster
-    system_manifests(plan)                 # policies of the system's pods, before the first node
-    …  HyperPod cluster, nodes, FSx CSI driver …
-    platform_manifests(plan, bindings)     # namespaces, then StorageClass or PersistentVolume
+    namespace_manifests(plan)              # namespaces, policies, roles
+    system_manifests(plan)                 # policies of the system's pods, beside the HyperPod cluster
+    …  HyperPod cluster, nodes …
+    platform_manifests(plan, bindings)     # StorageClass, or PersistentVolume and its claim
     kuberay_operator(plan)                 # Helm, waits; its Roles go into the Ray namespaces
-    ray_manifests(plan, bindings)          # each after the one before it
+    …  FSx CSI driver, beside these two …
+    ray_manifests(plan, bindings)          # a claim that makes a file system, then what mounts it
 
 Names load on first use: what needs no cdk8s (the charts' commands) starts no Node.js.
 """
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from k8s.bindings import Bindings, placeholders
     from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
     from k8s.manifest import Manifest
-    from k8s.manifests import platform_manifests, ray_manifests, system_manifests
+    from k8s.manifests import namespace_manifests, platform_manifests, ray_manifests, system_manifests
     from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
     from k8s.ray_cluster import DRIVER_GROUP
     from k8s.rayjob import ray_cron_job, ray_job
@@ -35,6 +37,7 @@ __all__ = [
     "helm_releases",
     "hyperpod_dependencies",
     "kuberay_operator",
+    "namespace_manifests",
     "placeholders",
     "platform_manifests",
     "ray_cron_job",
@@ -54,6 +57,7 @@ _HOME = {
     "helm_releases": "helm",
     "hyperpod_dependencies": "helm",
     "kuberay_operator": "helm",
+    "namespace_manifests": "manifests",
     "placeholders": "bindings",
     "platform_manifests": "manifests",
     "ray_cron_job": "rayjob",

@@ -22,10 +22,12 @@ class Manifest:
     Args:
         name: PascalCase and stable: it becomes a construct id.
         objects: Kubernetes objects in apply order.
+        after: names of the manifests of the same list that are applied before it, and deleted after it.
     """
 
     name: str
     objects: list[dict[str, Any]]
+    after: tuple[str, ...] = ()
 
 
 def build(name: str, define: Callable[[cdk8s.Chart], None]) -> Manifest:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from core import needs
+from core.model import DynamicStorage
 from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
@@ -15,23 +18,41 @@ from k8s.redis import redis
 from k8s.storage import claim, cluster_storage, volume_owner
 
 
+def namespace_manifests(plan: Plan) -> list[Manifest]:
+    """The namespaces, and what protects them: there before the first node."""
+    first = namespaces(plan)
+    inside = (operator_policies(plan), network_policies(plan), access(plan))
+    return [first, *(replace(manifest, after=(first.name,)) for manifest in inside)]
+
+
 def system_manifests(plan: Plan) -> list[Manifest]:
-    """What must be there before the first node: policies for the system's pods, where every pod needs one."""
+    """Policies for the system's pods, where every pod needs one. Their namespace comes with the dependencies chart."""
     return [system_policies()] if plan.strict_network_policies else []
 
 
 def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """Cluster-wide objects, in apply order: namespaces, then the StorageClass (dynamic) or the PersistentVolumes,
-    and node pools where Karpenter scales groups.
+    """The StorageClass (mode dynamic), or the PersistentVolumes and the claims that are bound to them; and node pools
+    where Karpenter scales groups.
     """
-    made = [namespaces(plan), operator_policies(plan), cluster_storage(plan, bindings)]
+    volume = cluster_storage(plan, bindings)
+    made = [volume]
+    if not isinstance(plan.settings.storage, DynamicStorage):
+        made.append(replace(claim(plan), after=(volume.name,)))
     return [*made, node_pools(plan)] if plan.scaled_groups else made
 
 
 def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """What is in the Ray namespaces, in apply order; policies come before anything they protect."""
-    made = [network_policies(plan), access(plan), claim(plan), volume_owner(plan, bindings)]
+    """What runs in the Ray namespaces, in apply order.
+
+    A claim that makes a file system is among them: it goes last on destroy. A store of ours outlives the RayCluster:
+    KubeRay clears the cluster's state there.
+    """
+    made = [claim(plan)] if isinstance(plan.settings.storage, DynamicStorage) else []
+    first = before_ray = tuple(manifest.name for manifest in made)
+    made.append(replace(volume_owner(plan, bindings), after=first))
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
-        made.append(redis(plan, needs.pulled(plan, fault_tolerance.redis_image)))
-    return [*made, ray_cluster(plan, bindings)]
+        store = redis(plan, needs.pulled(plan, fault_tolerance.redis_image))
+        made.append(replace(store, after=first))
+        before_ray = (*first, store.name)
+    return [*made, replace(ray_cluster(plan, bindings), after=before_ray)]

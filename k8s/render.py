@@ -15,7 +15,7 @@ from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.helm import PROJECT, HelmRelease, hyperpod_dependencies, kuberay_operator
 from k8s.manifest import Manifest
-from k8s.manifests import platform_manifests, ray_manifests, system_manifests
+from k8s.manifests import namespace_manifests, platform_manifests, ray_manifests, system_manifests
 
 HEADER = "# Made by `hyperpod-ray manifests {name}`; do not edit. Values in <…> are known only to the stack.\n"
 
@@ -30,6 +30,7 @@ def write(plan: Plan, bindings: Bindings, *, out: Path) -> list[Path]:
     before, after = hyperpod_dependencies(plan), kuberay_operator(plan)
     steps: list[HelmRelease | Manifest] = [
         before,
+        *namespace_manifests(plan),
         *system_manifests(plan),
         *platform_manifests(plan, bindings),
         after,

@@ -14,7 +14,7 @@ from review.effects import RULES
 from review.errors import ReviewError
 from review.findings import Effect, Findings, Remark, Row
 from review.money import Money, money
-from review.schedule import Schedule, schedule
+from review.schedule import Schedule, first_deploy, schedule
 from review.security import remarks
 
 
@@ -130,7 +130,9 @@ def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
             change="new",
             consequence=f"{len(head.stacks)} stacks are created; nothing runs there yet.",
         )
-        return EnvironmentReview(name=name, changes=None, rows=[row], notes=_refusals(head), head=head)
+        return EnvironmentReview(
+            name=name, changes=None, rows=[row], notes=_refusals(head), schedule=first_deploy(head), head=head
+        )
     assert base is not None  # noqa: S101  (one of the two has it)
     row = Row(
         effect=Effect.SAFE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from review.assembly import EnvironmentAssembly, Key
-from review.changes import Changes, Kind, ResourceChange
+from review.changes import Changes, Kind, ResourceChange, compare
 from review.effects.groups import count, groups, instance_type
 from review.effects.hyperpod import batch
 from review.facts import load_yaml
@@ -20,15 +20,16 @@ from review.references import references
 
 
 class Minutes(NamedTuple):
-    """A span, from the quickest to the slowest."""
+    """A span: the quickest, the usual and the slowest."""
 
     low: float
+    mid: float
     high: float
 
     def __add__(self, other: object) -> Minutes:
         if not isinstance(other, Minutes):
             return NotImplemented
-        return Minutes(self.low + other.low, self.high + other.high)
+        return Minutes(self.low + other.low, self.mid + other.mid, self.high + other.high)
 
     def __str__(self) -> str:
         if self.high <= 1:
@@ -36,8 +37,13 @@ class Minutes(NamedTuple):
         low, high = round(self.low), math.ceil(self.high)
         return f"{low}–{high} min" if low != high else f"{high} min"
 
+    @property
+    def usual(self) -> str:
+        """The usual figure in words."""
+        return f"{max(1, round(self.mid))} min"
 
-NOTHING = Minutes(0, 0)
+
+NOTHING = Minutes(0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,11 @@ class Schedule:
     side_by_side: Minutes
     """As many stacks at once as their dependencies allow (`--concurrency`)."""
     path: list[Step] = field(default_factory=list)
-    """Steps of the longest chain that take more than a minute, in order."""
+    """Steps of the longest chain that may take more than a minute, in order."""
+    chain: list[str] = field(default_factory=list)
+    """Names of the stacks on that chain, in order."""
+    each: dict[str, Minutes] = field(default_factory=dict)
+    """Stack name → what it takes by itself."""
     stacks: int = 0
     """Stacks that are updated."""
 
@@ -80,7 +90,20 @@ def schedule(changes: Changes) -> Schedule | None:
     path: list[Step] = []
     for stack in last_stack:
         path += [steps[key] for key in chains[stack][1] if key in steps and steps[key].minutes.high > 1]
-    return Schedule(in_turn=in_turn, side_by_side=side, path=path, stacks=len(order))
+    names = {stack: changes.head.stacks[stack].name for stack in order}
+    return Schedule(
+        in_turn=in_turn,
+        side_by_side=side,
+        path=path,
+        chain=[names[stack] for stack in last_stack],
+        each={names[stack]: chains[stack][0] for stack in order},
+        stacks=len(order),
+    )
+
+
+def first_deploy(head: EnvironmentAssembly) -> Schedule | None:
+    """The schedule of an environment that is not deployed yet."""
+    return schedule(compare(EnvironmentAssembly(name=head.name, folder=head.folder, stacks={}), head))
 
 
 @dataclass(kw_only=True)
@@ -105,7 +128,7 @@ class _Walk:
         for name in sorted(self._waits_for(key)):
             other = Key(key.stack, name)
             end = self.end(other)
-            if end.high > longest.high:
+            if end.mid > longest.mid:
                 longest, previous = end, other
         self.ends[key] = longest + (self.steps[key].minutes if key in self.steps else NOTHING)
         self.before[key] = previous
@@ -125,10 +148,10 @@ def _stack(stack_id: str, changes: Changes, walk: _Walk) -> tuple[Minutes, list[
     """Duration of one stack's update and the chain that makes it: creations and updates, then removals."""
     own = [key for key in walk.steps if key.stack == stack_id]
     lasting = [key for key in own if changes.resources[key].kind is not Kind.REMOVED]
-    last = max(lasting, key=lambda key: walk.end(key).high, default=None)
+    last = max(lasting, key=lambda key: walk.end(key).mid, default=None)
     total, chain = (walk.end(last), _chain(last, walk.before)) if last is not None else (NOTHING, [])
     removed = [key for key in own if changes.resources[key].kind is Kind.REMOVED]
-    slowest = max(removed, key=lambda key: walk.steps[key].minutes.high, default=None)
+    slowest = max(removed, key=lambda key: walk.steps[key].minutes.mid, default=None)
     if slowest is not None:
         total, chain = total + walk.steps[slowest].minutes, [*chain, slowest]
     return total, chain
@@ -149,10 +172,10 @@ def _side_by_side(
     ends: dict[str, tuple[Minutes, list[str]]] = {}
     for stack_id, stack in head.stacks.items():
         waited = [ends[name] for name in stack.depends_on if name in ends]
-        start, through = max(waited, key=lambda one: one[0].high, default=(NOTHING, []))
+        start, through = max(waited, key=lambda one: one[0].mid, default=(NOTHING, []))
         own = chains.get(stack_id)
         ends[stack_id] = (start + own[0], [*through, stack_id]) if own else (start, through)
-    return max((ends[name] for name in order), key=lambda one: one[0].high, default=(NOTHING, []))
+    return max((ends[name] for name in order), key=lambda one: one[0].mid, default=(NOTHING, []))
 
 
 # --- one resource ----------------------------------------------------------------------------------------------------
@@ -162,13 +185,15 @@ def _step(change: ResourceChange, changes: Changes) -> Step:
     table = load_durations()
     entry = table["types"].get(change.type, table["default"])
     action = {Kind.ADDED: "create", Kind.REMOVED: "delete", Kind.REPLACED: "replace"}.get(change.kind, "update")
+    if action != "delete" and not change.now("Wait"):
+        entry = entry.get("unwaited", entry)
     minutes = Minutes(*entry["create" if action == "replace" else action])
     source = str(entry["source"])
     if change.type == "AWS::SageMaker::Cluster" and action != "delete":
         extra, why = _nodes(change)
         minutes, source = minutes + extra, "; ".join(part for part in (source, why) if part)
     if change.kind is Kind.REMOVED and change.kept:
-        minutes = Minutes(0, 1)
+        minutes = Minutes(0, 0.3, 1)
     return Step(title=change.title, type=change.type, action=action, minutes=minutes, source=source)
 
 
@@ -186,7 +211,7 @@ def _nodes(change: ResourceChange) -> tuple[Minutes, str]:
     for name in {**before, **now}:
         old, new = (None if fresh else before.get(name)), now.get(name)
         minutes, words = _group(old, new, table, fresh=fresh)
-        if minutes.high > slowest.high:
+        if minutes.mid > slowest.mid:
             slowest, why = minutes, f"group {name}: {words}"
     return slowest, why
 
@@ -211,11 +236,9 @@ def _group(
     if old and any(old.get(key) != new.get(key) for key in ("ImageReleaseVersion", "ImageId")) and count(new):
         size, unit, wait = batch(new)
         batches = math.ceil(count(new) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
-        low, high = table["software_update"]["minutes"]
         pause = (batches - 1) * wait / 60
-        return Minutes(
-            batches * low + pause, batches * high + pause
-        ), f"{batches} batches ({table['software_update']['source']})"
+        spans = (batches * one + pause for one in table["software_update"]["minutes"])
+        return Minutes(*spans), f"{batches} batches ({table['software_update']['source']})"
     return NOTHING, ""
 
 

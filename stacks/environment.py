@@ -31,23 +31,29 @@ class EnvironmentStage(cdk.Stage):
     def __init__(self, scope: Construct, *, plan: Plan, project: Path) -> None:
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
-        network = NetworkStack(self, "Network", plan=plan).network
-        eks = EksStack(self, "Eks", plan=plan, network=network).eks
+        base = NetworkStack(self, "Network", plan=plan)
+        network = base.network
+        control = EksStack(self, "Eks", plan=plan, network=network, ground=base.ground, project=project)
+        control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
         static = isinstance(settings.storage, StaticStorage)
         file_system = StorageStack(self, "Storage", plan=plan, network=network).file_system if static else None
         image = ImageStack(self, "Image", plan=plan, project=project).image if plan.built_image else None
-        repository = image.repository if image else None
-        hyperpod = HyperPodStack(
-            self, "HyperPod", plan=plan, network=network, eks=eks, repository=repository, project=project
-        )
+        hyperpod = HyperPodStack(self, "HyperPod", plan=plan, network=network, control=control)
+        hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
         platform = PlatformStack(
-            self, "Platform", plan=plan, network=network, eks=eks, health=hyperpod.health, file_system=file_system
+            self,
+            "Platform",
+            plan=plan,
+            network=network,
+            control=control,
+            cluster_arn=hyperpod.hyperpod.cluster.attr_cluster_arn,
+            file_system=file_system,
         )
         platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
         if needs.copies(plan):
             mirror = MirrorStack(self, "Mirror", plan=plan)
             hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
-        ray = RayStack(self, "Ray", plan=plan, network=network, eks=eks, image=image, file_system=file_system)
+        ray = RayStack(self, "Ray", plan=plan, network=network, eks=control.eks, image=image, file_system=file_system)
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import k8s
 from constructs import Construct
 from core.plan import Plan
-from hyperpod_ray.cluster import EksCluster, addon
+from hyperpod_ray.cluster import addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.network import ClusterNetwork
@@ -13,6 +13,7 @@ from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
 from k8s.pods import group_tolerations, node_selector
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, chart_folder
+from stacks.eks import EksStack
 
 DNS_TOLERATIONS: list[dict[str, object]] = [
     {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
@@ -31,33 +32,45 @@ class PlatformStack(EnvironmentStack):
         *,
         plan: Plan,
         network: ClusterNetwork,
-        eks: EksCluster,
-        health: HealthNotifications,
+        control: EksStack,
+        cluster_arn: str,
         file_system: LustreFileSystem | None,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="DNS, file system driver, KubeRay operator")
+        eks = control.eks
         head = plan.settings.ray.head.instance_group
         on_cpu, tolerations = node_selector(head), group_tolerations(plan, head)
         dns_configuration: dict[str, object] = {"nodeSelector": on_cpu}
         if tolerations:
             # the add-on's own list is replaced: it tolerates control-plane nodes, and nodes that wait for their pods
             dns_configuration["tolerations"] = [*DNS_TOLERATIONS, *tolerations]
-        dns = addon(self, "coredns", cluster=eks.cluster, configuration=dns_configuration)
+        addon(self, "coredns", cluster=eks.cluster, configuration=dns_configuration)
         self.driver = FsxCsiDriver(
             self,
             "FsxCsi",
-            settings=plan.settings.storage,
-            environment_name=plan.name,
             cluster=eks.cluster,
-            oidc_provider=eks.oidc_provider,
-            oidc_issuer=eks.oidc_issuer,
+            role=control.driver_role.role,
             node_selector=on_cpu,
             tolerations=tolerations,
         )
         objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
-        manifests = Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=[self.driver])
+        Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects)
         operator = k8s.kuberay_operator(plan)
         chart = chart_folder(operator)
-        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=[dns, manifests])
+        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart)
+        settings = plan.settings
+        self.health = HealthNotifications(
+            self,
+            "Health",
+            cluster_arn=cluster_arn,
+            emails=settings.hyperpod.alarm_emails,
+            event_retention_days=settings.hyperpod.event_retention_days,
+            protected=settings.protected,
+            eks_cluster_name=plan.eks_cluster_name,
+            control_plane_logs=None if plan.existing_eks else plan.control_plane_log_group,
+            namespaces=k8s.ray_namespaces(plan),
+            nodes=sum(group.count for group in settings.hyperpod.instance_groups),
+        )
+        self.say("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
         if file_system is not None and plan.new_file_system is not None:
-            file_system.alarm_when_full(health.topic, scope=self, capacity_gib=plan.new_file_system.capacity_gib)
+            file_system.alarm_when_full(self.health.topic, scope=self, capacity_gib=plan.new_file_system.capacity_gib)

@@ -35,11 +35,55 @@ BOOTSTRAP_ADDONS: dict[str, dict[str, object]] = {
 """Add-ons that run on nodes but wait for none: they must be there before the first HyperPod node joins."""
 
 
+class ControlPlaneGround(Construct):
+    """What the control plane stands on and what it does not have to wait for: it is made beside the network.
+
+    Creates its role (`AWS::IAM::Role`), its log group with retention, the KMS key of the Kubernetes secrets, and the
+    security group of its network interfaces.
+
+    :param cluster_name: the log group's name derives from it.
+    :param protected: keep key and log group when the cluster is destroyed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: NewEks,
+        cluster_name: str,
+        vpc: ec2.IVpc,
+        protected: bool,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY
+        logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/eks/{cluster_name}/cluster",
+            retention=retention(settings.log_retention_days),
+            removal_policy=policy,
+        )
+        self.key = kms.Key(
+            self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True
+        )
+        self.key.apply_removal_policy(policy)
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("eks.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
+        )
+        self.security_group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="EKS Control Plane Security Group"
+        )
+
+
 class EksCluster(Construct):
     """An EKS cluster without nodes of its own, ready for HyperPod, or an existing one.
 
     Creates `AWS::EKS::Cluster` (authentication mode API, secrets encrypted by a KMS key of its own, all control-plane
-    logs), its log group with retention, `AWS::EKS::AccessEntry` for admins and Ray users, the add-ons `vpc-cni`,
+    logs), `AWS::EKS::AccessEntry` for admins and Ray users, the add-ons `vpc-cni`,
     `kube-proxy` and `eks-pod-identity-agent`, the IAM OIDC provider, and the function that applies manifests.
     HyperPod accepts no Auto Mode and no self-managed nodes here:
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
@@ -48,7 +92,7 @@ class EksCluster(Construct):
     :param subnets: at least two private subnets in different zones.
     :param node_security_group: gets free passage to and from the cluster security group.
     :param ray_user_groups: role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
-    :param protected: keep the log group when the cluster is destroyed.
+    :param ground: what a new cluster stands on; None with an existing one.
     """
 
     def __init__(
@@ -62,7 +106,7 @@ class EksCluster(Construct):
         subnets: Sequence[ec2.ISubnet],
         node_security_group: ec2.ISecurityGroup,
         ray_user_groups: Mapping[str, Sequence[str]],
-        protected: bool,
+        ground: ControlPlaneGround | None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.addons: list[eks.CfnAddon] = []
@@ -75,7 +119,7 @@ class EksCluster(Construct):
                 cluster_name=cluster_name,
                 vpc=vpc,
                 subnets=subnets,
-                protected=protected,
+                ground=ground,
             )
         for index, arn in enumerate(settings.admin_role_arns, start=1):
             self._admin(f"Admin{index}", arn)
@@ -95,17 +139,9 @@ class EksCluster(Construct):
         cluster_name: str,
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
-        protected: bool,
+        ground: ControlPlaneGround | None,
     ) -> None:
-        log_group = logs.LogGroup(
-            self,
-            "ControlPlaneLogs",
-            log_group_name=f"/aws/eks/{cluster_name}/cluster",
-            retention=retention(settings.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY,
-        )
-        key = kms.Key(self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True)
-        key.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY)
+        assert ground is not None  # noqa: S101  (narrowing only)
         access = eks.EndpointAccess.PRIVATE
         if settings.endpoint.public:
             access = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*settings.endpoint.public_cidrs)
@@ -125,13 +161,15 @@ class EksCluster(Construct):
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
             cluster_logging=CONTROL_PLANE_LOGS,
-            secrets_encryption_key=key,
+            secrets_encryption_key=ground.key,
+            role=ground.role,
+            security_group=ground.security_group,
             kubectl_provider_options=eks.KubectlProviderOptions(
                 kubectl_layer=KubectlV34Layer(self, "Kubectl"), private_subnets=list(subnets)
             ),
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
-        cluster.node.add_dependency(log_group)
+        _know_by_name(cluster, cluster_name)
         # its interface declares a member that the class lacks in Python (aws-cdk-lib 2.275.0)
         self.cluster = cast("eks.ICluster", cluster)
         # the cluster's own `open_id_connect_provider` is a deprecated custom resource
@@ -200,6 +238,14 @@ class EksCluster(Construct):
             principal_arn=user.role_arn,
             kubernetes_groups=list(groups),
         )
+
+
+def _know_by_name(cluster: eks.Cluster, cluster_name: str) -> None:
+    """The kubectl function's policy has the cluster's ARN by name: it is made beside the cluster, not after it."""
+    role = cluster.node.find_child("KubectlProvider").node.find_child("Handler").node.find_child("ServiceRole")
+    policy = cast("iam.CfnPolicy", role.node.find_child("DefaultPolicy").node.default_child)
+    arn = Stack.of(cluster).format_arn(service="eks", resource="cluster", resource_name=cluster_name)
+    policy.add_property_override("PolicyDocument.Statement.0.Resource", arn)
 
 
 def addon(

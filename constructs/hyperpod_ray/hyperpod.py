@@ -30,7 +30,8 @@ class HyperPodCluster(Construct):
     :param lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
     :param subnets: node subnet per availability zone ID.
     :param security_group: of the nodes.
-    :param after: what must exist first: the HyperPod dependencies chart, the scripts, the access entry.
+    :param after: what of the same stack must exist first. The HyperPod dependencies chart, the scripts, the access
+        entry and the CNI must too, wherever they are.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class HyperPodCluster(Construct):
         lifecycle_uri: str,
         subnets: Mapping[str, ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
-        after: Sequence[IDependable],
+        after: Sequence[IDependable] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         settings = plan.settings.hyperpod
@@ -73,7 +74,8 @@ class HyperPodCluster(Construct):
             if tiered is not None
             else None,
         )
-        self.cluster.node.add_dependency(*after)
+        if after:
+            self.cluster.node.add_dependency(*after)
         if any(group.image_release_version for group in settings.instance_groups):
             Validations.of(self.cluster).acknowledge(
                 Acknowledgment(

@@ -16,12 +16,14 @@ from hyperpod_ray.refuse import refuse_deployment
 
 
 class Manifest(Protocol):
-    """What this module needs of a manifest: a stable name and its objects."""
+    """What this module needs of a manifest: a stable name, its objects, and which manifests come before it."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
     @property
     def objects(self) -> list[dict[str, Any]]: ...  # noqa: D102
+    @property
+    def after(self) -> Sequence[str]: ...  # noqa: D102
 
 
 class Release(Protocol):
@@ -46,12 +48,12 @@ class Release(Protocol):
 
 
 class Manifests(Construct):
-    """Kubernetes objects, one `Custom::AWSCDK-EKS-KubernetesResource` per manifest, applied in the order given.
+    """Kubernetes objects, one `Custom::AWSCDK-EKS-KubernetesResource` per manifest, each after those that it names.
 
     Built here and not by `cluster.add_manifest`, which would put them into the cluster's stack. On destroy they are
     deleted in reverse; the handler swallows errors of a delete, so what must be gone needs a waiter of its own.
 
-    :param after: what must exist before the first of them.
+    :param after: what must exist before all of them.
     """
 
     def __init__(
@@ -65,15 +67,15 @@ class Manifests(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.resources: dict[str, eks.KubernetesManifest] = {}
-        previous: list[IDependable] = list(after)
         for manifest in manifests:
             # overwrite: a create that was cut off after its side effect must be repeatable
             resource = eks.KubernetesManifest(
                 self, manifest.name, cluster=cluster, manifest=manifest.objects, overwrite=True
             )
-            resource.node.add_dependency(*previous)
+            before = [*after, *(self.resources[name] for name in manifest.after)]
+            if before:
+                resource.node.add_dependency(*before)
             self.resources[manifest.name] = resource
-            previous = [resource]
 
 
 class HelmRelease(Construct):

@@ -114,18 +114,15 @@ class LustreFileSystem(Construct):
         return alarm
 
 
-class FsxCsiDriver(Construct):
-    """The FSx for Lustre CSI driver as an EKS add-on, with a role for its controller alone (IRSA).
+class FsxCsiRole(Construct):
+    """The role of the FSx for Lustre CSI driver's controller (`AWS::IAM::Role`, IRSA).
 
-    Creates `AWS::IAM::Role`, trusted for exactly one service account of exactly this cluster, and `AWS::EKS::Addon`.
-    For file systems made by claims the role may create, and change or delete only what carries this environment's tag;
-    otherwise it may only describe. The AWS article grants AmazonFSxFullAccess.
-    Needs running nodes: the add-on's controller is a Deployment.
+    Trusted for exactly one service account of exactly this cluster. For file systems made by claims it may create, and
+    change or delete only what carries this environment's tag; otherwise it may only describe. The AWS article grants
+    AmazonFSxFullAccess.
 
     :param settings: the `storage` section.
     :param environment_name: value of the tag that the StorageClass puts on every file system.
-    :param node_selector: node labels of a CPU group, so that the controller keeps off accelerated nodes.
-    :param tolerations: of that group's taints. Default: those of the add-on only.
     """
 
     def __init__(
@@ -135,11 +132,8 @@ class FsxCsiDriver(Construct):
         *,
         settings: Storage,
         environment_name: str,
-        cluster: eks.ICluster,
         oidc_provider: iam.IOpenIdConnectProvider,
         oidc_issuer: str,
-        node_selector: dict[str, str],
-        tolerations: Sequence[dict[str, object]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         # The keys hold a deploy-time value (the issuer), which only CfnJson can put into a map's keys.
@@ -153,18 +147,6 @@ class FsxCsiDriver(Construct):
         )
         for statement in self._statements(environment_name, makes_file_systems=isinstance(settings, DynamicStorage)):
             self.role.add_to_policy(statement)
-        controller: dict[str, object] = {"nodeSelector": node_selector}
-        if tolerations:
-            # the chart's own list is replaced
-            controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
-        self.addon = addon(
-            self,
-            "aws-fsx-csi-driver",
-            cluster=cluster,
-            configuration={"controller": controller},
-            role_arn=self.role.role_arn,
-        )
-        self.addon.node.add_dependency(self.role)
 
     def _statements(self, environment_name: str, *, makes_file_systems: bool) -> Sequence[iam.PolicyStatement]:
         statements = [iam.PolicyStatement(sid="Describe", actions=["fsx:DescribeFileSystems"], resources=["*"])]
@@ -196,3 +178,37 @@ class FsxCsiDriver(Construct):
                 conditions={"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
             ),
         ]
+
+
+class FsxCsiDriver(Construct):
+    """The FSx for Lustre CSI driver as an EKS add-on (`AWS::EKS::Addon`).
+
+    Needs running nodes: the add-on's controller is a Deployment.
+
+    :param role: of its controller, see `FsxCsiRole`.
+    :param node_selector: node labels of a CPU group, so that the controller keeps off accelerated nodes.
+    :param tolerations: of that group's taints. Default: those of the add-on only.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: eks.ICluster,
+        role: iam.IRole,
+        node_selector: dict[str, str],
+        tolerations: Sequence[dict[str, object]] = (),
+    ) -> None:
+        super().__init__(scope, construct_id)
+        controller: dict[str, object] = {"nodeSelector": node_selector}
+        if tolerations:
+            # the chart's own list is replaced
+            controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
+        self.addon = addon(
+            self,
+            "aws-fsx-csi-driver",
+            cluster=cluster,
+            configuration={"controller": controller},
+            role_arn=role.role_arn,
+        )

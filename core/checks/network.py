@@ -323,20 +323,36 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 
 @rule("network")
 def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
-    """Per zone one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC."""
+    """Per slot one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC,
+    also those of zones that are added later.
+    """
     network = plan.new_network
     found = _range(network.cidr) if network else ""
     if network is None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
         return
     if plan.vpc_addresses_needed > found.num_addresses:
-        zones = len(network.availability_zone_ids)
-        fits = next(p for p in range(17, 33) if zones * (2 ** (32 - p) + 64) <= found.num_addresses)
+        fits = next(p for p in range(17, 33) if network.zone_slots * (2 ** (32 - p) + 64) <= found.num_addresses)
         yield error(
             "network",
             "node_subnet_prefix",
-            message=f"{zones} node subnets of /{plan.node_subnet_prefix} and the small ones beside them need "
+            message=f"{network.zone_slots} node subnets (zone_slots) of /{plan.node_subnet_prefix} and the small "
+            f"ones beside them need "
             f"{plan.vpc_addresses_needed:,} addresses, {network.cidr} has {found.num_addresses:,}; "
             f"/{fits} is the largest that fits",
+        )
+
+
+@rule("network")
+def zones_have_slots(plan: Plan) -> Iterator[Finding]:
+    """Every zone takes a slot of the VPC's range."""
+    network = plan.new_network
+    if network is not None and len(network.availability_zone_ids) > network.zone_slots:
+        yield error(
+            "network",
+            "zone_slots",
+            message=f"{network.zone_slots} slots for {len(network.availability_zone_ids)} zones; "
+            f"a new environment takes {len(network.availability_zone_ids)} to 4. The subnets of a deployed one move "
+            "with the number: remove a zone instead",
         )
 
 

@@ -10,7 +10,7 @@ from review.report import figures
 from review.report.verdict import verdict
 from review.review import EnvironmentReview, Review
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when a key goes or changes its meaning."""
 
 
@@ -80,6 +80,7 @@ def _time(one: EnvironmentReview) -> dict[str, Any] | None:
         "stacks": one.schedule.stacks,
         "minutes": list(one.schedule.in_turn),
         "minutes_side_by_side": list(one.schedule.side_by_side),
+        "chain": one.schedule.chain,
         "path": [
             {
                 "title": step.title,

@@ -48,9 +48,13 @@ def _estimates(paid: Money) -> str:
 def duration(made: Schedule) -> str:
     """How long the deploy takes."""
     plural = "stacks" if made.stacks != 1 else "stack"
-    text = f"About {made.in_turn} with `cdk deploy`, which updates {made.stacks} {plural} one after another"
+    text = (
+        f"Usually {made.in_turn.usual} ({made.in_turn}) with `cdk deploy`, which works on {made.stacks} {plural} one "
+        "after another"
+    )
     if made.side_by_side != made.in_turn:
-        text += f"; {made.side_by_side} with `--concurrency {made.stacks}`"
+        text += f"; {made.side_by_side.usual} ({made.side_by_side}) with `make deploy`, which works on several at once"
+        text += f" and waits longest for {' → '.join(made.chain)}"
     return text + ". A rollback takes as long again."
 
 

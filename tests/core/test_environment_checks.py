@@ -143,7 +143,8 @@ CASES = [
     Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/count": 3}, "hyperpod.instance_groups[1].count", "at most 2 nodes of this group fit", {"network/node_subnet_prefix": 23, f"{HEAD}/count": 3}),
     Case("addresses_fit", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az1": "10.0.0.0/24", f"{HEAD}/availability_zone_id": "usw2-az2"}, "hyperpod.instance_groups[1].count", "4 × 81 of ml.p5.48xlarge", EXISTING),
     Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 3, f"{WORKER}/replicas": 3}, "network.node_subnet_prefix", "no room for one replacement", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/count": 2, f"{WORKER}/replicas": 2}, "warning"),
-    Case("subnets_fit_the_vpc", {"network/node_subnet_prefix": 17}, "network.node_subnet_prefix", "/18 is the largest that fits", {"network/node_subnet_prefix": 18}),
+    Case("subnets_fit_the_vpc", {"network/node_subnet_prefix": 18}, "network.node_subnet_prefix", "/19 is the largest that fits", {"network/node_subnet_prefix": 18, "network/zone_slots": 3}),
+    Case("zones_have_slots", {"network/zone_slots": 2, "network/availability_zone_ids": ["usw2-az1", "usw2-az2", "usw2-az3"]}, "network.zone_slots", "2 slots for 3 zones", {"network/zone_slots": 3, "network/availability_zone_ids": ["usw2-az1", "usw2-az2", "usw2-az3"]}),
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
     Case("settings_have_effect", {**CLOSED, "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", CLOSED, "warning"),
     # --- EKS

@@ -125,7 +125,8 @@ def test_the_default_subnets_fit_every_vpc(prefix: int, zones: int, egress: str)
     assert one.vpc_addresses_needed <= vpc.num_addresses
     # laid out as the VPC is: node subnets first, then the small ones
     at = int(vpc.network_address)
-    for length in [one.node_subnet_prefix] * zones + [27] * zones * (2 if egress == "nat" else 1):
+    slots = one.new_network.zone_slots if one.new_network else 0
+    for length in [one.node_subnet_prefix] * slots + [27] * slots * (2 if egress == "nat" else 1):
         subnet = ipaddress.IPv4Network((at, length))  # raises when it is not aligned
         assert subnet.subnet_of(vpc)
         at = int(subnet.broadcast_address) + 1

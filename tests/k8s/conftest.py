@@ -209,7 +209,11 @@ class Rendered:
 def rendered(name: str) -> Rendered:
     base, changes = VARIANTS[name]
     plan = make_plan(base, **changes)
-    return Rendered(name, plan, (*k8s.platform_manifests(plan, BINDINGS), *k8s.ray_manifests(plan, BINDINGS)))
+    return Rendered(
+        name,
+        plan,
+        (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, BINDINGS), *k8s.ray_manifests(plan, BINDINGS)),
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

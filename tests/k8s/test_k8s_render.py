@@ -34,15 +34,15 @@ def test_one_file_per_concern_in_apply_order(local: Path) -> None:
     assert list(contents(local)) == [
         "01-hyperpod-dependencies.rendered.yaml",
         "01-hyperpod-dependencies.values.yaml",
-        "02-system-network-policies.yaml",
-        "03-namespaces.yaml",
-        "04-operator-network-policy.yaml",
-        "05-persistent-volume.yaml",
-        "06-kuberay-operator.rendered.yaml",
-        "06-kuberay-operator.values.yaml",
-        "07-network-policies.yaml",
-        "08-access.yaml",
-        "09-persistent-volume-claim.yaml",
+        "02-namespaces.yaml",
+        "03-operator-network-policy.yaml",
+        "04-network-policies.yaml",
+        "05-access.yaml",
+        "06-system-network-policies.yaml",
+        "07-persistent-volume.yaml",
+        "08-persistent-volume-claim.yaml",
+        "09-kuberay-operator.rendered.yaml",
+        "09-kuberay-operator.values.yaml",
         "10-volume-owner.yaml",
         "11-ray-cluster.yaml",
         "README.md",
@@ -55,6 +55,7 @@ def test_files_hold_the_objects_a_deploy_applies(local: Path) -> None:
     wanted = [
         item
         for manifest in (
+            *k8s.namespace_manifests(plan),
             *k8s.system_manifests(plan),
             *k8s.platform_manifests(plan, bindings),
             *k8s.ray_manifests(plan, bindings),
@@ -73,9 +74,9 @@ def test_what_only_the_stack_knows_is_a_placeholder(local: Path) -> None:
 
 
 def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
-    kinds = [item["kind"] for item in yaml.safe_load_all((local / "06-kuberay-operator.rendered.yaml").read_text())]
+    kinds = [item["kind"] for item in yaml.safe_load_all((local / "09-kuberay-operator.rendered.yaml").read_text())]
     assert "Deployment" in kinds
-    values = yaml.safe_load((local / "06-kuberay-operator.values.yaml").read_text())
+    values = yaml.safe_load((local / "09-kuberay-operator.values.yaml").read_text())
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
     assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
@@ -168,7 +169,11 @@ class TestTokens:
             "dev": {"node_subnet_id", "file_system_security_group_id", "image_uri"},
         }.items():
             plan = render(name).plan
-            manifests = [*k8s.platform_manifests(plan, bindings), *k8s.ray_manifests(plan, bindings)]
+            manifests = [
+                *k8s.namespace_manifests(plan),
+                *k8s.platform_manifests(plan, bindings),
+                *k8s.ray_manifests(plan, bindings),
+            ]
             resolved = stack.resolve([item for manifest in manifests for item in manifest.objects])
             assert "Token[" not in str(resolved)
             found = {

@@ -36,7 +36,7 @@ def test_stack_names_are_those_of_the_stage(name: str) -> None:
     from stacks import environment
 
     source = inspect.getsource(environment.EnvironmentStage)
-    declared = re.findall(r"\w+Stack\(\s*self, \"(\w+)\"", source)
+    declared = re.findall(r"\w+Stack\(\s*self,\s*\"(\w+)\"", source)
     assert sorted(declared) == sorted(names.STACKS)
     assert names.stack_names(load(name).plan)[0] == f"{name}-Network"
     assert (f"{name}-Mirror" in names.stack_names(load(name).plan)) == (name == "prod")

@@ -285,7 +285,7 @@ class World:
             file_system_dns_name=f"{self.made.get('file_system', '')}.fsx.us-west-2.amazonaws.com",
             file_system_mount_name=self.made.get("mount_name", ""),
         )
-        for manifest in k8s.platform_manifests(plan, bindings):
+        for manifest in (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, bindings)):
             self.apply(manifest.objects)
         chart = ROOT / "sandbox" / "charts" / "kuberay-operator"
         subprocess.run(

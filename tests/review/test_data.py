@@ -12,10 +12,11 @@ def test_durations_have_sources_and_spans() -> None:
     for name, entry in {**table["types"], "default": table["default"]}.items():
         assert entry["source"], name
         for action in ("create", "update", "delete"):
-            low, high = entry[action]
-            assert 0 <= low <= high, name
+            low, mid, high = entry[action]
+            assert 0 <= low <= mid <= high, name
     for name, entry in table["nodes"].items():
-        assert entry["source"] and entry["minutes"][0] <= entry["minutes"][1], name
+        assert entry["source"] and entry["minutes"] == sorted(entry["minutes"]), name
+        assert len(entry["minutes"]) == 3, name
 
 
 def test_effects_in_the_facts_are_known() -> None:

@@ -1,0 +1,76 @@
+"""How long a first deploy takes: the bounds that the order of stacks and resources was made for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from review import assembly
+from review.report import as_json, markdown, terminal
+from review.review import review
+from review.schedule import Schedule, first_deploy
+from tests.review.scenario import Assemble, Side
+from tests.review.small import resources, write
+
+
+@pytest.mark.parametrize(("name", "bound"), [("prod", 100), ("dev", 45)])
+def test_a_first_deploy_takes_no_longer(assemble: Assemble, name: str, bound: int) -> None:
+    made = _schedule(assemble, name)
+    assert made.side_by_side.mid <= bound
+    assert made.side_by_side.low < made.side_by_side.mid < made.side_by_side.high
+    assert made.side_by_side.mid < made.in_turn.mid
+    assert [stack.removeprefix(f"{name}-") for stack in made.chain] == ["Network", "Eks", "HyperPod", "Platform", "Ray"]
+
+
+def test_four_stacks_at_once_are_enough(assemble: Assemble) -> None:
+    """`make deploy` works on four: with more at once, the figure would be for another command."""
+    head = assembly.read(assemble("prod", Side()))["prod"]
+    made = first_deploy(head)
+    assert made is not None
+    ends: dict[str, float] = {}
+    spans = []
+    for stack in head.stacks.values():
+        start = max((ends[other] for other in stack.depends_on), default=0.0)
+        ends[stack.id] = start + made.each[stack.name].mid
+        spans.append((start, ends[stack.id]))
+    assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 4
+
+
+@pytest.mark.parametrize("name", ["prod", "dev"])
+def test_nothing_on_the_way_to_the_control_plane_waits_for_a_way_out(assemble: Assemble, name: str) -> None:
+    head = assembly.read(assemble(name, Side()))[name]
+    ((cluster, _),) = head.of_type("AWS::EKS::Cluster")
+    slow = {"AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint", "Custom::CDKContainerImageBuild"}
+    before = set(head.stacks[cluster.stack].depends_on)
+    assert not [key for key, resource in head.all() if key.stack in before and resource["Type"] in slow]
+
+
+def test_system_pods_have_their_policies_before_the_first_node(assemble: Assemble) -> None:
+    """In the CNI's mode strict a pod that no policy selects is cut off."""
+    head = assembly.read(assemble("prod", Side()))["prod"]
+    manifests = head.of_type("Custom::AWSCDK-EKS-KubernetesResource")
+    (policies,) = (key for key, found in manifests if "system-pods" in str(found["Properties"]["Manifest"]))
+    ((nodes, _),) = head.of_type("AWS::SageMaker::Cluster")
+    assert policies.stack in head.stacks[nodes.stack].depends_on
+
+
+def test_the_review_of_a_new_environment_says_how_long_it_takes(tmp_path: Any) -> None:
+    cluster = {"Type": "AWS::EKS::Cluster", "Properties": {"Name": "one"}}
+    head = write(tmp_path / "head", {"Network": resources(V={"Type": "AWS::EC2::VPC"}), "Eks": resources(C=cluster)},
+                 depends={"Eks": ["Network"]})  # fmt: skip
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "manifest.json").write_text("{}")
+    made = review(tmp_path / "base", head)
+    (one,) = as_json.data(made)["environments"]
+    assert one["time"]["minutes"] == pytest.approx([13, 14.8, 17])
+    assert one["time"]["chain"] == ["env-Network", "env-Eks"]
+    assert [step["type"] for step in one["time"]["path"]] == ["AWS::EKS::Cluster"]
+    for text in (terminal.render(made), markdown.render(made)):
+        assert "Usually 15 min (13–17 min)" in text
+
+
+def _schedule(assemble: Assemble, name: str) -> Schedule:
+    made = first_deploy(assembly.read(assemble(name, Side()))[name])
+    assert made is not None
+    return made
