@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aws_cdk import Acknowledgment, Validations
 from aws_cdk import aws_ec2 as ec2
@@ -10,7 +10,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
-from constructs import Construct, IDependable
+from constructs import Construct
 from core.model import InstanceGroup, UpdateSchedule
 from core.plan import Plan
 
@@ -30,8 +30,8 @@ class HyperPodCluster(Construct):
     :param lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
     :param subnets: node subnet per availability zone ID.
     :param security_group: of the nodes.
-    :param after: what of the same stack must exist first. The HyperPod dependencies chart, the scripts, the access
-        entry and the CNI must too, wherever they are.
+
+    The HyperPod dependencies chart, the scripts, the access entry, the CNI and its policies must exist first.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class HyperPodCluster(Construct):
         lifecycle_uri: str,
         subnets: Mapping[str, ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
-        after: Sequence[IDependable] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         settings = plan.settings.hyperpod
@@ -74,8 +73,6 @@ class HyperPodCluster(Construct):
             if tiered is not None
             else None,
         )
-        if after:
-            self.cluster.node.add_dependency(*after)
         if any(group.image_release_version for group in settings.instance_groups):
             Validations.of(self.cluster).acknowledge(
                 Acknowledgment(

@@ -220,6 +220,12 @@ class TestVolumeOwner:
         assert len(names) == 1
 
 
+def ray_policies(plan: Plan) -> list[dict[str, Any]]:
+    """The NetworkPolicies of the Ray namespaces."""
+    (found,) = (manifest for manifest in k8s.namespace_manifests(plan) if manifest.name == "NetworkPolicies")
+    return found.objects
+
+
 class TestNetworkPolicies:
     def test_everything_is_denied_first(self, variant: Any) -> None:
         for namespace in k8s.ray_namespaces(variant.plan):
@@ -292,9 +298,9 @@ class TestNetworkPolicies:
         outside = observed["dashboard-charts"]["egress"]
         assert {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]} in outside
 
-    def test_ray_pods_reach_the_checkpoint_memory(self, plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    def test_ray_pods_reach_the_checkpoint_memory(self, plan_with: Callable[..., Plan]) -> None:
         plan = plan_with("prod", hyperpod={"tiered_storage_memory_percent": 20})
-        found = {item["metadata"]["name"]: item["spec"] for item in k8s.ray_manifests(plan, bindings)[0].objects}
+        found = {item["metadata"]["name"]: item["spec"] for item in ray_policies(plan)}
         assert found["checkpoint-memory"] == {
             "podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}},
             "policyTypes": ["Egress"],
@@ -305,14 +311,12 @@ class TestNetworkPolicies:
                 }
             ],
         }
-        off = k8s.ray_manifests(plan_with("prod"), bindings)[0].objects
+        off = ray_policies(plan_with("prod"))
         assert "checkpoint-memory" not in {item["metadata"]["name"] for item in off}
 
-    def test_a_collector_may_scrape_and_the_head_asks_nobody(
-        self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
-    ) -> None:
+    def test_a_collector_may_scrape_and_the_head_asks_nobody(self, plan_with: Callable[..., Plan]) -> None:
         plan = plan_with("prod", ray={"observability": {"scrape_namespaces": ["hyperpod-observability"]}})
-        names = {item["metadata"]["name"] for item in k8s.ray_manifests(plan, bindings)[0].objects}
+        names = {item["metadata"]["name"] for item in ray_policies(plan)}
         assert "metrics" in names
         assert "dashboard-charts" not in names
 

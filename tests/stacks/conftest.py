@@ -34,6 +34,15 @@ class Assembly:
                     found[name] = json.loads((path.parent / artifact["properties"]["templateFile"]).read_text())
         return found
 
+    def before(self, stack: str) -> set[str]:
+        """Names of the stacks that a stack waits for."""
+        names, waits = {}, {}
+        for path in self.folder.rglob("manifest.json"):
+            for key, artifact in json.loads(path.read_text())["artifacts"].items():
+                names[key] = artifact.get("properties", {}).get("stackName", key)
+                waits[names[key]] = artifact.get("dependencies", [])
+        return {names[key] for key in waits[stack]}
+
     def template_files(self) -> list[Path]:
         """Paths of the templates."""
         return sorted(self.folder.rglob("*.template.json"))

@@ -128,14 +128,26 @@ def test_pods_start_denied(assembly: Assembly) -> None:
     addons = {a["Properties"]["AddonName"]: a["Properties"] for a in assembly.of_type("AWS::EKS::Addon").values()}
     configuration = json.loads(addons["vpc-cni"]["ConfigurationValues"])
     assert configuration["env"] == {"NETWORK_POLICY_ENFORCING_MODE": "strict"}
-    stack = assembly.templates[f"{assembly.name}-HyperPod"]["Resources"]
-    policies = {
-        key
-        for key, r in stack.items()
-        if r["Type"] == "Custom::AWSCDK-EKS-KubernetesResource" and "NetworkPolicy" in json.dumps(r["Properties"])
-    }
-    (cluster,) = [r for r in stack.values() if r["Type"] == "AWS::SageMaker::Cluster"]
-    assert policies & set(cluster["DependsOn"]), "the first nodes' system pods would wait for their policies"
+    stack = assembly.templates[f"{assembly.name}-Eks"]["Resources"]
+    (policies,) = [
+        r
+        for r in stack.values()
+        if r["Type"] == "Custom::AWSCDK-EKS-KubernetesResource" and "system-pods" in json.dumps(r["Properties"])
+    ]
+    (chart,) = [key for key, r in stack.items() if r["Type"] == "Custom::AWSCDK-EKS-HelmChart"]
+    assert chart in policies["DependsOn"], "the chart makes the namespace of a policy"
+    assert f"{assembly.name}-Eks" in assembly.before(f"{assembly.name}-HyperPod"), "policies come before the first node"
+
+
+def test_what_the_kubectl_function_does_waits_for_a_way_out(assembly: Assembly) -> None:
+    stack = assembly.templates[f"{assembly.name}-Eks"]["Resources"]
+    ways = {key for key, r in stack.items() if r["Type"] in {"AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint"}}
+    assert ways
+    for resource in stack.values():
+        if resource["Type"] in {"Custom::AWSCDK-EKS-KubernetesResource", "Custom::AWSCDK-EKS-HelmChart"}:
+            before = set(resource["DependsOn"])
+            through = {name for key in before for name in stack[key].get("DependsOn", [])}
+            assert ways <= before | through
 
 
 def test_ray_users_have_groups_and_no_eks_policy(assemblies: dict[str, Assembly]) -> None:
