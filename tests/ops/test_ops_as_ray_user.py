@@ -34,7 +34,7 @@ def made() -> Target:
 @pytest.fixture(scope="module")
 def rules() -> list[dict[str, Any]]:
     plan = made().plan
-    manifests = {m.name: m for m in k8s.ray_manifests(plan, k8s.placeholders(plan))}
+    manifests = {m.name: m for m in k8s.namespace_manifests(plan)}
     return manifests["Access"].objects
 
 
