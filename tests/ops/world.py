@@ -347,7 +347,7 @@ class World:
     # --- time ------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def until(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
+    def until(condition: Callable[[], bool], what: str, *, seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"{what} did not come within {seconds:.0f} s"
