@@ -130,9 +130,10 @@ class Party:
 
 
 def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between the two steps of a read
         return False
 
 

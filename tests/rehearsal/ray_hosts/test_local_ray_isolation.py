@@ -36,12 +36,7 @@ def pod(request: pytest.FixtureRequest) -> Iterator[tuple[isolation.Mode, Proces
         start_new_session=True,
     )
     process = Process.of(started.pid)
-    soon(
-        lambda: (
-            sum("sleep 30" in isolation.command_line(p) for p in isolation.members(process, mode=mode, marker=marker))
-            >= 3
-        )
-    )
+    soon(lambda: len(sleepers((mode, process, marker))) == 3)  # the shell that starts them names them, too
     yield mode, process, marker
     isolation.destroy(process, mode=mode, marker=marker)
 
