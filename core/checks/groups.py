@@ -130,7 +130,7 @@ def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def connectivity_needs_two(plan: Plan) -> Iterator[Finding]:
-    """`InstanceConnectivity` tests the network between nodes and so needs two. [FIELD-NOTES 3]"""
+    """`InstanceConnectivity` tests the network between nodes and so needs two."""
     for index, group in known_groups(plan):
         explicit = group.deep_health_checks or []
         if "InstanceConnectivity" in explicit and plan.accelerated(group) and group.count < 2:
@@ -175,7 +175,7 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod")
 def continuous_features(plan: Plan) -> Iterator[Finding]:
     """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter
-    also needs node recovery. CloudFormation accepts them without, and the create fails. [FIELD-NOTES 3]
+    also needs node recovery. CloudFormation accepts them without, and the create fails.
     """
     hyperpod = plan.settings.hyperpod
     fix = "set hyperpod.node_provisioning_mode: Continuous"
@@ -386,7 +386,7 @@ def groups_are_used(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types")
 def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
     """CoreDNS, the CSI controller and the KubeRay operator need a node without accelerators, else they take room on the
-    nodes that train and go with them when a GPU fails. [FIELD-NOTES 3, 5]
+    nodes that train and go with them when a GPU fails.
     """
     known = list(known_groups(plan))
     if len(known) == len(plan.settings.hyperpod.instance_groups) and all(

@@ -11,7 +11,7 @@ from core.plan import Plan
 from core.yaml_source import Path
 
 TOKEN_AUTH_SINCE = (2, 52)
-"""Ray version with token authentication (and KubeRay ≥ 1.5.1). [FIELD-NOTES 5]"""
+"""Ray version with token authentication (and KubeRay ≥ 1.5.1)."""
 TRAIN_V2_SINCE = (2, 51)
 """Ray version whose Train V2 is the default; the jobs of this project use nothing older."""
 RESERVED_GROUPS = {
@@ -52,7 +52,7 @@ def groups_exist(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def worker_names_differ(plan: Plan) -> Iterator[Finding]:
-    """KubeRay accepts two worker groups of one name silently and doubles the pods [tried, FIELD-NOTES 5]."""
+    """KubeRay accepts two worker groups of one name silently and doubles the pods."""
     names = [worker.name for worker in plan.settings.ray.workers]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -71,7 +71,7 @@ def worker_names_differ(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def replicas_are_in_order(plan: Plan) -> Iterator[Finding]:
-    """min ≤ replicas ≤ max; KubeRay rejects the object later, as an event [tried, FIELD-NOTES 5]."""
+    """min ≤ replicas ≤ max; KubeRay rejects the object later, as an event."""
     for index, worker in enumerate(plan.settings.ray.workers):
         path = ("ray", "workers", index)
         if worker.min_replicas is not None and worker.min_replicas > worker.replicas:
@@ -159,7 +159,7 @@ def version_is_recent_enough(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "helm")
 def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
-    """`authOptions` exists since KubeRay 1.5.1; older operators prune it and the cluster is open. [FIELD-NOTES 5]"""
+    """`authOptions` exists since KubeRay 1.5.1; older operators prune it and the cluster is open."""
     version = plan.settings.helm.kuberay_operator
     numbers = tuple(int(part[:6]) for part in version.replace("+", "-").split("-")[0].split("."))
     if plan.settings.ray.auth == "token" and numbers < (1, 5, 1):
@@ -172,7 +172,7 @@ def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "hyperpod", "instance_types")
 def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
-    """GPUs are what fails: a head beside one goes down with it, and the accelerator stands idle. [FIELD-NOTES 5]"""
+    """GPUs are what fails: a head beside one goes down with it, and the accelerator stands idle."""
     name = plan.settings.ray.head.instance_group
     group = find(plan, name)
     if group is None:
@@ -198,7 +198,7 @@ def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "hyperpod", "instance_types")
 def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
-    """HyperPod does not replace CPU nodes by itself: with one node the head waits for a person. [FIELD-NOTES 3]"""
+    """HyperPod does not replace CPU nodes by itself: with one node the head waits for a person."""
     group = find(plan, plan.settings.ray.head.instance_group)
     if group is not None and group.count < 2 and not plan.accelerated(group):
         index = plan.settings.hyperpod.instance_groups.index(group)
@@ -232,7 +232,7 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "hyperpod", "instance_types")
 def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
-    """The driver runs on a CPU node that is not the head's, else one lost node takes both. [FIELD-NOTES 9]"""
+    """The driver runs on a CPU node that is not the head's, else one lost node takes both."""
     gcs = plan.settings.ray.gcs_fault_tolerance
     group = find(plan, gcs.driver_instance_group) if gcs else None
     if group is None:

@@ -3,7 +3,7 @@
 Times in real life, multiplied by `time_scale`: a container starts after 20 s; a Job's container ends after another 20
 s; a deleted pod goes after 2 s; a pod on a node that does not answer is evicted after its toleration of the
 unreachable taint (300 s unless it says otherwise) and then stays Terminating until the node's object goes or carries
-the taint `node.kubernetes.io/out-of-service` (FIELD-NOTES, section 5: "node unreachable but its object kept").
+the taint `node.kubernetes.io/out-of-service` (a node that is unreachable but whose object is kept).
 """
 
 from __future__ import annotations
