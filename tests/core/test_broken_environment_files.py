@@ -235,3 +235,11 @@ def test_editors_find_the_schema(name: str) -> None:
         .read_text(encoding="utf-8")
         .startswith("# yaml-language-server: $schema=schema.json\n")
     )
+
+
+def test_a_section_that_yaml_finds_at_fault_is_not_cross_checked() -> None:
+    text = (FOLDER / "prod.yaml").read_text(encoding="utf-8").replace("replicas: 8 ", "replicas: 80 ")
+    twice = text.replace("  cluster_name: ray-prod\n", "  cluster_name: ray-prod\n" * 2)
+    with pytest.raises(EnvironmentFileError) as caught:
+        parse(twice, name="prod", path=FOLDER / "prod.yaml")
+    assert [problem.path for problem in caught.value.problems] == ["hyperpod.cluster_name"]
