@@ -28,6 +28,7 @@ from rehearsal.report import FaultReport, Injected, Observation, Report, compare
 
 PROJECT = Path(__file__).resolve().parents[1]
 OUT = Path(".rehearsal")
+WARM_SECONDS = 12  # from a node's replacement to a warm spare: Ray's worker starts, imports and rehearses
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -440,13 +441,7 @@ class Rehearsal:
         for fault in faults:
             fault.needs(nodes=self.nodes, spares=options.spares)
         fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
-        # a fault costs one new checkpoint; where work goes on meanwhile there must be work
-        tolerant = bool(self.cluster.state.backend)
-        steps = options.interval * (len(faults) + 3) + sum(
-            f.extra_steps(options, fault_tolerant=tolerant) for f in fixed
-        )
-        # one worker has to have work while the lost machine is away and until the size is looked at again
-        longest = steps + sum(f.extra_steps(options, fault_tolerant=tolerant) for f in changing)
+        steps, longest = run_lengths(options, faults, fault_tolerant=bool(self.cluster.state.backend))
         main = self.job(steps=steps, workers=str(size))
         elastic = replace(self.job(steps=longest, workers=f"1:{size}"), dropout=False)
         twins: dict[str, Undisturbed] = {}
@@ -520,6 +515,20 @@ class Rehearsal:
         left = self.cluster.stop()
         if left:
             raise LocalError(f"still running after the rehearsal: processes {left}", code=1)
+
+
+def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bool) -> tuple[int, int]:
+    """Steps of the run whose size is fixed, and of the run whose size changes.
+
+    Each fault costs one new checkpoint. A fault that does not interrupt training needs further steps. The next fault
+    waits until a replaced node is a warm spare, and training continues in that time.
+    """
+    fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
+    steps = options.interval * (len(faults) + 3)
+    steps += sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in fixed)
+    if options.spares and fixed:
+        steps += (len(fixed) - 1) * int(WARM_SECONDS / options.step_delay_s)
+    return steps, steps + sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in changing)
 
 
 def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:

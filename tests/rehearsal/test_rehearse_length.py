@@ -1,0 +1,33 @@
+"""A run lasts until its last fault: each fault, and each wait for a warm spare, has the steps it needs."""
+
+from __future__ import annotations
+
+from rehearsal.faults import faults_named
+from rehearsal.runner import WARM_SECONDS, Options, run_lengths
+
+OPTIONS = Options(interval=10, step_delay_s=0.15)
+
+
+def _steps(*names: str, options: Options = OPTIONS, fault_tolerant: bool = False) -> tuple[int, int]:
+    return run_lengths(options, faults_named(names), fault_tolerant=fault_tolerant)
+
+
+def test_every_fault_has_an_interval_of_its_own_and_three_are_left_around_them() -> None:
+    assert _steps("node", "freeze", "hang") == (60, 60)
+
+
+def test_between_two_faults_there_is_work_while_a_spare_becomes_warm() -> None:
+    with_spare = Options(interval=10, step_delay_s=0.15, spares=1)
+    assert _steps("node", options=with_spare) == _steps("node")
+    gap = _steps("node", "freeze", "hang", options=with_spare)[0] - _steps("node", "freeze", "hang")[0]
+    assert gap == 2 * int(WARM_SECONDS / 0.15)
+
+
+def test_only_the_run_of_changing_size_lasts_as_long_as_a_lost_node_is_away() -> None:
+    fixed, changing = _steps("node", "elastic")
+    assert fixed == 50
+    assert changing == fixed + 200
+
+
+def test_a_lost_head_needs_work_that_goes_on_only_with_fault_tolerance() -> None:
+    assert _steps("head", fault_tolerant=True)[0] > _steps("head")[0] == 40
