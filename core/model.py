@@ -319,6 +319,30 @@ class ExistingFileSystem(Settings):
     """Where it is: traffic between zones is slow and charged."""
 
 
+FileEvent = Literal["NEW", "CHANGED", "DELETED"]
+
+
+class DataRepository(Settings):
+    """A link between a folder of the file system and a bucket, or what is below a prefix of it
+    (`AWS::FSx::DataRepositoryAssociation`). FSx itself reads and writes the bucket: pods and nodes need no right to it.
+    Files appear with their names at once and get their content at the first read."""
+
+    bucket: Annotated[str, shapes.BUCKET.field()]
+    """Name of the bucket. It exists before the deploy."""
+    prefix: Annotated[str, shapes.PREFIX.field(max_length=900)] = ""
+    """Prefix that ends with `/`. Default: the whole bucket."""
+    path: Annotated[str, shapes.FILE_SYSTEM_PATH.field(max_length=200)]
+    """Folder of the file system (`FileSystemPath`): `/data/images` is `/fsx/data/images` in Ray's pods."""
+    import_metadata: bool = True
+    """`BatchImportMetaDataOnCreate`: list the objects that are there when the link is made. A later change replaces
+    the link, and the deploy is refused."""
+    auto_import: Annotated[list[FileEvent], Field(max_length=3)] = ["NEW", "CHANGED", "DELETED"]
+    """`AutoImportPolicy`: which events in the bucket change the folder. Needs a bucket in the environment's region."""
+    auto_export: Annotated[list[FileEvent], Field(max_length=3)] = []
+    """`AutoExportPolicy`: which events in the folder change the bucket. Default: none. Ray's pods may write to folders
+    that are exported, and read the others."""
+
+
 class NewFileSystem(Settings):
     """What a file system is made with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
 
@@ -345,6 +369,8 @@ class StaticStorage(NewFileSystem):
 
     mode: Literal["static"] = "static"
     """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+    data_repositories: Annotated[list[DataRepository], Field(max_length=8)] = []
+    """Links to S3. A file system with a link takes no backups (`backup_retention_days` must be 0)."""
 
 
 class DynamicStorage(NewFileSystem):

@@ -48,6 +48,7 @@ def page(plan: Plan) -> str:
             for call in sorted(needs.calls(plan), key=lambda call: (call.endpoint, call.role, call.why))
         ),
         "",
+        *_links(plan),
         "## Destinations of Ray's pods",
         "",
         "Each other, DNS, TCP 443 outside the cluster, the EKS Pod Identity agent, and:",
@@ -91,6 +92,21 @@ def _ways(closed: bool) -> str:
             "account's principals; agents whose identity is the service's own have no such condition."
         )
     return "By the NAT gateway. S3 has a gateway endpoint without a policy, as the NAT gateway leads there, too."
+
+
+def _links(plan: Plan) -> Iterator[str]:
+    """Links of the file system to S3; they need nothing of this network."""
+    if not plan.data_repositories:
+        return
+    yield "## S3 behind the file system"
+    yield ""
+    yield "FSx reads and writes these by a service-linked role, outside the VPC: no endpoint and no right of a pod."
+    yield ""
+    for link in plan.data_repositories:
+        exports = f", exports {', '.join(link.auto_export)}" if link.auto_export else ""
+        imports = f", imports {', '.join(link.auto_import)}" if link.auto_import else ""
+        yield f"- `/fsx{link.path.rstrip('/')}` and `s3://{link.bucket}/{link.prefix}`{imports}{exports}"
+    yield ""
 
 
 def _destinations(plan: Plan) -> Iterator[str]:

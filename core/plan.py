@@ -13,6 +13,7 @@ import yaml
 
 from core.model import (
     BuiltImage,
+    DataRepository,
     DeepHealthCheck,
     Environment,
     ExistingEks,
@@ -28,6 +29,7 @@ from core.model import (
     NewFileSystem,
     NewNetwork,
     RayWorkerGroup,
+    StaticStorage,
 )
 
 MEMORY_OVERHEAD_SHARE = 0.075
@@ -117,6 +119,12 @@ class Plan:
         """What the stack or a claim creates a file system with; None where one exists."""
         storage = self.settings.storage
         return storage if isinstance(storage, NewFileSystem) else None
+
+    @property
+    def data_repositories(self) -> list[DataRepository]:
+        """Links of the stack's file system to S3."""
+        storage = self.settings.storage
+        return list(storage.data_repositories) if isinstance(storage, StaticStorage) else []
 
     @property
     def existing_file_system(self) -> ExistingFileSystem | None:

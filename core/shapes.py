@@ -91,6 +91,12 @@ PREFIX = _shape(
     "datasets/images/",
     "no leading slash, a slash at its end, no wildcard",
 )
+FILE_SYSTEM_PATH = _shape(
+    r"^/([A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*)?$",
+    "a folder of the file system",
+    "/data/images",
+    "a slash at its beginning, none at its end; letters, digits, _ . = -",
+)
 INSTANCE_TYPE = _shape(r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$", "a HyperPod instance type", "ml.p5.48xlarge")
 HYPERPOD_NAME = _shape(
     r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",

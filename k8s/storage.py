@@ -154,11 +154,17 @@ def _capacity(plan: Plan) -> k8s.Quantity:
     return k8s.Quantity.from_string(f"{gib}Gi")
 
 
+def _exported(plan: Plan) -> list[str]:
+    """Folders linked to S3 that Ray's pods may write to; FSx makes a linked folder as root's."""
+    return [link.path.strip("/") for link in plan.data_repositories if link.auto_export and link.path != "/"]
+
+
 OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mount}/$folder"; done'
 
 
 def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
-    """The Job that makes `FOLDERS` on the file system and gives them to uid 1000, group 100.
+    """The Job that makes `FOLDERS` and the folders exported to S3 on the file system and gives them to uid 1000,
+    group 100.
 
     A Lustre volume's root stays root's (the driver's fsGroupPolicy ignores ReadWriteMany), and Ray does not run as
     root. The Job runs as root with CHOWN, FOWNER and DAC_OVERRIDE only, touches the named folders and not what is in
@@ -171,7 +177,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
         "name": "owner",
         "image": bindings.image_uri,
         "command": ["/bin/sh", "-euc", OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mount=MOUNT_PATH), "owner"],
-        "args": list(FOLDERS),
+        "args": [*FOLDERS, *_exported(plan)],
         "resources": resources(cpu="100m", memory="128Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
@@ -15,7 +16,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
-from core.model import DynamicStorage, StaticStorage, Storage
+from core.model import DataRepository, DynamicStorage, StaticStorage, Storage
 from hyperpod_ray.cluster import addon
 
 ENVIRONMENT_TAG = "hyperpod-ray:environment"
@@ -33,7 +34,8 @@ FREE_SPACE_ALARM_SHARE = 0.1
 
 
 class LustreFileSystem(Construct):
-    """An FSx for Lustre file system made beside EKS (`AWS::FSx::FileSystem`, PERSISTENT_2, SSD) with its own KMS key.
+    """An FSx for Lustre file system made beside EKS (`AWS::FSx::FileSystem`, PERSISTENT_2, SSD) with its own KMS key,
+    and its links to S3 (`AWS::FSx::DataRepositoryAssociation`).
 
     Its subnet, key, deployment type and Lustre version are create-only: changing one makes a new, empty file system.
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-fsx-filesystem.html
@@ -77,6 +79,8 @@ class LustreFileSystem(Construct):
         )
         self.file_system.apply_removal_policy(policy)
         Tags.of(self.file_system).add("Name", self.node.path)
+        for link in settings.data_repositories:
+            _data_repository(self, self.file_system, link)
 
     @property
     def dns_name(self) -> str:
@@ -112,6 +116,30 @@ class LustreFileSystem(Construct):
         )
         alarm.add_alarm_action(actions.SnsAction(topic))
         return alarm
+
+
+def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: DataRepository) -> None:
+    """A link to S3 (`AWS::FSx::DataRepositoryAssociation`). It goes with the stack, also where the file system stays:
+    files and objects stay, and files whose content was never read can then no longer be read.
+
+    FSx makes itself a service-linked role for the bucket; whoever deploys may `iam:CreateServiceLinkedRole`,
+    `iam:PutRolePolicy` and `s3:ListBucket`, as the bootstrap stack's execution role may.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html
+    """
+    association = fsx.CfnDataRepositoryAssociation(
+        scope,
+        # by its folder: another folder is another link, whatever stands before it in the file
+        f"Repository-{hashlib.sha256(link.path.encode()).hexdigest()[:8]}",
+        file_system_id=file_system.ref,
+        file_system_path=link.path,
+        data_repository_path=f"s3://{link.bucket}/{link.prefix}",
+        batch_import_meta_data_on_create=link.import_metadata,
+        s3=fsx.CfnDataRepositoryAssociation.S3Property(
+            auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(events=list(link.auto_import)),
+            auto_export_policy=fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=list(link.auto_export)),
+        ),
+    )
+    Tags.of(association).add("Name", f"{scope.node.path}{link.path}")
 
 
 class FsxCsiRole(Construct):

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 from core.checks.lookup import find, workers
 from core.findings import Finding, error, rule, suggestion, warning
+from core.model import DataRepository
 from core.plan import Plan
+
+OWN_FOLDER = "/.system"
+"""What this project keeps on the file system: Redis' log."""
 
 
 @rule("storage")
@@ -79,5 +83,89 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
             message=(
                 "automatic backups are deleted together with the file system (on_destroy "
                 "'delete'); use 'retain' or take backups yourself"
+            ),
+        )
+
+
+@rule("storage")
+def linked_folders_lie_apart(plan: Plan) -> Iterator[Finding]:
+    """Folders of two links do not overlap, `/` stands alone, and each place in S3 has one link.
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateDataRepositoryAssociation.html (FileSystemPath)
+    """
+    links = plan.data_repositories
+    for index, link in enumerate(links):
+        path = ("storage", "data_repositories", index)
+        for number, other in enumerate(links[:index]):
+            if _overlap(link.path, other.path):
+                yield error(
+                    *path,
+                    "path",
+                    message=(
+                        f"'{link.path}' overlaps '{other.path}' of data_repositories[{number}]; FSx links a folder "
+                        "with its content once. Choose a folder beside it"
+                    ),
+                )
+            if _place(link) == _place(other):
+                yield error(
+                    *path,
+                    "prefix" if link.prefix else "bucket",
+                    message=f"{_place(link)} is already linked by data_repositories[{number}]; remove one",
+                )
+        if _overlap(link.path, OWN_FOLDER) and link.path != "/":
+            yield error(*path, "path", message=f"{OWN_FOLDER} is this project's own; choose another folder")
+        if link.path == "/" and "DELETED" in link.auto_import:
+            yield warning(
+                *path,
+                "auto_import",
+                message=(
+                    "with DELETED on '/', an object deleted in the bucket deletes its file, checkpoints included; "
+                    "link a folder such as /data"
+                ),
+            )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two folders are one, or one is in the other."""
+    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    return a.startswith(b) or b.startswith(a)
+
+
+def _place(link: DataRepository) -> str:
+    return f"s3://{link.bucket}/{link.prefix}"
+
+
+@rule("storage")
+def events_are_named_once(plan: Plan) -> Iterator[Finding]:
+    """The registry's schema wants unique events."""
+    for index, link in enumerate(plan.data_repositories):
+        for name in ("auto_import", "auto_export"):
+            events = getattr(link, name)
+            if len(set(events)) < len(events):
+                yield error("storage", "data_repositories", index, name, message="names an event twice; remove one")
+        if not link.import_metadata and not link.auto_import and not link.auto_export:
+            yield error(
+                "storage",
+                "data_repositories",
+                index,
+                message=(
+                    "nothing goes either way: import_metadata is false, auto_import and auto_export are empty; "
+                    "set one, or remove the link"
+                ),
+            )
+
+
+@rule("storage")
+def linked_file_systems_take_no_backups(plan: Plan) -> Iterator[Finding]:
+    """FSx backs up no file system that is linked to S3.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html
+    """
+    storage = plan.new_file_system
+    if plan.data_repositories and storage is not None and storage.backup_retention_days:
+        yield error(
+            "storage",
+            "backup_retention_days",
+            message=(
+                f"{storage.backup_retention_days}, and FSx takes no backups of a file system with data_repositories; "
+                "set 0 and keep checkpoints with auto_export, or remove the links"
             ),
         )

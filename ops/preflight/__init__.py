@@ -36,6 +36,7 @@ ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("subnets", platform.subnets),
     ("image", platform.image),
     ("KMS keys", platform.kms_keys),
+    ("linked buckets", platform.linked_buckets),
 )
 
 

@@ -222,3 +222,41 @@ def kms_keys(target: Target) -> list[Outcome]:
             else failed(f"{short} is {state}", f"aws kms enable-key --key-id {short}")
         )
     return found
+
+
+def linked_buckets(target: Target) -> list[Outcome]:
+    """The buckets of `storage.data_repositories` are there, and in the region where objects are imported automatically.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/autoimport-data-repo-dra.html
+    """
+    links = target.plan.data_repositories
+    if not links:
+        return [skipped("no folder is linked to S3")]
+    found = []
+    region = target.plan.settings.region
+    for bucket in sorted({link.bucket for link in links}):
+        try:
+            answer = target.aws.call("s3", "head_bucket", Bucket=bucket)
+        except Exception as error:
+            if not absent(error) and code(error) not in {"404", "403"}:
+                raise
+            found.append(
+                failed(
+                    f"{bucket} does not exist, or these credentials may not see it",
+                    f"aws s3 mb s3://{bucket} --region {region}, or correct storage.data_repositories",
+                )
+            )
+            continue
+        there = answer.get("BucketRegion") or answer["ResponseMetadata"]["HTTPHeaders"].get(
+            "x-amz-bucket-region", region
+        )
+        imports = any(link.auto_import for link in links if link.bucket == bucket)
+        if imports and there != region:
+            found.append(
+                failed(
+                    f"{bucket} is in {there}, and FSx imports automatically from {region} only",
+                    "set auto_import: [] on its links, or use a bucket of the region",
+                )
+            )
+        else:
+            found.append(ok(f"{bucket} in {there}"))
+    return found

@@ -14,6 +14,7 @@ from review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
 _IN_DETAIL = {
     "AWS::SageMaker::Cluster",
     "AWS::FSx::FileSystem",
+    "AWS::FSx::DataRepositoryAssociation",
     "AWS::EKS::Cluster",
     "AWS::EKS::Addon",
     MANIFEST_TYPE,
@@ -129,21 +130,21 @@ def _refused_by_name(change: ResourceChange, effect: Effect) -> Row:
 
 
 def _exclusive(change: ResourceChange) -> str:
-    """The value that old and new would both have, where two may not; empty otherwise."""
+    """The property that old and new would both have, where two may not; empty otherwise."""
     rule = facts()["exclusive"].get(change.type)
-    if rule is None or change.perhaps or change.differs(rule["property"]) or change.differs(rule["within"]):
+    if rule is None or change.perhaps or change.differs(rule["within"]):
         return ""
-    return str(change.now(rule["property"]) or "")
+    return next((name for name in rule["properties"] if not change.differs(name) and change.now(name)), "")
 
 
-def _refused_as_exclusive(change: ResourceChange, effect: Effect, value: str) -> Row:
+def _refused_as_exclusive(change: ResourceChange, effect: Effect, name: str) -> Row:
     rule = facts()["exclusive"][change.type]
     because = ", ".join(f"{'.'.join(p)} {change.before(*p)} → {change.now(*p)}" for p in change.because)
     return Row(
         effect=max(Effect.REJECTED, effect),
         code="exclusive",
         what=f"{change.type} {change.title}",
-        change=f"{because}, {rule['property']} stays {value}",
+        change=f"{because}, {name} stays {change.now(name)}",
         consequence=f"Replaced, and refused: {rule['why']}.",
         source=rule["source"],
         where=change.title,

@@ -18,6 +18,75 @@ def find(changes: Changes, findings: Findings) -> None:
             _file_system(change, findings)
         elif change.kind is Kind.REPLACED:
             _backups(change, findings, {"what": f"file system {change.title}", "where": change.title})
+    _links(changes, findings)
+
+
+_LINK = "AWS::FSx::DataRepositoryAssociation"
+
+
+def _links(changes: Changes, findings: Findings) -> None:
+    """Links to S3: one that takes the place of another is refused, and new events change files or objects."""
+    of_type = list(changes.of_type(_LINK))
+    leaving = [change for change in of_type if change.kind is Kind.REMOVED]
+    for change in of_type:
+        common: dict[str, Any] = {
+            "what": f"link to S3 {change.title}",
+            "where": change.title,
+            "source": source("fsx-link"),
+        }
+        if change.kind is Kind.ADDED:
+            path, place = str(change.now("FileSystemPath")), str(change.now("DataRepositoryPath"))
+            for old in leaving:
+                before, there = str(old.before("FileSystemPath")), str(old.before("DataRepositoryPath"))
+                if not overlap(path, before) and place != there:
+                    continue
+                findings.add(
+                    Row(
+                        effect=Effect.REJECTED,
+                        code="link-moved",
+                        change=f"{before} ↔ {there} becomes {path} ↔ {place}",
+                        consequence="FSx links a folder and a place in S3 once. CloudFormation makes the new link "
+                        "before it deletes the old one, and the service refuses. Deploy without the link first, then "
+                        "with the new one.",
+                        **common,
+                    )
+                )
+        elif change.kind is Kind.CHANGED and change.differs("S3"):
+            imports, exports = (_events(change, policy) for policy in ("AutoImportPolicy", "AutoExportPolicy"))
+            findings.add(
+                Row(
+                    effect=Effect.LOSES_DATA if _new_deletes(change) else Effect.SAFE,
+                    code="link-events",
+                    change=f"imports {imports}; exports {exports}",
+                    consequence="In place." + "".join(f" {text}" for text in _new_deletes(change)),
+                    **common,
+                )
+            )
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two folders of a file system are one, or one is in the other."""
+    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    return a.startswith(b) or b.startswith(a)
+
+
+def _events(change: ResourceChange, policy: str) -> str:
+    before, now = (", ".join(get("S3", policy, "Events") or ["nothing"]) for get in (change.before, change.now))
+    return now if before == now else f"{before} → {now}"
+
+
+def _new_deletes(change: ResourceChange) -> list[str]:
+    """What is deleted from now on that was not before."""
+    said = {
+        "AutoImportPolicy": "From now on an object that is deleted in the bucket deletes its file.",
+        "AutoExportPolicy": "From now on a file that is deleted deletes its object in the bucket.",
+    }
+    return [
+        text
+        for policy, text in said.items()
+        if "DELETED" in (change.now("S3", policy, "Events") or [])
+        and "DELETED" not in (change.before("S3", policy, "Events") or [])
+    ]
 
 
 def _file_system(change: ResourceChange, findings: Findings) -> None:

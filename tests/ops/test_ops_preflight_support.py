@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from botocore.exceptions import ClientError
 
 from core.loader import parse
-from core.model import ExistingEks, ExistingEksCluster, RayAccess, S3Access
+from core.model import DataRepository, ExistingEks, ExistingEksCluster, RayAccess, S3Access
 from core.plan import Plan
 from core.service_limits import platform as known
 from ops import output
@@ -17,6 +18,7 @@ from ops.clients import Target
 from ops.preflight import platform
 from tests.ops.world import environment_text
 
+REGION = "us-west-2"
 PRICE = "the control plane costs 0.60 $ an hour in place of 0.10"
 
 
@@ -164,3 +166,40 @@ def test_an_existing_cluster_must_have_the_pod_identity_agent() -> None:
 def test_a_new_cluster_gets_the_agent_and_nobody_else_needs_it() -> None:
     assert platform.pod_identity(with_access(target("1.34")))[0].result == "skipped"
     assert platform.pod_identity(existing("1.34"))[0].result == "skipped"
+
+
+# --- buckets behind the file system ----------------------------------------------------------------------------------
+
+
+class Buckets:
+    """S3, with the region of each bucket."""
+
+    def __init__(self, **regions: str) -> None:
+        self.regions = regions
+
+    def call(self, service: str, operation: str, *, Bucket: str) -> dict[str, Any]:
+        assert (service, operation) == ("s3", "head_bucket")
+        if Bucket not in self.regions:
+            raise ClientError({"Error": {"Code": "404", "Message": "Not Found"}}, "HeadBucket")
+        return {"BucketRegion": self.regions[Bucket], "ResponseMetadata": {}}
+
+
+def with_links(*links: DataRepository, **regions: str) -> Target:
+    made = target("1.34")
+    storage = made.plan.settings.storage.model_copy(update={"data_repositories": list(links)})
+    made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"storage": storage}))
+    made.aws = Buckets(**regions)  # type: ignore[assignment]
+    return made
+
+
+def test_linked_buckets_are_there_and_near() -> None:
+    near, far = DataRepository(bucket="near", path="/a"), DataRepository(bucket="far", path="/b")
+    assert platform.linked_buckets(with_links())[0].result == "skipped"
+    found = platform.linked_buckets(with_links(near, far, near=REGION, far="eu-west-1"))
+    assert {(one.result, one.why.partition(" ")[0]) for one in found} == {("ok", "near"), ("failed", "far")}
+    assert any("imports automatically from" in one.why for one in found)
+    exported = far.model_copy(update={"auto_import": []})
+    assert [one.result for one in platform.linked_buckets(with_links(exported, far="eu-west-1"))] == ["ok"]
+    (missing,) = platform.linked_buckets(with_links(near))
+    assert missing.result == "failed"
+    assert "aws s3 mb s3://near" in missing.do

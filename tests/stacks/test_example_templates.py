@@ -19,6 +19,25 @@ def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=EXAMPLES)
 
 
+def test_folders_are_linked_to_s3_as_the_file_says(tmp_path: Path) -> None:
+    made = synthesize("data-in-s3", tmp_path / "links", folder=EXAMPLES)
+    file_system = next(iter(made.of_type("AWS::FSx::FileSystem"))).partition("/")[2]
+    links = {
+        resource["Properties"]["FileSystemPath"]: resource["Properties"]
+        for resource in made.of_type("AWS::FSx::DataRepositoryAssociation").values()
+    }
+    data, runs = links["/data/images"], links["/runs"]
+    assert data["FileSystemId"] == {"Ref": file_system}
+    assert (data["DataRepositoryPath"], runs["DataRepositoryPath"]) == (
+        "s3://research-datasets/images/",
+        "s3://research-checkpoints/",
+    )
+    assert data["BatchImportMetaDataOnCreate"] is True
+    assert data["S3"]["AutoImportPolicy"]["Events"] == ["NEW", "CHANGED", "DELETED"]
+    assert (data["S3"]["AutoExportPolicy"]["Events"], runs["S3"]["AutoImportPolicy"]["Events"]) == ([], [])
+    assert runs["S3"]["AutoExportPolicy"]["Events"] == ["NEW", "CHANGED"]
+
+
 def test_the_review_says_what_is_created(example: Assembly, tmp_path: Path) -> None:
     nothing = write(tmp_path / "nothing", {})
     (made,) = review(nothing, example.folder, only=example.name).environments

@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map, word
 from sandbox.aws.emulator.errors import ServiceError
+from sandbox.aws.emulator.fsx_links import Links
 from sandbox.aws.emulator.network import Network
 
 Json = dict[str, Any]
@@ -28,6 +29,7 @@ class Fsx:
         self._hooks = context.hooks
         self._network = network
         self._file_systems: Any = context.hooks.scoped_dict()
+        self.links = Links(context, file_system=self.find)
         context.tickers.append(self._tick)
 
     def CreateFileSystem(self, data: Json) -> Json:
@@ -50,7 +52,7 @@ class Fsx:
         members = ("FileSystemType", "StorageCapacity", "StorageType", "SubnetIds", "KmsKeyId", "FileSystemTypeVersion")
         record: Json = {
             "StorageType": "SSD",
-            "FileSystemTypeVersion": "2.10",
+            "FileSystemTypeVersion": "2.12" if lustre["DeploymentType"] == "PERSISTENT_2" else "2.10",
             **{k: data[k] for k in members if k in data},
             "OwnerId": self._hooks.account(),
             "CreationTime": time.time(),
@@ -88,6 +90,9 @@ class Fsx:
                 "BadRequest", f"StorageCapacity can only grow: {record['StorageCapacity']} GiB is there, got {capacity}"
             )
         lustre = {**record["LustreConfiguration"], **data.get("LustreConfiguration", {})}
+        linked = [{"Name": "file-system-id", "Values": [record["FileSystemId"]]}]
+        if lustre.get("AutomaticBackupRetentionDays") and self.links.describe({"Filters": linked}):
+            raise ServiceError("BadRequest", "A file system with data repository associations takes no backups")
         _check_capacity(capacity, lustre)
         record.update(StorageCapacity=capacity, LustreConfiguration=lustre)
         return {"FileSystem": self._view(record)}
@@ -101,14 +106,30 @@ class Fsx:
             record.update(Lifecycle="DELETING", _until=None if stuck else self._context.later(DELETE_STATES))
         return {"FileSystemId": record["FileSystemId"], "Lifecycle": "DELETING"}
 
+    def CreateDataRepositoryAssociation(self, data: Json) -> Json:
+        """Link a folder to a bucket."""
+        return {"Association": self.links.create(data)}
+
+    def DescribeDataRepositoryAssociations(self, data: Json) -> Json:
+        """Answer links by id or by file system."""
+        return {"Associations": self.links.describe(data)}
+
+    def UpdateDataRepositoryAssociation(self, data: Json) -> Json:
+        """Change a link's events."""
+        return {"Association": self.links.update(data)}
+
+    def DeleteDataRepositoryAssociation(self, data: Json) -> Json:
+        """Take a link away; files stay."""
+        return self.links.delete(data)
+
     def TagResource(self, data: Json) -> Json:
-        """Add tags to a file system."""
+        """Add tags to a file system or a link."""
         record = self._by_arn(data["ResourceARN"])
         record["Tags"] = tag_list({**tag_map(record["Tags"]), **tag_map(data["Tags"])})
         return {}
 
     def UntagResource(self, data: Json) -> Json:
-        """Remove tags from a file system."""
+        """Remove tags from a file system or a link."""
         record = self._by_arn(data["ResourceARN"])
         record["Tags"] = [t for t in record["Tags"] if t["Key"] not in data["TagKeys"]]
         return {}
@@ -149,7 +170,7 @@ class Fsx:
         return [
             {"type": "AWS::FSx::FileSystem", "id": f["FileSystemId"], "state": f["Lifecycle"]}
             for f in self._file_systems.values()
-        ]
+        ] + self.links.inventory()
 
     def _tick(self, now: float) -> None:
         for record in self._file_systems.all_values():
@@ -166,6 +187,7 @@ class Fsx:
             for interface in record["NetworkInterfaceIds"]:
                 self._network.delete_interface(interface)
             self._file_systems.pop(record["FileSystemId"], None)
+            self.links.forget(record["FileSystemId"])
 
     def _lustre(self, data: Json) -> Json:
         given = data.get("LustreConfiguration", {})
@@ -186,7 +208,8 @@ class Fsx:
             raise ServiceError("BadRequest", f"File system {record['FileSystemId']} is {record['Lifecycle']}")
 
     def _by_arn(self, arn: str) -> Json:
-        return self.find(arn.rsplit("/", 1)[-1])
+        identifier = arn.rsplit("/", 1)[-1]
+        return self.links.find(identifier) if identifier.startswith("dra-") else self.find(identifier)
 
     def _view(self, record: Json) -> Json:
         # the service leaves Tags out where there are none

@@ -163,7 +163,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_functions": None,
         "execution_credentials": 1,
     },
-    "s3": {"_bucket_tags": None},
+    "s3": {"_bucket_tags": None, "_buckets": None},
     "sts": {"_web_identity_principal": 3, "register_session": 2},
 }
 

@@ -1,4 +1,4 @@
-"""AWS::SageMaker::Cluster and AWS::FSx::FileSystem over the emulated services."""
+"""AWS::SageMaker::Cluster, AWS::FSx::FileSystem and its links to S3 over the emulated services."""
 
 from __future__ import annotations
 
@@ -105,12 +105,7 @@ def file_system_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceTy
             data["LustreConfiguration"] = changed
         if len(data) > 1:
             api.call("UpdateFileSystem", api.model.coerce("UpdateFileSystem", data))
-        arn = fsx.find(identifier)["ResourceARN"]
-        removed = sorted(set(tag_map(old.get("Tags"))) - set(tag_map(new.get("Tags"))))
-        if removed:
-            api.call("UntagResource", {"ResourceARN": arn, "TagKeys": removed})
-        if new.get("Tags"):
-            api.call("TagResource", {"ResourceARN": arn, "Tags": new["Tags"]})
+        _tags(api, fsx.find(identifier)["ResourceARN"], old, new)
         return identifier, attributes(fsx.find(identifier))
 
     def delete(identifier: str, _properties: Json) -> None:
@@ -133,3 +128,48 @@ def file_system_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceTy
         read=read,
         drifting=frozenset({"StorageCapacity"}),
     )  # fmt: skip
+
+
+def data_repository_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceType:
+    """Return AWS::FSx::DataRepositoryAssociation; each step waits until the link is available or gone."""
+    links = fsx.links
+
+    def settled(identifier: str) -> Created:
+        context.wait(lambda: links.find(identifier)["Lifecycle"] == "AVAILABLE", f"association {identifier}")
+        return identifier, {"AssociationId": identifier, "ResourceARN": links.find(identifier)["ResourceARN"]}
+
+    def create(_logical_id: str, properties: Json, _stack: str) -> Created:
+        operation = "CreateDataRepositoryAssociation"
+        identifier: str = api.call(operation, api.model.coerce(operation, properties))["Association"]["AssociationId"]
+        return settled(identifier)
+
+    def update(identifier: str, old: Json, new: Json, _stack: str) -> Created:
+        data = {name: new[name] for name in ("S3", "ImportedFileChunkSize") if new.get(name) != old.get(name)}
+        if data:
+            operation = "UpdateDataRepositoryAssociation"
+            api.call(operation, api.model.coerce(operation, {**data, "AssociationId": identifier}))
+        _tags(api, links.find(identifier)["ResourceARN"], old, new)
+        return settled(identifier)
+
+    def delete(identifier: str, _properties: Json) -> None:
+        if not links.exists(identifier):
+            return
+        api.call("DeleteDataRepositoryAssociation", {"AssociationId": identifier})
+        context.wait(lambda: not links.exists(identifier), f"deletion of association {identifier}")
+
+    return ResourceType(
+        type="AWS::FSx::DataRepositoryAssociation",
+        create=create,
+        update=update,
+        delete=delete,
+        replacing=("FileSystemId", "FileSystemPath", "DataRepositoryPath", "BatchImportMetaDataOnCreate"),
+        blocking=True,
+    )
+
+
+def _tags(api: JsonService, arn: str, old: Json, new: Json) -> None:
+    removed = sorted(set(tag_map(old.get("Tags"))) - set(tag_map(new.get("Tags"))))
+    if removed:
+        api.call("UntagResource", {"ResourceARN": arn, "TagKeys": removed})
+    if new.get("Tags"):
+        api.call("TagResource", {"ResourceARN": arn, "Tags": new["Tags"]})

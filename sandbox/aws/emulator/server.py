@@ -33,7 +33,7 @@ from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
-from sandbox.aws.emulator.resources_sagemaker import cluster_type, file_system_type
+from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_repository_type, file_system_type
 from sandbox.aws.emulator.sagemaker import SageMaker
 from sandbox.aws.emulator.service_quotas import ServiceQuotas
 
@@ -65,6 +65,7 @@ class Emulator:
             [
                 cluster_type(context, self._sagemaker, sagemaker_api),
                 file_system_type(context, self._fsx, fsx_api),
+                data_repository_type(context, self._fsx, fsx_api),
                 *resources_ec2.ec2_types(context),
                 *resources_eks.eks_types(context),
                 *resources_other.other_types(context),

@@ -248,3 +248,43 @@ def test_a_custom_resource_whose_function_dies_fails_at_once(stacks: Stacks) -> 
     name = stacks.create(FUNCTION)  # `settle` gives it a minute; CloudFormation would wait an hour
     assert "ROLLBACK" in stacks.status(name)
     assert "no answer from me" in stacks.reasons(name)
+
+
+def test_a_link_to_s3_comes_changes_and_goes_with_its_stack(emulator: Emulator, stacks: Stacks) -> None:
+    def resources(events: list[str], path: str = "/data") -> Json:
+        lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": "250"}
+        file_system = {
+            "FileSystemType": "LUSTRE",
+            "StorageCapacity": "1200",
+            "SubnetIds": [ref("Subnet")],
+            "LustreConfiguration": lustre,
+        }
+        link = {
+            "FileSystemId": ref("Files"),
+            "FileSystemPath": path,
+            "DataRepositoryPath": {"Fn::Join": ["", ["s3://", ref("Bucket"), "/a/"]]},
+            "BatchImportMetaDataOnCreate": "true",
+            "S3": {"AutoImportPolicy": {"Events": events}},
+        }
+        return {
+            **NETWORK,
+            "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {}},
+            "Files": {"Type": "AWS::FSx::FileSystem", "Properties": file_system},
+            "Link": {"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": link},
+        }
+
+    name = stacks.create(resources(["NEW"]))
+    assert stacks.status(name) == "CREATE_COMPLETE", stacks.reasons(name)
+    fsx, link = emulator.boto("fsx"), stacks.ids(name)["Link"]
+
+    def found() -> Json:
+        return dict(fsx.describe_data_repository_associations(AssociationIds=[link])["Associations"][0])
+
+    assert found()["BatchImportMetaDataOnCreate"] is True
+    stacks.update(name, resources(["NEW", "CHANGED"]))
+    assert stacks.status(name) == "UPDATE_COMPLETE", stacks.reasons(name)
+    assert (stacks.ids(name)["Link"], found()["S3"]["AutoImportPolicy"]["Events"]) == (link, ["NEW", "CHANGED"])
+    # the new one comes before the old one goes
+    stacks.update(name, resources(["NEW"], path="/other"))
+    assert stacks.status(name) == "UPDATE_ROLLBACK_COMPLETE"
+    assert "already linked" in stacks.reasons(name)
