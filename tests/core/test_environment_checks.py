@@ -54,6 +54,7 @@ CLUSTER = {
     "oidc_issuer_url": "https://oidc.eks.us-west-2.amazonaws.com/id/ABC",
     "kubectl_role_arn": "arn:aws:iam::123456789012:role/kubectl",
 }
+LINKS, DATA = "storage/data_repositories", {"bucket": "datasets", "path": "/data"}
 MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
 ROLE = "arn:aws:iam::123456789012:role/Admin"
 CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_core": 2}
@@ -250,6 +251,9 @@ CASES = [
     Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com", "prometheus_host": "http://p.monitoring.svc:80"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only where", {**CLOSED, "ray/observability": {}}, "warning"),
     Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning"),
     # --- image and operator
+    Case("linked_folders_lie_apart", {LINKS: [DATA, {"bucket": "other", "path": "/data/x"}]}, "storage.data_repositories[1].path", "'/data/x' overlaps '/data'", {LINKS: [DATA, {"bucket": "other", "path": "/data-x"}]}),
+    Case("events_are_named_once", {LINKS: [{**DATA, "auto_export": ["NEW", "NEW"]}]}, "storage.data_repositories[0].auto_export", "names an event twice", {LINKS: [{**DATA, "auto_export": ["NEW", "CHANGED"]}]}),
+    Case("linked_file_systems_take_no_backups", {LINKS: [DATA], "storage/backup_retention_days": 7}, "storage.backup_retention_days", "7, and FSx takes no backups", {LINKS: [DATA]}),
     Case("version_is_the_images", {"ray/version": "2.59.0"}, "ray.version", "is not the Ray of image set 'cu130', 2.60.0", {"ray/version": "2.59.0", **OWN_IMAGE}),
     Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change image/versions.yaml", {"ray/version": "2.60.0"}),
     Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),

@@ -181,6 +181,18 @@ class TestStorage:
 
 
 class TestVolumeOwner:
+    def test_folders_that_are_exported_to_s3_are_rays(
+        self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
+    ) -> None:
+        links = [
+            {"bucket": "datasets", "path": "/data/images"},
+            {"bucket": "models", "path": "/out/models", "auto_import": [], "auto_export": ["NEW"]},
+        ]
+        plan = plan_with("local", storage={"data_repositories": links})
+        (manifest,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        (container,) = manifest.objects[0]["spec"]["template"]["spec"]["containers"]
+        assert container["args"] == ["runs", "data", "code", ".system/redis", "out/models"]
+
     def name(self, plan: Plan, bindings: k8s.Bindings) -> str:
         (manifest,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
         return str(manifest.objects[0]["metadata"]["name"])
