@@ -1,6 +1,6 @@
 """What an environment is: settings, their file, their cross-checks, and the figures that follow from them.
 
-Names load on first use: `core.kuberay` needs none of them, and no pydantic.
+Names load on first use.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ class EksAccess(Settings):
     """What a new and an existing cluster share."""
 
     version: Annotated[str, shapes.KUBERNETES_VERSION.field()] = "1.34"
-    """Kubernetes version; HyperPod supports a range (checked against `core/catalogue/platform_versions.yaml`). Of an
-    existing cluster: the version that it has."""
+    """Kubernetes version; HyperPod supports a range (`service_rules/data/platform_versions.yaml`). Of an existing
+    cluster: the version that it has."""
     admin_role_arns: list[RoleArn] = []
     """Roles with `AmazonEKSClusterAdminPolicy`. Default: only the deployment's own kubectl role."""
     ray_users: list[RayUser] = []
@@ -643,7 +643,7 @@ class Environment(Settings):
     helm: Helm = Helm()
     """Chart versions."""
     instance_types: dict[InstanceTypeName, InstanceTypeFigures] = {}
-    """Figures of types that `core/catalogue/instance_types.yaml` does not hold."""
+    """Figures of types that `service_rules/data/instance_types.yaml` does not hold."""
 
 
 NAME = re.compile(r"^[a-z][a-z0-9-]{0,20}$")

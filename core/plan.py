@@ -31,6 +31,7 @@ from core.model import (
     RayWorkerGroup,
     StaticStorage,
 )
+from service_rules import data
 
 MEMORY_OVERHEAD_SHARE = 0.075
 """Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
@@ -48,15 +49,15 @@ SMALL_SUBNET_PREFIX = 27
 
 
 def read_data(name: str) -> Any:
-    """Parse one of this package's own data files (libyaml where it is built in, for a fast start)."""
+    """Parse a data file of this package (libyaml where it is built in, for a fast start)."""
     text = (Path(__file__).parent / "catalogue" / name).read_text(encoding="utf-8")
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
 
 
 @functools.cache
 def catalogue() -> dict[str, InstanceTypeFigures]:
-    """Figures of the known instance types (`core/catalogue/instance_types.yaml`)."""
-    return {name: InstanceTypeFigures.model_validate(row) for name, row in read_data("instance_types.yaml").items()}
+    """Figures of the known instance types (`service_rules/data/instance_types.yaml`)."""
+    return {name: InstanceTypeFigures.model_validate(row) for name, row in data.instance_types().items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the services accept today, as data with sources (`core/catalogue/platform_versions.yaml`)."""
+"""What the services accept today, as data with sources (`service_rules/data/platform_versions.yaml`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from core.plan import read_data
+from service_rules import data as rules_data
 
 Phase = Literal["standard", "extended", "ended"]
 
@@ -52,7 +52,7 @@ class Platform:
 @functools.cache
 def platform() -> Platform:
     """The data, read once."""
-    data = read_data("platform_versions.yaml")
+    data = rules_data.read("platform_versions.yaml")
     return Platform(
         instance_types=frozenset(data["hyperpod"]["instance_types"]),
         kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core import kuberay
+from service_rules import kuberay
 
 FEATURE_GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
 """Feature gates of the operator's Helm release; the chart's list is replaced as a whole."""

@@ -9,6 +9,8 @@ from core.findings import Finding, error, rule, warning
 from core.model import NewEks
 from core.plan import Plan
 from core.service_limits import partition_of, platform
+from service_rules.eks import public_cidrs
+from service_rules.hyperpod import orchestrator_version
 
 EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 """RFC 5737: in documentation only."""
@@ -20,15 +22,11 @@ def _minor(version: str) -> int:
 
 @rule("eks")
 def version_is_supported(plan: Plan) -> Iterator[Finding]:
-    """HyperPod supports a range of Kubernetes versions (`core/catalogue/platform_versions.yaml`).
+    """HyperPod supports a range of Kubernetes versions (`service_rules/data/platform_versions.yaml`).
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
-    supported = platform().kubernetes_versions
-    version = plan.settings.eks.version
-    if version not in supported:
-        yield error(
-            "eks", "version", message=f"HyperPod does not support Kubernetes {version}; allowed: {', '.join(supported)}"
-        )
+    for found in orchestrator_version(plan.settings.eks.version):
+        yield error("eks", "version", message=found.message)
 
 
 @rule("eks")
@@ -59,13 +57,14 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
         yield error(*path, message="a public endpoint needs the ranges that may reach it, for example your office's")
     if not endpoint.public and endpoint.public_cidrs:
         yield warning(*path, message="has no effect while eks.endpoint.public is false")
-    if len(endpoint.public_cidrs) > 40:
-        yield error(*path, message=f"{len(endpoint.public_cidrs)} ranges; EKS takes at most 40")
+    refused = {found.index: found.message for found in public_cidrs(endpoint.public_cidrs)}
+    if None in refused:
+        yield error(*path, message=refused.pop(None))
     for index, cidr in enumerate(endpoint.public_cidrs):
         try:
             found = ipaddress.IPv4Network(cidr)
-        except ValueError as bad:
-            yield error(*path, index, message=f"'{cidr}' is no range of IPv4 addresses: {str(bad).lower()}")
+        except ValueError:
+            yield error(*path, index, message=refused[index])
             continue
         if found.prefixlen == 0:
             yield error(*path, index, message="'0.0.0.0/0' is the whole internet; name the ranges you work from")
@@ -75,8 +74,8 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
             )
         elif any(found.subnet_of(ipaddress.IPv4Network(example)) for example in EXAMPLE_RANGES):
             yield error(*path, index, message=f"'{cidr}' is reserved for examples; name the ranges you work from")
-        elif found.is_private:
-            yield error(*path, index, message=f"'{cidr}' is private; the public endpoint sees public addresses only")
+        elif index in refused:
+            yield error(*path, index, message=refused[index])
 
 
 @rule("eks", "network")

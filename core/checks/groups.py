@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.findings import Finding, error, rule, suggestion, warning
+from core.model import InstanceGroup
 from core.plan import Plan
+from core.requests import refused
 from core.service_limits import platform
 
 
@@ -111,48 +112,42 @@ def figures_agree(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule("hyperpod", "instance_types")
+@rule("hyperpod", "instance_types", "region", "account")
 def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
     """Deep health checks exist for GPU and Trainium types only.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html
     """
-    for index, group in known_groups(plan):
-        if group.deep_health_checks and not plan.accelerated(group):
-            yield error(
-                *GROUPS,
-                index,
-                "deep_health_checks",
-                message=f"{group.type} has no accelerator and deep health checks exist for GPU and "
-                "Trainium types only; "
-                "remove the setting",
-            )
+    for index, group in _refused(plan, "deep_checks_have_a_device"):
+        yield error(
+            *GROUPS,
+            index,
+            "deep_health_checks",
+            message=f"{group.type} has no accelerator and deep health checks exist for GPU and "
+            "Trainium types only; "
+            "remove the setting",
+        )
 
 
-@rule("hyperpod", "instance_types")
+@rule("hyperpod", "instance_types", "region", "account")
 def connectivity_needs_two(plan: Plan) -> Iterator[Finding]:
-    """`InstanceConnectivity` tests the network between nodes and so needs two."""
-    for index, group in known_groups(plan):
-        explicit = group.deep_health_checks or []
-        if "InstanceConnectivity" in explicit and plan.accelerated(group) and group.count < 2:
-            yield error(
-                *GROUPS,
-                index,
-                "deep_health_checks",
-                message="InstanceConnectivity tests nodes against each other and needs a count of 2 "
-                f"or more, got {group.count}; "
-                "use [InstanceStress]",
-            )
+    """`InstanceConnectivity` tests the network between nodes and so needs two; a group of none waits for them."""
+    for index, group in _refused(plan, "connectivity_needs_two"):
+        yield error(
+            *GROUPS,
+            index,
+            "deep_health_checks",
+            message="InstanceConnectivity tests nodes against each other and needs a count of 2 "
+            f"or more, got {group.count}; "
+            "use [InstanceStress]",
+        )
 
 
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def deep_health_checks_once(plan: Plan) -> Iterator[Finding]:
     """Each check is named once; CloudFormation's list has unique items."""
-    for index, group in groups(plan):
-        checks = group.deep_health_checks or []
-        if len(set(checks)) < len(checks):
-            yield error(
-                *GROUPS, index, "deep_health_checks", message=f"{checks[0]} is named twice; name each check once"
-            )
+    for index, group in _refused(plan, "deep_checks_once"):
+        first = plan.deep_health_checks(group)[0]
+        yield error(*GROUPS, index, "deep_health_checks", message=f"{first} is named twice; name each check once")
 
 
 @rule("hyperpod", "instance_types")
@@ -172,36 +167,27 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def continuous_features(plan: Plan) -> Iterator[Finding]:
     """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter
     also needs node recovery. CloudFormation accepts them without, and the create fails.
     """
-    hyperpod = plan.settings.hyperpod
     fix = "set hyperpod.node_provisioning_mode: Continuous"
-    if hyperpod.node_provisioning_mode != "Continuous":
-        for index, group in groups(plan):
-            if group.capacity == "spot":
-                yield error(
-                    *GROUPS,
-                    index,
-                    "capacity",
-                    message=f"'spot' needs provisioning mode Continuous; {fix} or use 'on-demand'",
-                )
-            if group.min_count is not None:
-                yield error(
-                    *GROUPS,
-                    index,
-                    "min_count",
-                    message=f"needs provisioning mode Continuous; {fix} or remove min_count",
-                )
-        if hyperpod.managed_autoscaling:
-            yield error("hyperpod", "managed_autoscaling", message=f"needs provisioning mode Continuous; {fix}")
-    if hyperpod.managed_autoscaling and hyperpod.node_recovery != "Automatic":
+    for found in refused(plan, "continuous_members"):
+        if found.member == "CapacityRequirements":
+            message = f"'spot' needs provisioning mode Continuous; {fix} or use 'on-demand'"
+            yield error(*GROUPS, found.index or 0, "capacity", message=message)
+        else:
+            message = f"needs provisioning mode Continuous; {fix} or remove min_count"
+            yield error(*GROUPS, found.index or 0, "min_count", message=message)
+    for _ in refused(plan, "autoscaling_is_continuous"):
+        yield error("hyperpod", "managed_autoscaling", message=f"needs provisioning mode Continuous; {fix}")
+    for _ in refused(plan, "autoscaling_recovers"):
         yield error(
             "hyperpod",
             "managed_autoscaling",
-            message=f"needs node recovery, got node_recovery '{hyperpod.node_recovery}'; set it to Automatic",
+            message=f"needs node recovery, got node_recovery '{plan.settings.hyperpod.node_recovery}'; "
+            "set it to Automatic",
         )
 
 
@@ -248,120 +234,67 @@ def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def min_count_at_most_count(plan: Plan) -> Iterator[Finding]:
     """A cluster cannot wait for more nodes than it asks for."""
-    for index, group in groups(plan):
-        if group.min_count is not None and group.min_count > group.count:
-            yield error(
-                *GROUPS,
-                index,
-                "min_count",
-                message=f"{group.min_count} is more than the group's count of {group.count}",
-            )
+    for index, group in _refused(plan, "minimum_at_most_count"):
+        yield error(
+            *GROUPS,
+            index,
+            "min_count",
+            message=f"{group.min_count} is more than the group's count of {group.count}",
+        )
 
 
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def spot_draws_from_no_plan(plan: Plan) -> Iterator[Finding]:
     """A training plan is reserved capacity; a group draws from one or the other."""
-    for index, group in groups(plan):
-        if group.capacity == "spot" and group.training_plan_arn:
-            yield error(
-                *GROUPS, index, "capacity", message="'spot' and training_plan_arn exclude each other; remove one"
-            )
+    for index, _ in _refused(plan, "spot_or_plan"):
+        yield error(*GROUPS, index, "capacity", message="'spot' and training_plan_arn exclude each other; remove one")
 
 
-@rule("hyperpod", "region", "account")
+@rule("hyperpod", "instance_types", "region", "account")
 def plan_and_key_are_ours(plan: Plan) -> Iterator[Finding]:
     """A training plan belongs to one account and region, and an EBS key to the region of its volumes."""
     settings = plan.settings
-    for index, group in groups(plan):
-        for setting, arn in (
-            ("training_plan_arn", group.training_plan_arn),
-            ("volume_kms_key_arn", group.volume_kms_key_arn),
-        ):
-            if arn is None:
-                continue
-            region, account = arn.split(":")[3:5]
+    names = {"plan_is_ours": "training_plan_arn", "key_is_of_the_region": "volume_kms_key_arn"}
+    for rule_name, setting in names.items():
+        for index, group in _refused(plan, rule_name, once=True):
+            region, account = str(getattr(group, setting)).split(":")[3:5]
+            path = (*GROUPS, index, setting)
             if region != settings.region:
-                yield error(
-                    *GROUPS, index, setting, message=f"is of region {region}, the environment is in {settings.region}"
-                )
+                yield error(*path, message=f"is of region {region}, the environment is in {settings.region}")
             if account != settings.account and setting == "training_plan_arn":
-                yield error(
-                    *GROUPS,
-                    index,
-                    setting,
-                    message=f"is of account {account}, the environment is in {settings.account}",
-                )
+                yield error(*path, message=f"is of account {account}, the environment is in {settings.account}")
 
 
-@rule("hyperpod", "instance_types")
+@rule("hyperpod", "instance_types", "region", "account")
 def threads_exist(plan: Plan) -> Iterator[Finding]:
     """`ThreadsPerCore: 2` is refused by types whose cores have one thread (Graviton, g7, m8a).
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
     """
-    for index, group in known_groups(plan):
-        if group.threads_per_core > plan.figures(group.type).threads:
-            yield error(
-                *GROUPS,
-                index,
-                "threads_per_core",
-                message=f"the cores of {group.type} have one thread; remove the setting",
-            )
+    for index, group in _refused(plan, "threads_exist"):
+        yield error(
+            *GROUPS,
+            index,
+            "threads_per_core",
+            message=f"the cores of {group.type} have one thread; remove the setting",
+        )
 
 
-_CRON_FIELDS = {
-    "minutes": (r"[0-5]?[0-9]", "0-59"),
-    "hours": (r"[01]?[0-9]|2[0-3]", "0-23"),
-    "day of month": (r"0?[1-9]|[12][0-9]|3[01]|\?", "1-31 or ?"),
-    "month": (r"0?[1-9]|1[0-2]|\*|\*/([1-9]|1[0-2])", "1-12, * or */N"),
-    "day of week": (
-        r"MON|TUE|WED|THU|FRI|SAT|SUN|[1-7]|\?|L|[1-7]#[1-5]|[1-7]L",
-        "MON-SUN (one of them), 1-7, ?, L, 3#2 or 5L",
-    ),
-    "year": (r"20[2-9][0-9]|\*", "2020-2099 or *"),
-}
-
-
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def schedule_is_cron(plan: Plan) -> Iterator[Finding]:
-    """`ScheduleExpression`: six fields, narrower than EventBridge's cron.
-    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-sagemaker-cluster-scheduledupdateconfig.html
-    """
-    for index, group in groups(plan):
-        if group.update_schedule is None:
-            continue
-        path = (*GROUPS, index, "update_schedule", "cron")
-        values = group.update_schedule.cron.removeprefix("cron(").removesuffix(")").split(" ")
-        if len(values) != len(_CRON_FIELDS):
-            yield error(
-                *path,
-                message=(
-                    f"{len(values)} fields; six are wanted, one blank apart: "
-                    f"{', '.join(_CRON_FIELDS)} (cron(0 6 ? * SUN *))"
-                ),
-            )
-            continue
-        for value, (name, (pattern, allowed)) in zip(values, _CRON_FIELDS.items(), strict=True):
-            if not re.fullmatch(pattern, value):
-                yield error(*path, message=f"'{value[:20]}' is no {name} here; allowed: {allowed}")
-        if (values[2] == "?") == (values[4] == "?"):
-            yield error(*path, message="exactly one of day of month and day of week must be ?")
+    """`ScheduleExpression`: six fields, narrower than EventBridge's cron."""
+    for found in refused(plan, "schedule_is_cron"):
+        yield error(*GROUPS, found.index or 0, "update_schedule", "cron", message=found.message)
 
 
-@rule("hyperpod")
+@rule("hyperpod", "instance_types", "region", "account")
 def batches_fit(plan: Plan) -> Iterator[Finding]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
-    for index, group in groups(plan):
-        if group.update_schedule is None:
-            continue
-        rolling = group.update_schedule.rolling
-        path = (*GROUPS, index, "update_schedule", "rolling", "maximum_batch")
-        if rolling.batch_unit == "CAPACITY_PERCENTAGE" and rolling.maximum_batch > 100:
-            yield error(*path, message=f"{rolling.maximum_batch} percent; the most is 100")
-        if rolling.batch_unit == "INSTANCE_COUNT" and rolling.maximum_batch > max(1, group.count):
-            yield error(*path, message=f"{rolling.maximum_batch} nodes at once, but the group has {group.count}")
+    for found in refused(plan, "batches_fit"):
+        path = (*GROUPS, found.index or 0, "update_schedule", "rolling", "maximum_batch")
+        yield error(*path, message=found.message)
 
 
 @rule("hyperpod", "ray", "instance_types")
@@ -410,3 +343,13 @@ def recovery_is_on(plan: Plan) -> Iterator[Finding]:
             "node_recovery",
             message="'None' leaves faulty nodes to you; training then waits until a person replaces them",
         )
+
+
+def _refused(plan: Plan, rule_name: str, *, once: bool = False) -> Iterator[tuple[int, InstanceGroup]]:
+    """Groups that HyperPod refuses by one of its rules; `once`: each a single time."""
+    seen: set[int] = set()
+    for found in refused(plan, rule_name):
+        index = found.index or 0
+        if not once or index not in seen:
+            seen.add(index)
+            yield index, plan.settings.hyperpod.instance_groups[index]

@@ -11,6 +11,7 @@ from core.findings import Finding, error, rule, suggestion, warning
 from core.model import NewNetwork
 from core.plan import Plan
 from core.service_limits import platform, zone_prefix_of
+from service_rules.eks import control_plane_zones
 
 PRIVATE_RANGES = tuple(
     ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
@@ -206,8 +207,10 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
     network, refused = plan.settings.network, platform().refused_zone_ids
     zones = network.availability_zone_ids
     existing = plan.existing_vpc
-    for index, zone in enumerate(zones if existing is None else zones[: len(existing.control_plane_subnet_ids)]):
-        if zone in refused:
+    taken = zones if existing is None else zones[: len(existing.control_plane_subnet_ids)]
+    for found in control_plane_zones(taken):
+        if found.index is not None:
+            index, zone = found.index, zones[found.index]
             place = (
                 "Choose another zone of the region"
                 if existing is None

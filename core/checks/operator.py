@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core import kuberay
 from core.findings import Finding, error, rule
 from core.plan import Plan
 from core.yaml_source import Path
+from service_rules import kuberay
 
 OTHERS = {"cluster_name", "group_replicas", "authentication"}
 """Rules of the operator that other checks state in the file's own words."""

@@ -8,6 +8,7 @@ from core.checks.lookup import find, workers
 from core.findings import Finding, error, rule, suggestion, warning
 from core.model import DataRepository
 from core.plan import Plan
+from service_rules import fsx
 
 OWN_FOLDER = "/.system"
 """What this project keeps on the file system: Redis' log."""
@@ -21,7 +22,7 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
     if plan.new_file_system is None:
         return
     capacity = plan.new_file_system.capacity_gib
-    if capacity != 1200 and capacity % 2400:
+    for _ in fsx.capacity(capacity, deployment="PERSISTENT_2"):
         below, above = max(1200, capacity // 2400 * 2400), (capacity // 2400 + 1) * 2400
         yield error(
             "storage",

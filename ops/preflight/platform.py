@@ -55,7 +55,7 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
     known, day = platform(), output.now().date()
     support = known.eks_support.get(version)
     if support is None:
-        return unknown(f"{version}: core/catalogue/platform_versions.yaml does not say how long EKS supports it")
+        return unknown(f"{version}: service_rules/data/platform_versions.yaml does not say how long EKS supports it")
     phase, dearer = support.phase(day), _price_in_extended_support(target)
     days = (support.standard - day).days
     if phase == "standard" and days > SOON:
@@ -104,7 +104,7 @@ def _differs(version: str, ends: object) -> str:
         return ""
     return (
         f"EKS says that standard support of {version} ends on {ends.astimezone(UTC).date()}, "
-        f"core/catalogue/platform_versions.yaml says {support.standard}"
+        f"service_rules/data/platform_versions.yaml says {support.standard}"
     )
 
 

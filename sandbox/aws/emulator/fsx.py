@@ -12,10 +12,11 @@ from sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map, wor
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.fsx_links import Links
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.refusals import refuse
+from service_rules import fsx as rules
 
 Json = dict[str, Any]
 
-PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 DELETE_STATES = 2.0  # deleting takes longer than creating the other things: it is what a destroy waits for
 
 
@@ -40,10 +41,9 @@ class Fsx:
                 return {"FileSystem": self._view(existing)}
         if data["FileSystemType"] != "LUSTRE":
             raise ServiceError("BadRequest", f"only LUSTRE is emulated, got {data['FileSystemType']}", 400)
-        lustre = self._lustre(data)
+        refuse(rules.create_file_system(data), code="BadRequest")
+        lustre = _lustre(data)
         self._network.check(data["SubnetIds"], data.get("SecurityGroupIds", []))
-        if len(data["SubnetIds"]) != 1:
-            raise ServiceError("BadRequest", f"Lustre takes exactly one subnet, got {len(data['SubnetIds'])}")
         identifier = hex_id("fs-")
         interface, _, _ = self._network.create_interface(
             data["SubnetIds"], data.get("SecurityGroupIds", []), f"Created by FSx for Lustre {identifier}"
@@ -84,16 +84,13 @@ class Fsx:
         """Change size, throughput and Lustre settings; nothing gets smaller."""
         record = self.find(data["FileSystemId"])
         self._available(record)
-        capacity = data.get("StorageCapacity", record["StorageCapacity"])
-        if capacity < record["StorageCapacity"]:
-            raise ServiceError(
-                "BadRequest", f"StorageCapacity can only grow: {record['StorageCapacity']} GiB is there, got {capacity}"
-            )
+        capacity = int(data.get("StorageCapacity") or record["StorageCapacity"])
         lustre = {**record["LustreConfiguration"], **data.get("LustreConfiguration", {})}
         linked = [{"Name": "file-system-id", "Values": [record["FileSystemId"]]}]
         if lustre.get("AutomaticBackupRetentionDays") and self.links.describe({"Filters": linked}):
             raise ServiceError("BadRequest", "A file system with data repository associations takes no backups")
-        _check_capacity(capacity, lustre)
+        grown = rules.update_file_system(record["StorageCapacity"], capacity, deployment=lustre["DeploymentType"])
+        refuse(grown, code="BadRequest")
         record.update(StorageCapacity=capacity, LustreConfiguration=lustre)
         return {"FileSystem": self._view(record)}
 
@@ -189,20 +186,6 @@ class Fsx:
             self._file_systems.pop(record["FileSystemId"], None)
             self.links.forget(record["FileSystemId"])
 
-    def _lustre(self, data: Json) -> Json:
-        given = data.get("LustreConfiguration", {})
-        deployment = given.get("DeploymentType", "SCRATCH_1")
-        allowed = PER_TIB.get(deployment)
-        throughput = given.get("PerUnitStorageThroughput")
-        if allowed and throughput not in allowed:
-            raise ServiceError(
-                "BadRequest", f"PerUnitStorageThroughput of {deployment} is one of {list(allowed)}, got {throughput}"
-            )
-        if given.get("AutomaticBackupRetentionDays") and deployment.startswith("SCRATCH"):
-            raise ServiceError("BadRequest", f"{deployment} takes no automatic backups")
-        _check_capacity(data.get("StorageCapacity"), given)
-        return {"DeploymentType": deployment, "MountName": word(8), "DataCompressionType": "NONE", **given}
-
     def _available(self, record: Json) -> None:
         if record["Lifecycle"] != "AVAILABLE":
             raise ServiceError("BadRequest", f"File system {record['FileSystemId']} is {record['Lifecycle']}")
@@ -216,10 +199,6 @@ class Fsx:
         return {k: v for k, v in record.items() if not k.startswith("_") and (v or k != "Tags")}
 
 
-def _check_capacity(capacity: int | None, lustre: Json) -> None:
-    """1200 or a multiple of 2400 GiB on SSD, except SCRATCH_1 (multiples of 3600 from 3600 on)."""
-    if capacity is None:
-        raise ServiceError("BadRequest", "StorageCapacity is needed")
-    step = 3600 if lustre.get("DeploymentType", "SCRATCH_1") == "SCRATCH_1" else 2400
-    if capacity != 1200 and (capacity <= 0 or capacity % step):
-        raise ServiceError("BadRequest", f"StorageCapacity is 1200 or a multiple of {step} GiB, got {capacity}")
+def _lustre(data: Json) -> Json:
+    given = data.get("LustreConfiguration", {})
+    return {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **given}

@@ -141,6 +141,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_clusters": None,
         "_cluster_endpoint": 1,
         "_create_cluster": 1,
+        "_error": 3,
         "_create_addon": 2,
         "_update_addon": 3,
         "_delete_addon": 2,

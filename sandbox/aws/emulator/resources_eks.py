@@ -10,6 +10,7 @@ from sandbox.aws.emulator.cloudformation import Created, Registry, ResourceType
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.network import Network
+from service_rules import eks as rules
 
 Json = dict[str, Any]
 
@@ -32,6 +33,9 @@ def extend_cluster(registry: Registry, context: Context, network: Network) -> No
         eks._cluster_endpoint = lambda _port: context.kubernetes_endpoint
 
     def create_cluster(body: Json, creator_arn: str | None = None) -> Any:
+        refusal = _refusal(ec2._subnets, body)
+        if refusal is not None:
+            return eks._error(400, *refusal)
         answer = original_create(body, creator_arn)
         if answer[0] < 400:
             _complete(eks._clusters[body["name"]], body)
@@ -92,6 +96,19 @@ def extend_cluster(registry: Registry, context: Context, network: Network) -> No
         return create
 
     registry.wrap("AWS::EKS::Cluster", "create", keeps_more)
+
+
+def _refusal(subnets: Json, body: Json) -> tuple[str, str] | None:
+    """Error code and message of what EKS refuses."""
+    config = body.get("resourcesVpcConfig") or {}
+    zones = [subnets[s].get("AvailabilityZoneId", "") for s in config.get("subnetIds", []) if s in subnets]
+    for found in rules.control_plane_zones(zones) if zones else ():
+        code = "InvalidParameterException" if found.index is None else "UnsupportedAvailabilityZoneException"
+        return code, found.message
+    if str(config.get("endpointPublicAccess", True)).lower() == "true":
+        for found in rules.public_cidrs(config.get("publicAccessCidrs") or []):
+            return "InvalidParameterException", found.message
+    return None
 
 
 def _all_from(**peers: Any) -> Json:

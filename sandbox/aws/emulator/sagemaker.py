@@ -9,10 +9,11 @@ import time
 import uuid
 from typing import Any
 
-from sandbox.aws.emulator import hyperpod_rules as rules
 from sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map, word
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.refusals import refuse
+from service_rules import hyperpod as rules
 
 Json = dict[str, Any]
 
@@ -42,7 +43,7 @@ class SageMaker:
         name = data["ClusterName"]
         if name in self._clusters:
             raise ServiceError("ResourceInUse", f"Cluster with name {name} already exists")
-        rules.check_cluster(data)
+        self._judge(data)
         self._check_references(data)
         arn = self._hooks.arn("sagemaker", f"cluster/{word(12)}")
         kept = {k: v for k, v in data.items() if k not in ("Tags", "InstanceGroups")}
@@ -76,13 +77,13 @@ class SageMaker:
         for group in data.get("InstanceGroups", []):
             name = group["InstanceGroupName"]
             if name in groups:
-                rules.check_group_update(groups[name], group)
+                refuse(rules.update_group(groups[name], group))
                 groups[name] = {**groups[name], **group}
             else:
                 groups[name] = group
         for name in deleted:
             del groups[name]
-        rules.check_cluster({**_public(merged), "InstanceGroups": list(groups.values())})
+        self._judge({**_public(merged), "InstanceGroups": list(groups.values())})
         cluster.update({k: data[k] for k in UPDATABLE if k in data})
         cluster["_groups"] = groups
         cluster["FailureMessage"] = ""
@@ -218,7 +219,9 @@ class SageMaker:
             group = cluster["_groups"].get(wanted["InstanceGroupName"])
             if group is None:
                 raise ServiceError("ValidationException", f"Instance group {wanted['InstanceGroupName']} not found")
-            rules.check_deep_health_checks({**group, "OnStartDeepHealthChecks": wanted["DeepHealthChecks"]})
+            asked = {"InstanceGroups": [{**group, "OnStartDeepHealthChecks": wanted["DeepHealthChecks"]}]}
+            for check in (rules.deep_checks_have_a_device, rules.connectivity_needs_two):
+                refuse(check(asked, rules.Where()))
             ids = wanted.get("InstanceIds") or [n["InstanceId"] for n in self._of_group(cluster, group)]
             for node_id in ids:
                 node = self._node(cluster, node_id)
@@ -523,7 +526,7 @@ class SageMaker:
         self._node_event(cluster, node, f"Deep health checks started on instance {node['InstanceId']}")
 
     def _fail(self, cluster: Json, node: Json, message: str) -> None:
-        recovers = cluster.get("NodeRecovery") == "Automatic" and rules.is_accelerated(node["InstanceType"])
+        recovers = cluster.get("NodeRecovery") == "Automatic" and rules.Where().accelerated(node["InstanceType"])
         node.update(_status="Failure", _message=message, _next=[])
         if recovers:  # the service replaces accelerated nodes only
             node["_next"] = [(self._context.later(2), "replace")]
@@ -579,10 +582,16 @@ class SageMaker:
                 f"allowed in {', '.join(allowed)}",
             )
 
+    def _judge(self, data: Json) -> None:
+        refuse(rules.create_cluster(data, rules.Where(region=self._hooks.region(), account=self._hooks.account())))
+
     def _check_references(self, data: Json) -> None:
         eks = data.get("Orchestrator", {}).get("Eks", {}).get("ClusterArn")
-        if eks and not any(c["arn"] == eks for c in self._hooks.eks._clusters.values()):
+        cluster = next((c for c in self._hooks.eks._clusters.values() if c["arn"] == eks), None)
+        if eks and cluster is None:
             raise ServiceError("ValidationException", f"EKS cluster {eks} does not exist")
+        if cluster is not None:
+            refuse(rules.orchestrator_version(str(cluster["version"])))
         overrides = (g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))
         for vpc in [data.get("VpcConfig", {}), *overrides]:
             self._network.check(vpc.get("Subnets", []), vpc.get("SecurityGroupIds", []))

@@ -3,7 +3,7 @@
 A node exists from the moment its instance is Running, in deep health checks or updating; it carries the labels that
 HyperPod sets, the group's own labels and taints, and while it is checked or faulty the taint
 `sagemaker.amazonaws.com/node-health-status=Unschedulable:NoSchedule`. Its allocatable comes from
-`core/catalogue/instance_types.yaml`. Setting the health label by hand to `UnschedulablePendingReplacement` or
+`service_rules/data/instance_types.yaml`. Setting the health label by hand to `UnschedulablePendingReplacement` or
 `UnschedulablePendingReboot` asks the service for just that, as in real life.
 
 When an instance goes, its node is NotReady at once and its object goes after 46 s (times `time_scale`), its pods with
@@ -25,6 +25,7 @@ from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import condition, event, node_ready, set_status
 from sandbox.kubernetes.discovery import GIT_VERSION
 from sandbox.kubernetes.status import ApiError, bad_request, not_found
+from service_rules import data
 
 Json = dict[str, Any]
 
@@ -35,7 +36,7 @@ MODE = "rehearsal.local/mode"
 STATE = "rehearsal.local/state"
 NOT_READY_SECONDS = 41.0
 DELETED_SECONDS = 46.0
-_TYPES = Path(__file__).resolve().parents[3] / "core" / "catalogue" / "instance_types.yaml"
+_TYPES = data.FOLDER / "instance_types.yaml"
 _PRESENT = ("Running", "DeepHealthCheckInProgress", "SystemUpdating", "Failure", "ShuttingDown")
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 

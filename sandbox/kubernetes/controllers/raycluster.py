@@ -3,8 +3,8 @@
 Works only while a KubeRay operator Deployment is available in the cluster (its chart labels it
 `app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels,
 replicas kept within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and
-`status.state` that stays `ready` once it was. It refuses what the operator refuses (`core.kuberay`). RayJobs are in
-`rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
+`status.state` that stays `ready` once it was. It refuses what the operator refuses (`service_rules.kuberay`). RayJobs
+are in `rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
 ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
 """
 
@@ -14,7 +14,6 @@ import secrets
 from fractions import Fraction
 from typing import Any
 
-from core import kuberay
 from sandbox.kubernetes.admission.amounts import written
 from sandbox.kubernetes.api import Api, now
 from sandbox.kubernetes.controllers import raypods
@@ -34,6 +33,7 @@ from sandbox.kubernetes.controllers.rayjob import RayJobs
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from service_rules import kuberay
 
 Json = dict[str, Any]
 

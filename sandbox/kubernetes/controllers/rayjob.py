@@ -1,20 +1,20 @@
 """RayJobs as KubeRay 1.7.0's operator handles them, up to the submission: a model of its state machine.
 
-What it keeps: the verdict of the operator's own validation (`core.kuberay`) in status and events, the RayCluster that
-the operator creates of `rayClusterSpec`, suspension, and the finalizer that waits for the cluster's token. Not
-modelled: the submitter and the job itself. No entrypoint runs here, so that a RayJob whose cluster is ready stays
-`Running`. Source: ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go
+What it keeps: the verdict of the operator's own validation (`service_rules.kuberay`) in status and events, the
+RayCluster that the operator creates of `rayClusterSpec`, suspension, and the finalizer that waits for the cluster's
+token. Not modelled: the submitter and the job itself. No entrypoint runs here, so that a RayJob whose cluster is
+ready stays `Running`. Source: ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from core import kuberay
 from sandbox.kubernetes.api import Api, now
 from sandbox.kubernetes.controllers.common import event, owner, remove, set_status, suffix
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from service_rules import kuberay
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from core.kuberay import ray_cluster, ray_cron_job, ray_job
-from core.kuberay.table import DEFAULT_GATES, RULES, Json, Kind, Scope, Subject, Verdict
+from service_rules.kuberay import ray_cluster, ray_cron_job, ray_job
+from service_rules.kuberay.table import DEFAULT_GATES, RULES, Json, Kind, Scope, Subject, Verdict
 
 __all__ = ["judge", "ray_cluster", "ray_cron_job", "ray_job"]
 

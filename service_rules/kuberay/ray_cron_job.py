@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.kuberay import syntax
-from core.kuberay.table import Subject, rule
+from service_rules.kuberay import syntax
+from service_rules.kuberay.table import Subject, rule
 
 
 @rule("RayCronJob", "spec")

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import yaml
 
-from core.kuberay import syntax
-from core.kuberay.table import Json, Subject, restart_policy, rule, token
+from service_rules.kuberay import syntax
+from service_rules.kuberay.table import Json, Subject, restart_policy, rule, token
 
 INVALID = "The RayJob spec is invalid: "
 ORDER = ("DeleteWorkers", "DeleteCluster", "DeleteSelf")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.kuberay import syntax
-from core.kuberay.table import Json, Subject, containers, restart_policy, rule, token
+from service_rules.kuberay import syntax
+from service_rules.kuberay.table import Json, Subject, containers, restart_policy, rule, token
 
 FT_ANNOTATION = "ray.io/ft-enabled"
 STORAGE_ANNOTATION = "ray.io/external-storage-namespace"

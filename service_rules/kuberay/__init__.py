@@ -6,7 +6,7 @@ as an event or in the object's status. The rules here give the same verdict on a
 https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/utils/validation.go
 """
 
-from core.kuberay.judge import judge
-from core.kuberay.table import DEFAULT_GATES, RULES, Rule, Verdict
+from service_rules.kuberay.judge import judge
+from service_rules.kuberay.table import DEFAULT_GATES, RULES, Rule, Verdict
 
 __all__ = ["DEFAULT_GATES", "RULES", "Rule", "Verdict", "judge"]

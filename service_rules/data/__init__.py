@@ -1,0 +1,34 @@
+"""What rules and simulated nodes go by, with its sources: figures of instance types, versions, zones."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent
+
+
+@functools.cache
+def read(name: str) -> Any:
+    """Parse one of this folder's files (libyaml where it is built in, for a fast start)."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+
+
+def instance_types() -> dict[str, dict[str, Any]]:
+    """Figures by instance type."""
+    found: dict[str, dict[str, Any]] = read("instance_types.yaml")
+    return found
+
+
+def kubernetes_versions() -> tuple[str, ...]:
+    """Kubernetes versions that HyperPod supports on EKS, in order."""
+    return tuple(read("platform_versions.yaml")["hyperpod"]["kubernetes_versions"])
+
+
+def refused_zone_ids() -> tuple[str, ...]:
+    """Availability zone IDs in which EKS takes no subnet for its control plane."""
+    return tuple(read("platform_versions.yaml")["eks"]["refused_zone_ids"])

@@ -1,0 +1,48 @@
+"""What Amazon EKS refuses of a new cluster: zones of its subnets, and the ranges that may reach its public endpoint.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html and
+https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from service_rules import data
+from service_rules.refusal import Refusal
+
+MOST_CIDRS = 40
+
+
+def control_plane_zones(zone_ids: Sequence[str]) -> Iterator[Refusal]:
+    """Zones of the control plane's subnets: at least two, and none that EKS does not take.
+
+    Args:
+        zone_ids: Availability zone ID of each subnet, in their order.
+    """
+    refused = data.refused_zone_ids()
+    for index, zone in enumerate(zone_ids):
+        if zone in refused:
+            message = f"EKS takes no control-plane subnet in {zone}"
+            yield Refusal(rule="zone_is_taken", message=message, index=index, member="subnetIds")
+    if len(set(zone_ids)) < 2:
+        message = "Subnets specified must be in at least two different AZs"
+        yield Refusal(rule="two_zones", message=message, member="subnetIds")
+
+
+def public_cidrs(cidrs: Sequence[str]) -> Iterator[Refusal]:
+    """Ranges that may reach a public endpoint: 40 at most, each a range of public addresses."""
+    if len(cidrs) > MOST_CIDRS:
+        message = f"{len(cidrs)} ranges; EKS takes at most {MOST_CIDRS}"
+        yield Refusal(rule="at_most_forty", message=message, member="publicAccessCidrs")
+    for index, cidr in enumerate(cidrs):
+        try:
+            found = ipaddress.IPv4Network(cidr)
+        except ValueError as bad:
+            message = f"'{cidr}' is no range of IPv4 addresses: {str(bad).lower()}"
+            yield Refusal(rule="cidr_is_a_range", message=message, index=index, member="publicAccessCidrs")
+            continue
+        if found.prefixlen and found.is_private:
+            message = f"'{cidr}' is private; the public endpoint sees public addresses only"
+            yield Refusal(rule="cidr_is_public", message=message, index=index, member="publicAccessCidrs")

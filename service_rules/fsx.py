@@ -1,0 +1,49 @@
+"""What Amazon FSx for Lustre refuses: sizes, throughputs, backups.
+
+Source: https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service_rules.refusal import Json, Refusal
+
+PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
+"""`PerUnitStorageThroughput` of SSD, MB/s per TiB, by deployment type."""
+
+
+def create_file_system(request: Json) -> Iterator[Refusal]:
+    """Every refusal of a CreateFileSystem request of type LUSTRE."""
+    lustre = request.get("LustreConfiguration") or {}
+    deployment = lustre.get("DeploymentType", "SCRATCH_1")
+    allowed, throughput = PER_TIB.get(deployment), lustre.get("PerUnitStorageThroughput")
+    if allowed and throughput not in allowed:
+        message = f"PerUnitStorageThroughput of {deployment} is one of {list(allowed)}, got {throughput}"
+        yield Refusal(rule="throughput", message=message, member="PerUnitStorageThroughput")
+    if lustre.get("AutomaticBackupRetentionDays") and deployment.startswith("SCRATCH"):
+        message = f"{deployment} takes no automatic backups"
+        yield Refusal(rule="backups", message=message, member="AutomaticBackupRetentionDays")
+    yield from capacity(request.get("StorageCapacity"), deployment=deployment)
+    if len(subnets := request.get("SubnetIds", [])) != 1:
+        message = f"Lustre takes exactly one subnet, got {len(subnets)}"
+        yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
+
+
+def capacity(gib: int | None, *, deployment: str) -> Iterator[Refusal]:
+    """1200 or a multiple of 2400 GiB on SSD, except SCRATCH_1 (multiples of 3600)."""
+    if gib is None:
+        yield Refusal(rule="capacity", message="StorageCapacity is needed", member="StorageCapacity")
+        return
+    step = 3600 if deployment == "SCRATCH_1" else 2400
+    if gib != 1200 and (gib <= 0 or gib % step):
+        message = f"StorageCapacity is 1200 or a multiple of {step} GiB, got {gib}"
+        yield Refusal(rule="capacity", message=message, member="StorageCapacity")
+
+
+def update_file_system(before: int, after: int, *, deployment: str) -> Iterator[Refusal]:
+    """A file system only grows."""
+    if after < before:
+        message = f"StorageCapacity can only grow: {before} GiB is there, got {after}"
+        yield Refusal(rule="only_grows", message=message, member="StorageCapacity")
+    yield from capacity(after, deployment=deployment)
