@@ -93,7 +93,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
 
-mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive
+mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)
 
 lint: setup  ## style, import direction, shell scripts, Dockerfile
