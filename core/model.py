@@ -171,7 +171,7 @@ class ExistingEksCluster(Settings):
 class EksAccess(Settings):
     """What a new and an existing cluster share."""
 
-    version: Annotated[str, shapes.KUBERNETES_VERSION.field()] = "1.34"
+    version: Annotated[str, shapes.KUBERNETES_VERSION.field()] = "1.35"
     """Kubernetes version; HyperPod supports a range (`service_rules/data/platform_versions.yaml`). Of an existing
     cluster: the version that it has."""
     admin_role_arns: list[RoleArn] = []

@@ -11,6 +11,8 @@ from typing import Literal
 from service_rules import data as rules_data
 
 Phase = Literal["standard", "extended", "ended"]
+SUPPORT_WARNING_DAYS = 60
+"""Days before the end of standard support from which `env check` and `preflight` warn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,8 @@ class Platform:
     """Kubernetes version, then how long EKS supports it."""
     refused_zone_ids: tuple[str, ...]
     """Availability zone IDs in which EKS takes no subnet for its control plane."""
-    kubectl_version: str
-    """Minor version of the kubectl that applies the manifests."""
+    kubectl_versions: tuple[str, ...]
+    """Minor versions of the kubectl layers that a deployment can use, in order."""
     regions: tuple[str, ...]
     """Regions known when the list was written."""
 
@@ -58,9 +60,30 @@ def platform() -> Platform:
         kubernetes_versions=tuple(data["hyperpod"]["kubernetes_versions"]),
         eks_support={version: Support(**ends) for version, ends in data["eks"]["support_ends"].items()},
         refused_zone_ids=tuple(data["eks"]["refused_zone_ids"]),
-        kubectl_version=data["kubectl"]["version"],
+        kubectl_versions=tuple(data["kubectl"]["versions"]),
         regions=tuple(data["regions"]),
     )
+
+
+def in_standard_support(*, after: str, on: date) -> list[str]:
+    """Versions newer than one that HyperPod supports and that are in standard support on a day, in order."""
+    known = platform().kubernetes_versions
+    return [one for one in known[known.index(after) + 1 :] if platform().eks_support[one].phase(on) == "standard"]
+
+
+def minor_of(version: str) -> int:
+    """The minor version of a Kubernetes version: 35 of `1.35`."""
+    return int(version.split(".")[1])
+
+
+def kubectl_for(version: str) -> str:
+    """The kubectl that applies manifests to a cluster of that version: the nearest one, of two the newer.
+
+    At most one minor version apart for every version that HyperPod supports:
+    https://kubernetes.io/releases/version-skew-policy/#kubectl
+    """
+    wanted = minor_of(version)
+    return min(platform().kubectl_versions, key=lambda one: (abs(minor_of(one) - wanted), -minor_of(one)))
 
 
 def partition_of(region: str) -> str:

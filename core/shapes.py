@@ -116,7 +116,7 @@ KUBERNETES_NAME = _shape(
     "ray",
     "lower-case letters, digits and hyphens, at most 63, beginning and ending with a letter or digit",
 )
-KUBERNETES_VERSION = _shape(r"^1\.\d{2}$", "a Kubernetes version", "1.34", "in quotes")
+KUBERNETES_VERSION = _shape(r"^1\.\d{2}$", "a Kubernetes version", "1.35", "in quotes")
 OIDC_ISSUER = _shape(
     r"^https://oidc\.eks\..+$",
     "the OIDC issuer URL of an EKS cluster",

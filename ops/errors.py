@@ -44,7 +44,7 @@ THROTTLED = {
 LOGIN = "aws sso login, or export fresh credentials; `aws sts get-caller-identity` shows who you are"
 
 
-def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | None:
+def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | None:  # noqa: PLR0911
     """What a failure of boto3, the Kubernetes client or the network means; None for a defect of this program."""
     if isinstance(error, OpsError):
         return error
@@ -58,6 +58,8 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
         known = "no environment is called" not in str(error)
         fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
         return OpsError(str(error), code=BAD_USE, next=fix)
+    if name == "DayError":
+        return OpsError(str(error), code=BAD_USE)
     if isinstance(error, OSError):
         return OpsError(f"{type(error).__name__}: {error}")
     return None

@@ -11,6 +11,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 # what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
+# checks judge dates by the day for which the tests were written, in this process and in those it starts
+os.environ.setdefault("HYPERPOD_RAY_DATE", "2026-11-22")
+
 # A shell starts background jobs with SIGINT ignored, and every process of theirs inherits that. With a handler of its
 # own this process takes SIGINT again, and what it starts begins with the default.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -11,11 +12,12 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 
 from constructs import Construct
 from core.model import Eks, ExistingEks, NewEks, RayUser
+from core.service_limits import kubectl_for, minor_of
 from hyperpod_ray.logs import retention
 
 CONTROL_PLANE_LOGS = [
@@ -165,7 +167,7 @@ class EksCluster(Construct):
             role=ground.role,
             security_group=ground.security_group,
             kubectl_provider_options=eks.KubectlProviderOptions(
-                kubectl_layer=KubectlV34Layer(self, "Kubectl"), private_subnets=list(subnets)
+                kubectl_layer=_kubectl_layer(self, settings.version), private_subnets=list(subnets)
             ),
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
@@ -198,7 +200,7 @@ class EksCluster(Construct):
             self,
             "KubectlProvider",
             cluster=bare,
-            kubectl_layer=KubectlV34Layer(self, "Kubectl"),
+            kubectl_layer=_kubectl_layer(self, settings.version),
             private_subnets=list(subnets),
             role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
         )
@@ -238,6 +240,14 @@ class EksCluster(Construct):
             principal_arn=user.role_arn,
             kubernetes_groups=list(groups),
         )
+
+
+def _kubectl_layer(scope: Construct, version: str) -> lambda_.ILayerVersion:
+    """The Lambda layer with the kubectl that fits a cluster of that version, and its helm."""
+    number = f"V{minor_of(kubectl_for(version))}"
+    # one of the packages in requirements.in; each is loaded only where it is used
+    package = importlib.import_module(f"aws_cdk.lambda_layer_kubectl_{number.lower()}")
+    return cast("lambda_.ILayerVersion", getattr(package, f"Kubectl{number}Layer")(scope, "Kubectl"))
 
 
 def _know_by_name(cluster: eks.Cluster, cluster_name: str) -> None:

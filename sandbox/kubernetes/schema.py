@@ -28,7 +28,7 @@ from sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
-MINOR = "1.34"
+MINOR = "1.35"
 _BASE = "https://kubernetes.io/api/_definitions.json"
 _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -149,8 +149,10 @@ CASES = [
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
     Case("settings_have_effect", {**CLOSED, "network/nat_gateways": 2}, "network.nat_gateways", "makes no NAT gateway", CLOSED, "warning"),
     # --- EKS
-    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.30", {"eks/version": "1.34"}),
-    Case("kubectl_is_near", {"eks/version": "1.32"}, "eks.version", "more than one minor version from the kubectl", {"eks/version": "1.33"}),
+    Case("version_is_supported", {"eks/version": "1.27"}, "eks.version", "does not support Kubernetes 1.27; allowed: 1.30", {"eks/version": "1.35"}),
+    Case("version_is_in_standard_support", {"eks/version": "1.34"}, "eks.version", "standard support of 1.34 ends in 10 days, on 2026-12-02; extended support costs more. Fix: raise eks.version to 1.35", {"eks/version": "1.35"}, "warning"),
+    Case("version_is_in_standard_support", {"eks/version": "1.33"}, "eks.version", "1.33 is in extended support since 2026-07-29", {"eks/version": "1.35"}, "warning"),
+    Case("version_is_in_standard_support", {**EXISTING, "eks/existing": CLUSTER, "eks/version": "1.30"}, "eks.version", "EKS ended its support of 1.30 on 2026-07-23: it makes no new cluster of it. Fix: update the cluster to 1.35", {**EXISTING, "eks/existing": CLUSTER, "eks/version": "1.35"}, "warning"),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True}}, "eks.endpoint.public_cidrs", "needs the ranges that may reach it", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["0.0.0.0/0"]}}, "eks.endpoint.public_cidrs[0]", "the whole internet", {"eks/endpoint": PUBLIC}),
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/7"]}}, "eks.endpoint.public_cidrs[0]", "a large part of the internet", {"eks/endpoint": {"public": True, "public_cidrs": ["32.0.0.0/8"]}}),

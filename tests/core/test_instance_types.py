@@ -9,8 +9,9 @@ from pathlib import Path
 import botocore.session
 import pytest
 
+from core.model import NewEks
 from core.plan import catalogue
-from core.service_limits import partition_of, platform, zone_prefix_of
+from core.service_limits import kubectl_for, minor_of, partition_of, platform, zone_prefix_of
 
 PODS_OF_THE_GUIDE = {
     "ml.p4d.24xlarge": 49, "ml.p4de.24xlarge": 49, "ml.p5.48xlarge": 49, "ml.p5e.48xlarge": 49, "ml.trn1.32xlarge": 49,
@@ -75,11 +76,24 @@ def test_zone_ids_begin_with_their_region(region: str, prefix: str) -> None:
     assert zone_prefix_of(region) == prefix
 
 
-def test_kubectl_is_the_layers() -> None:
-    requirements = (Path(__file__).parents[2] / "requirements.in").read_text(encoding="utf-8")
-    layer = re.search(r"lambda-layer-kubectl-v(\d+)", requirements)
-    assert layer is not None
-    assert platform().kubectl_version == f"1.{layer.group(1)}"
+@pytest.mark.parametrize("file", ["requirements.in", "pyproject.toml"])
+def test_kubectl_is_the_layers(file: str) -> None:
+    requirements = (Path(__file__).parents[2] / file).read_text(encoding="utf-8")
+    layers = re.findall(r"lambda-layer-kubectl-v(\d+)==", requirements)
+    assert [f"1.{layer}" for layer in layers] == list(platform().kubectl_versions)
+
+
+def test_a_kubectl_fits_every_version_that_hyperpod_takes() -> None:
+    """One minor version older or newer: https://kubernetes.io/releases/version-skew-policy/#kubectl"""
+    chosen = {version: kubectl_for(version) for version in platform().kubernetes_versions}
+    assert all(abs(minor_of(version) - minor_of(kubectl)) <= 1 for version, kubectl in chosen.items()), chosen
+    assert chosen["1.32"] == "1.33", "of two as near, the newer"
+    assert kubectl_for("1.36") == "1.35"
+
+
+def test_the_default_is_the_newest_that_hyperpod_takes() -> None:
+    assert NewEks().version == platform().kubernetes_versions[-1] == "1.35"
+    assert platform().eks_support[NewEks().version].phase(date(2026, 12, 3)) == "standard"
 
 
 def test_support_of_every_version_that_hyperpod_takes_is_known() -> None:
@@ -116,4 +130,4 @@ def test_zones_that_eks_refuses_are_the_guides() -> None:
 def test_versions_are_in_order() -> None:
     versions = platform().kubernetes_versions
     assert list(versions) == sorted(versions, key=lambda version: int(version.split(".")[1]))
-    assert platform().kubectl_version in versions
+    assert list(platform().kubectl_versions) == sorted(platform().kubectl_versions, key=minor_of)

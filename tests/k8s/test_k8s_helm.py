@@ -121,7 +121,7 @@ class TestStandIns:
             objects = rendered(release, tmp_path)
             assert objects
             for item in objects:
-                kubernetes_validate.validate(item, "1.34", strict=True)
+                kubernetes_validate.validate(item, "1.35", strict=True)
             names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects]
             assert len(names) == len(set(names))
 
@@ -147,7 +147,7 @@ class TestStandIns:
     def test_crds_are_valid_and_serve_v1(self) -> None:
         for plural in ("rayclusters", "raycronjobs", "rayjobs"):
             crd = yaml.safe_load((STAND_INS / "kuberay-operator" / "crds" / f"ray.io_{plural}.yaml").read_text())
-            kubernetes_validate.validate(crd, "1.34", strict=True)
+            kubernetes_validate.validate(crd, "1.35", strict=True)
             assert crd["metadata"]["name"] == f"{plural}.ray.io"
             assert [version["name"] for version in crd["spec"]["versions"]] == ["v1"]
 

@@ -15,7 +15,7 @@ import yaml
 
 import k8s
 
-KUBERNETES = "1.34"
+KUBERNETES = "1.35"
 
 
 def custom(item: dict[str, Any]) -> bool:

@@ -51,9 +51,10 @@ def target(version: str, **answers: dict[str, Any]) -> Target:
     return made
 
 
-def existing(version: str) -> Target:
+def existing(version: str, *, written: str | None = None) -> Target:
+    """An existing cluster of a version; the file says `written`, by default the same."""
     made = target("1.34", describe_cluster={"cluster": {"status": "ACTIVE", "version": version}})
-    eks = ExistingEks(existing=ExistingEksCluster.model_construct(cluster_name="theirs"))
+    eks = ExistingEks(version=written or version, existing=ExistingEksCluster.model_construct(cluster_name="theirs"))
     made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"eks": eks}))
     return made
 
@@ -114,6 +115,25 @@ def test_an_existing_cluster_is_judged_by_its_own_version(on: Any) -> None:
     fine, support = platform.eks_version(asked)
     assert fine.result == "ok"
     assert (support.result, support.do) == ("warning", "update it to 1.35, one minor version at a time")
+
+
+@pytest.mark.parametrize(
+    ("written", "actual", "said"),
+    [
+        ("1.34", "1.34", ("ok", "")),
+        ("1.35", "1.34", ("warning", 'set eks.version: "1.34"')),
+        ("1.34", "1.33", ("failed", 'set eks.version: "1.33"')),
+        ("1.33", "1.34", ("warning", 'set eks.version: "1.34"')),
+        ("1.31", "1.33", ("failed", 'set eks.version: "1.33"')),
+    ],
+)
+def test_the_kubectl_of_the_file_fits_the_cluster_that_is_there(
+    written: str, actual: str, said: tuple[str, str], on: Any
+) -> None:
+    on("2026-11-21")
+    outcome, _ = platform.eks_version(existing(actual, written=written))
+    assert (outcome.result, outcome.do) == said
+    assert f"theirs is ACTIVE, version {actual}" in outcome.why
 
 
 def version_answer(status: str, ends: datetime) -> dict[str, Any]:

@@ -82,6 +82,14 @@ def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
     assert elsewhere["KubernetesConfig"]["Taints"] == [taint]
 
 
+def test_kubectl_fits_the_clusters_version(everything: Assembly, existing: Assembly) -> None:
+    """kubectl may be one minor version older or newer: the layer's own description has its version."""
+    for assembly, kubectl in ((everything, "1.33"), (existing, "1.35")):
+        layers = [one["Properties"]["Description"] for one in assembly.of_type("AWS::Lambda::LayerVersion").values()]
+        (text,) = [text for text in layers if "kubectl" in text]
+        assert f"kubectl {kubectl}" in text
+
+
 def test_a_public_endpoint_is_limited(everything: Assembly) -> None:
     access = everything.one("AWS::EKS::Cluster")["ResourcesVpcConfig"]
     assert access["EndpointPublicAccess"] is True

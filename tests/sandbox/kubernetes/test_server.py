@@ -68,7 +68,7 @@ def test_listens_on_loopback_only_and_keeps_its_secrets_private(cluster: Any) ->
 
 def test_says_what_it_is(cluster: Any) -> None:
     version = json.loads(cluster.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
-    assert version.startswith("v1.34.")
+    assert version.startswith("v1.35.")
     assert version.endswith("+rehearsal")
 
 

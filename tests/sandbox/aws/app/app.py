@@ -8,7 +8,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
-from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
+from aws_cdk.lambda_layer_kubectl_v35 import KubectlV35Layer
 
 from constructs import Construct
 
@@ -38,7 +38,7 @@ class Cluster(cdk.Stack):
             vpc_subnets=[ec2.SubnetSelection(subnets=private.subnets)],
             default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
             default_capacity=0,
-            kubectl_provider_options=eks.KubectlProviderOptions(kubectl_layer=KubectlV34Layer(self, "Kubectl")),
+            kubectl_provider_options=eks.KubectlProviderOptions(kubectl_layer=KubectlV35Layer(self, "Kubectl")),
         )
         eks.CfnAddon(self, "Cni", cluster_name=control_plane.cluster_name, addon_name="vpc-cni")
         namespace = eks.KubernetesManifest(
