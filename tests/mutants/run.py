@@ -6,7 +6,7 @@ checkout is never touched. The same tests run once without a break: where they f
 
 Verdicts are in `results.json` beside this file, and `docs/mutants.md` is made of them. A run judges what has no verdict
 yet, or whose file, tests or break changed since, and prints each verdict when it is there. Stop it when you like: the
-next run goes on.
+next run goes on, and `--page` records what there is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"
+PROGRESS = PROJECT / ".cache" / "mutants.json"
+"""Verdicts of a run that has not ended: the tracked files change at its end."""
 PAGE = PROJECT / "docs" / "mutants.md"
 INSTALLED = (".venv", ".venv-emulator", ".venv-rehearsal", "node_modules")
 OWN_CACHE = "review-assemblies"
@@ -127,17 +130,24 @@ def key_of(mutant: Mutant, *, project: Path = PROJECT) -> str:
 
 
 def recorded() -> dict[str, Verdict]:
-    """Verdicts by the break's name."""
-    if not RESULTS.exists():
-        return {}
-    return {name: Verdict(**row) for name, row in json.loads(RESULTS.read_text(encoding="utf-8")).items()}
+    """Verdicts by the break's name: the recorded ones, and over them those of a run that was stopped."""
+    rows: dict[str, dict[str, Any]] = {}
+    for path in (RESULTS, PROGRESS):
+        if path.exists():
+            rows |= json.loads(path.read_text(encoding="utf-8"))
+    return {name: Verdict(**row) for name, row in rows.items()}
 
 
 def record(verdicts: dict[str, Verdict], *, known: Iterable[str]) -> None:
     """Write the verdicts of the breaks that are listed, and the page made of them."""
-    kept = {name: asdict(verdicts[name]) for name in sorted(set(known) & set(verdicts))}
-    _write(RESULTS, json.dumps(kept, indent=1) + "\n")
-    _write(PAGE, page(list(mutants()), verdicts))
+    kept = {name: verdicts[name] for name in sorted(set(known) & set(verdicts))}
+    _write(RESULTS, _as_json(kept))
+    _write(PAGE, page(list(mutants()), kept))
+    PROGRESS.unlink(missing_ok=True)
+
+
+def _as_json(verdicts: dict[str, Verdict]) -> str:
+    return json.dumps({name: asdict(verdict) for name, verdict in verdicts.items()}, indent=1) + "\n"
 
 
 def _write(path: Path, text: str) -> None:
@@ -268,7 +278,6 @@ class _Run:
         self.jobs = max(1, min(jobs, len(chosen)))
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self.verdicts = recorded()
-        self.known = [one.name for one in mutants()]
         self._free: list[Path] = []
         self._sound: dict[tuple[str, str], str] = {}
         self._locks: dict[tuple[str, str], threading.Lock] = {
@@ -313,7 +322,7 @@ class _Run:
                     continue
                 done += 1
                 self.verdicts[mutant.name] = verdict
-                record(self.verdicts, known=self.known)
+                _write(PROGRESS, _as_json(self.verdicts))
                 word = verdict.result.upper() if verdict.result != "killed" else verdict.result
                 _say(f"{done:3}/{len(self.chosen)} {word:8} {verdict.seconds:5} s  {mutant.area}: {mutant.name}")
                 if verdict.by:
@@ -355,6 +364,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.nice(10)
         _Run(open_, jobs=options.jobs, minutes=options.minutes)()
     after = recorded()
+    record(after, known=[one.name for one in listed])
     left = [one for one in chosen if one.name not in after or after[one.name].result != "killed"]
     share = _share(chosen, after)
     _say(f"\n{len(chosen) - len(left)} of {len(chosen)} killed; {len(left)} not ({share:.1f} %)")
