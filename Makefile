@@ -114,7 +114,7 @@ types: setup  ## mypy, strict
 # --- any environment --------------------------------------------------------------------------------------------------
 
 .PHONY: deploy diff preflight status teardown
-deploy: setup  ## create or update ENV; asks nothing, waits for stacks in progress
+deploy: setup  ## review, then create or update ENV; waits for stacks in progress
 	$(RUN) deploy $(ENV)
 
 diff: setup  ## what a deployment of ENV would change

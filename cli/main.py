@@ -16,6 +16,7 @@ from cli import (
     cdk,
     charts,
     completion,
+    deploy,
     environments,
     image,
     local,
@@ -34,7 +35,7 @@ EXIT_CODES = (
     (0, "success"),
     (1, "error: the command failed"),
     (2, "bad usage or an invalid environment file; nothing was done"),
-    (3, "the condition is false: not healthy, a check failed, a generated file is stale"),
+    (3, "the condition is false: not healthy, a check failed, a review stops a deploy, a generated file is stale"),
     (4, "timeout; what the command waited for continues"),
     (130, "interrupted by Ctrl-C"),
 )
@@ -77,6 +78,7 @@ def _common(
 app.add_typer(environments.app, name="env")
 operate.register(app)
 app.add_typer(nodes.app, name="nodes")
+deploy.register(app)
 cdk.register(app)
 review.register(app)
 manifests.register(app)

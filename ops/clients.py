@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,15 @@ class Target:
         """The environment's name."""
         return self.plan.name
 
+    def command(self, verb: str, *arguments: str) -> str:
+        """A command line of this program for the environment, to copy: it works from the checkout's folder."""
+        folder = ["--environments", str(self.folder)] if self.folder else []
+        return shlex.join(["hyperpod-ray", *folder, verb, self.name, *arguments])
+
     @property
     def deploy_command(self) -> str:
-        """What a person types to make or mend the environment."""
-        folder = f" -c environments={self.folder}" if self.folder else ""
-        return f'npx cdk deploy "{self.name}/*" -c env={self.name}{folder}'
+        """What creates or updates the environment."""
+        return self.command("deploy")
 
     @functools.cached_property
     def kubernetes(self) -> Kubernetes:
@@ -158,7 +163,7 @@ class Kubernetes:
                 raise
             raise OpsError(
                 f"EKS cluster '{self.cluster_name}' does not exist",
-                next=f'cdk deploy "{self._plan.name}/*" -c env={self._plan.name}',
+                next=f"hyperpod-ray deploy {self._plan.name}",
             ) from None
         if not cluster.get("endpoint"):
             raise OpsError(

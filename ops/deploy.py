@@ -1,22 +1,24 @@
 """`deploy`: brings an environment up, and says that it is up only when its stacks say so.
 
 The cdk CLI compares templates, not states: it ends with 0 while another deploy or destroy is at work on the same
-stacks. So this waits for stacks in progress first, runs the CLI without questions, and reads all states after it.
+stacks. So this waits for stacks in progress first, has the change reviewed, runs the CLI without questions, and reads
+all states after it.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from ops import gather, names, output
 from ops.clients import Target
-from ops.errors import ERROR, INTERRUPTED, OK, OpsError
+from ops.errors import ERROR, OK, OpsError
+from ops.progress import COMPLETE, Expected, Watch, busy, interrupted
 from ops.snapshot import Stack
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -25,40 +27,46 @@ CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
 """Runs of the CLI, where another deploy or destroy was at work meanwhile."""
-DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE")
+ROLLED_BACK = "UPDATE_ROLLBACK_COMPLETE"
+QUIET_LOOKS = 3
+"""Looks without a stack in progress, after there was one: the other deploy or destroy pauses between its stacks."""
+
+Reviewer = Callable[[Sequence[Stack]], Expected]
+"""Looks at what is deployed and says what the deploy is going to do; raises `OpsError` to stop it."""
 
 
-def deploy(target: Target, *, app: str = "", poll: float = 10.0) -> int:
+def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10.0) -> int:
     """Create or update the environment's stacks.
 
-    :param app: a synthesized assembly to deploy. Default: synthesize the environment.
-    :param poll: seconds between two looks at the stacks.
-    :raises OpsError: a stack failed, with its resource's own message, or is not in a finished state.
+    Args:
+        target: The environment.
+        assembly: Its synthesized assembly.
+        review: Called with the stacks before anything is touched, each time that the CLI runs.
+        poll: Seconds between two looks at the stacks.
+
+    Raises:
+        OpsError: The review stops it; a stack failed, with its resource's own message; a stack is not in a finished
+            state.
     """
     if not CDK.exists():
         raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
     started = output.now()
     try:
         for _ in range(RUNS):
-            _wait(target, poll=poll)
-            ended = _run(target, app=app, poll=poll)
+            before = _wait(target, poll=poll)
+            ended = _run(target, assembly=assembly, expected=review(before), before=before, poll=poll)
             stacks = _stacks(target)
-            if not any(_busy(stack) for stack in stacks):
+            if not any(busy(stack) for stack in stacks):
                 break
             output.say("another deploy or destroy is at work on these stacks")
     except KeyboardInterrupt:
-        busy = [stack.name for stack in _stacks(target) if _busy(stack)]
-        goes_on = f"CloudFormation goes on with {', '.join(busy)}" if busy else "no stack is in progress"
-        raise OpsError(
-            f"interrupted: {goes_on}; no further stack is started",
-            next=f"to wait for it and continue: hyperpod-ray deploy {target.name}",
-            code=INTERRUPTED,
-        ) from None
-    left = [stack for stack in stacks if stack.status not in DONE]
+        raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
+    left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
-        raise OpsError(_why(target, stacks, ended, since=started), next=_next(target, left), code=ERROR)
+        raise OpsError(_why(target, left, ended, since=started), next=_next(target, left), code=ERROR)
     took = output.duration((output.now() - started).total_seconds())
     output.say(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
+    output.say(f"next: {target.command('wait', '--for', 'healthy')}")
     return OK
 
 
@@ -66,32 +74,28 @@ def _stacks(target: Target) -> list[Stack]:
     return [gather.stack(target, name) for name in names.stack_names(target.plan)]
 
 
-def _busy(stack: Stack) -> bool:
-    # a review in progress is a change set that nobody executes: nothing is at work
-    return stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS"
-
-
-def _wait(target: Target, *, poll: float) -> None:
-    """Until no stack is in progress; another deploy or destroy ends first."""
-    told: list[str] = []
-    while busy := [f"{stack.name} is {stack.status}" for stack in _stacks(target) if _busy(stack)]:
-        if busy != told:
-            output.say(f"waiting for what is in progress: {', '.join(busy)}")
-            told = busy
+def _wait(target: Target, *, poll: float) -> list[Stack]:
+    """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
+    said: list[str] = []
+    quiet = QUIET_LOOKS
+    while True:
+        stacks = _stacks(target)
+        working = [f"{stack.name} is {stack.status}" for stack in stacks if busy(stack)]
+        quiet = 0 if working else quiet + 1
+        if quiet >= QUIET_LOOKS:
+            return stacks
+        if working and working != said:
+            output.say(f"waiting for what is in progress: {', '.join(working)}")
+            said = working
         time.sleep(poll)
 
 
-def _run(target: Target, *, app: str, poll: float) -> int:
+def _run(target: Target, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
     """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
     command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
-    command += ["--concurrency", str(CONCURRENCY), "--progress", "events"]
-    if app:
-        command += ["--app", str(Path(app).resolve())]
-    else:
-        command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
-        command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
+    command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    output.say(f"running {shlex.join(['cdk', *command[1:]])}")
+    output.say(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
     # a session of its own: Ctrl-C reaches this process, which then says what goes on, and ends the CLI
     process = subprocess.Popen(
         command,
@@ -102,10 +106,10 @@ def _run(target: Target, *, app: str, poll: float) -> int:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    seen: dict[str, tuple[str, datetime]] = {}
+    watch = Watch(expected, before, at=time.monotonic())
     try:
         while process.poll() is None:
-            _progress(target, seen)
+            watch.look(_stacks(target), at=time.monotonic())
             try:
                 process.wait(timeout=poll)
             except subprocess.TimeoutExpired:
@@ -114,19 +118,8 @@ def _run(target: Target, *, app: str, poll: float) -> int:
         if process.poll() is None:
             process.terminate()
             process.wait()
-    _progress(target, seen)
+    watch.look(_stacks(target), at=time.monotonic())
     return process.returncode
-
-
-def _progress(target: Target, seen: dict[str, tuple[str, datetime]]) -> None:
-    """A line for each stack whose state changed, with the time that the last state took."""
-    for stack in _stacks(target):
-        before, since = seen.get(stack.name, ("", output.now()))
-        if stack.status in ("", before):
-            continue
-        took = f" after {output.duration((output.now() - since).total_seconds())}" if before else ""
-        output.say(f"{stack.name}: {stack.status}{took}")
-        seen[stack.name] = (stack.status, output.now())
 
 
 def _has_descriptor() -> bool:
@@ -137,12 +130,24 @@ def _has_descriptor() -> bool:
     return True
 
 
-def _why(target: Target, stacks: list[Stack], ended: int, *, since: datetime) -> str:
+def _unfinished(stacks: Sequence[Stack], *, ended: int, before: Mapping[str, str]) -> list[Stack]:
+    """Stacks that are not as the assembly says.
+
+    A stack that an earlier deploy rolled back stays `UPDATE_ROLLBACK_COMPLETE` when the CLI finds nothing to change.
+    """
+    return [
+        stack
+        for stack in stacks
+        if stack.status not in COMPLETE and not (ended == 0 and stack.status == ROLLED_BACK == before.get(stack.name))
+    ]
+
+
+def _why(target: Target, left: Sequence[Stack], ended: int, *, since: datetime) -> str:
     """The failing resources' own messages, or else the states."""
-    for stack in stacks:
-        if stack.status and stack.status not in DONE and (found := _failures(target, stack.name, since=since)):
+    for stack in left:
+        if stack.status and (found := _failures(target, stack.name, since=since)):
             return f"{stack.name} is {stack.status}: {'; '.join(found)}"
-    states = [f"{stack.name} {stack.status or 'does not exist'}" for stack in stacks if stack.status not in DONE]
+    states = [f"{stack.name} {stack.status or 'does not exist'}" for stack in left]
     return f"cdk deploy ended with exit code {ended}; {', '.join(states) or 'all stacks are complete'}"
 
 
@@ -159,8 +164,8 @@ def _failures(target: Target, stack: str, *, since: datetime) -> list[str]:
     return found[::-1]
 
 
-def _next(target: Target, left: list[Stack]) -> str:
-    again = f"hyperpod-ray deploy {target.name}"
+def _next(target: Target, left: Sequence[Stack]) -> str:
+    again = target.deploy_command
     if any(stack.status == "UPDATE_ROLLBACK_FAILED" for stack in left):
-        return f"correct the reason, then npx cdk rollback '{target.name}/*', then {again}"
+        return f"correct the reason, then npx cdk rollback '{target.name}/*' -c env={target.name}, then {again}"
     return f"correct the reason, then {again}"

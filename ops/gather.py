@@ -436,6 +436,6 @@ def require_cluster(target: Target) -> Cluster:
     if found is None:
         raise OpsError(
             f"HyperPod cluster '{target.plan.settings.hyperpod.cluster_name}' does not exist",
-            next=f'cdk deploy "{target.name}/*" -c env={target.name}',
+            next=target.deploy_command,
         )
     return found

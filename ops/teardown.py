@@ -7,6 +7,7 @@ goes on. Order: Ray → claims → their file systems are really gone → `cdk d
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from ops.durations import FILE_SYSTEM_DELETION
 from ops.errors import ERROR, OK, STILL_GOING, OpsError
 from ops.inventory import Inventory
 from ops.output import Format
+from ops.progress import interrupted
 
 PROJECT = Path(__file__).resolve().parents[1]
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
@@ -55,6 +57,13 @@ def run(
         return OK
     inventory.refuse_unseen(found, environment=target.name)
     _confirm(target, yes=yes, word=word)
+    try:
+        return _take_down(target, found, form=form, delete_logs=delete_logs, app=app, poll=poll)
+    except KeyboardInterrupt:
+        raise _interrupted(target) from None
+
+
+def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
     _drain(target, found, poll=poll)
     _delete_claims(target, found)
     if not _wait_for_file_systems(target, poll=poll):
@@ -66,6 +75,16 @@ def run(
     _unprotect(target)
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
+
+
+def _interrupted(target: Target) -> OpsError:
+    deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
+    return interrupted(
+        [gather.stack(target, name) for name in names.stack_names(target.plan)],
+        also=[f"FSx continues to delete {identifier}" for identifier in deleting],
+        stops="nothing else is deleted",
+        again=target.command("teardown"),
+    )
 
 
 # --- telling and asking ----------------------------------------------------------------------------------------------
@@ -252,18 +271,24 @@ def _destroy(target: Target, *, app: str) -> None:
     if app:
         command += ["--app", str(Path(app).resolve())]
     else:
-        command += ["-c", f"env={target.name}"]
+        command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
         command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
     output.say(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    # a session of its own: Ctrl-C reaches this process, which then says what goes on, and ends the CLI
     process = subprocess.Popen(
         command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101
-    for line in process.stdout:
-        output.say(f"  {line.rstrip()}")
-    ended = process.wait()
+    try:
+        for line in process.stdout:
+            output.say(f"  {line.rstrip()}")
+        ended = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
     if ended:
         left = [
             f"{stack.name} {stack.status}"

@@ -114,7 +114,7 @@ def _cluster(seen: Snapshot) -> Progress:
         return Progress(
             phase="not there",
             failed="the cluster does not exist and no deployment is under way",
-            next=f'cdk deploy "{seen.environment}/*" -c env={seen.environment}',
+            next=f"hyperpod-ray deploy {seen.environment}",
         )
     status = seen.cluster.status
     if status == "Failed" and not any(i.status == "Pending" for i in seen.instances):

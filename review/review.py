@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -95,6 +96,22 @@ def review(
     return Review(environments=reviews, base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
 
 
+def review_deploy(
+    base: EnvironmentAssembly | None, head: EnvironmentAssembly, *, base_name: str, head_name: str
+) -> Review:
+    """Compare one environment as it is deployed with the assembly that is to be deployed.
+
+    Args:
+        base: The deployed side (`review.deployed`); None for an environment that is new.
+        head: The assembly.
+        base_name: What the report calls the deployed side.
+        head_name: What the report calls the assembly.
+    """
+    started = time.perf_counter()
+    made = _environment(head.name, base, head, datetime.now(UTC).date())
+    return Review(environments=[made], base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
+
+
 def _environment(
     name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None, day: date
 ) -> EnvironmentReview:
@@ -147,8 +164,16 @@ def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
 
 
 def _refusals(head: EnvironmentAssembly) -> list[str]:
-    """Rules in the templates that refuse any deployment, whatever the parameters: charts that were not fetched."""
     notes = []
+    for name, why in refusals(head):
+        known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
+        notes.append(f"{name} cannot be deployed as synthesized here ({why}){known}")
+    return notes
+
+
+def refusals(head: EnvironmentAssembly) -> list[tuple[str, str]]:
+    """Stacks whose templates refuse any deployment, whatever the parameters, and why: charts that were not fetched."""
+    found = []
     for stack in head.stacks.values():
         for rule in stack.template.get("Rules", {}).values():
             for assertion in rule.get("Assertions", []):
@@ -158,10 +183,8 @@ def _refusals(head: EnvironmentAssembly) -> list[str]:
                     and all(isinstance(item, str) for item in compared)
                     and len(set(compared)) > 1
                 ):
-                    why = str(assertion.get("AssertDescription"))
-                    known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
-                    notes.append(f"{stack.name} cannot be deployed as synthesized here ({why}){known}")
-    return notes
+                    found.append((stack.name, str(assertion.get("AssertDescription"))))
+    return found
 
 
 def fails(made: Review, limit: str) -> bool:
@@ -182,3 +205,17 @@ def fails(made: Review, limit: str) -> bool:
             return bool(made.weakened)
         case _:
             return made.effect >= Effect.of(limit)
+
+
+def unaccepted(made: Review, accepted: Collection[Effect]) -> list[Effect]:
+    """Effects of a review that a deploy may not have, worst first.
+
+    Args:
+        made: The review.
+        accepted: Effects that the deploy may have. One that is accepted accepts what is milder. A rejection by the
+            service is no degree of loss: only its own name accepts it.
+    """
+    limit = max((effect for effect in accepted if effect is not Effect.REJECTED), default=Effect.SAFE)
+    found = {row.effect for one in made.environments for row in one.rows}
+    refused = {effect for effect in found if (effect not in accepted if effect is Effect.REJECTED else effect > limit)}
+    return sorted(refused, reverse=True)

@@ -11,7 +11,8 @@ QUALIFIER = "hnb659fds"
 BOOTSTRAP_VERSION = 6
 """What the default stack synthesizer demands: https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
 NEEDED = (
-    "cloudformation:DescribeStacks", "sagemaker:DescribeCluster", "sagemaker:ListClusterNodes",
+    "cloudformation:DescribeStacks", "cloudformation:DescribeStackEvents", "cloudformation:GetTemplate",
+    "sagemaker:DescribeCluster", "sagemaker:ListClusterNodes",
     "sagemaker:ListClusterEvents",
     "sagemaker:DescribeClusterEvent", "sagemaker:DescribeClusterNode", "eks:DescribeCluster", "fsx:DescribeFileSystems",
     "logs:FilterLogEvents", "sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes",

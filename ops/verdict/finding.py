@@ -68,7 +68,7 @@ def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
 
 def deploy(seen: Snapshot) -> str:
     """What makes or mends the environment."""
-    return f'cdk deploy "{seen.environment}/*" -c env={seen.environment}'
+    return f"hyperpod-ray deploy {seen.environment}"
 
 
 def usual_of(instance: Instance) -> Usual:

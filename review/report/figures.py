@@ -47,14 +47,14 @@ def _estimates(paid: Money) -> str:
 
 def duration(made: Schedule) -> str:
     """How long the deploy takes."""
-    plural = "stacks" if made.stacks != 1 else "stack"
-    text = (
-        f"Usually {made.in_turn.usual} ({made.in_turn}) with `cdk deploy`, which works on {made.stacks} {plural} one "
-        "after another"
-    )
-    if made.side_by_side != made.in_turn:
-        text += f"; {made.side_by_side.usual} ({made.side_by_side}) with `make deploy`, which works on several at once"
-        text += f" and waits longest for {' → '.join(made.chain)}"
+    if made.side_by_side == made.in_turn:
+        text = f"Usually {made.in_turn.usual} ({made.in_turn})"
+    else:
+        text = (
+            f"Usually {made.side_by_side.usual} ({made.side_by_side}) with `hyperpod-ray deploy`, which works on "
+            f"several stacks at once and waits longest for {' → '.join(made.chain)}; {made.in_turn.usual} "
+            f"({made.in_turn}) with `cdk deploy`, which works on {made.stacks} stacks one after another"
+        )
     return text + ". A rollback takes as long again."
 
 

@@ -135,7 +135,9 @@ def problem(text: str) -> str:
     try:
         node.make_context(" ".join(path), rest)
     except USAGE as error:
-        return str(error.format_message())
+        message = str(error.format_message())
+        # what a variable holds is one of the choices, or the command itself says so
+        return "" if set("$}") & set(text) and "'1' is not one of" in message else message
     return ""
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from core import load
-from ops import deploy, names
-from ops.errors import INTERRUPTED, OpsError
+from ops import clients, deploy, names
+from ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
+from ops.progress import Expected, busy
 from ops.snapshot import Stack
 
 PLAN = load("dev").plan
@@ -24,18 +25,21 @@ class Account:
     def __init__(self, *looks: dict[str, str]) -> None:
         self.looks = list(looks)
         self.events: list[dict[str, Any]] = []
+        self.at_work = False
+        """While the CLI runs, looking does not go on to the next state."""
 
     def states(self) -> dict[str, str]:
-        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return self.looks.pop(0) if len(self.looks) > 1 and not self.at_work else self.looks[0]
 
     def call(self, service: str, operation: str, **_: Any) -> Any:
         assert (service, operation) == ("cloudformation", "describe_stack_events")
         return {"StackEvents": self.events}
 
 
-class Target:
+class Target(clients.Target):
     def __init__(self, account: Account) -> None:
-        self.plan, self.name, self.folder, self.aws = PLAN, PLAN.name, None, account
+        super().__init__(load("dev"))
+        self.aws = account  # type: ignore[assignment]
 
 
 def every(state: str, **others: str) -> dict[str, str]:
@@ -51,15 +55,26 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(deploy, "CDK", program)
 
     def stacks(target: Target) -> list[Stack]:
-        return [replace(Stack(name=name), status=state) for name, state in target.aws.states().items()]
+        account: Any = target.aws
+        return [replace(Stack(name=name), status=state) for name, state in account.states().items()]
+
+    real = deploy._run
+
+    def _run(target: Target, **options: Any) -> int:
+        account: Any = target.aws
+        account.at_work = True
+        try:
+            return real(target, **options)
+        finally:
+            account.at_work = False
 
     monkeypatch.setattr(deploy, "_stacks", stacks)
-    monkeypatch.setattr(deploy, "_progress", lambda target, seen: None)
+    monkeypatch.setattr(deploy, "_run", _run)
     return tmp_path
 
 
-def run(account: Account) -> int:
-    return deploy.deploy(Target(account), poll=0.01)  # type: ignore[arg-type]
+def run(account: Account, review: deploy.Reviewer = lambda _: Expected()) -> int:
+    return deploy.deploy(Target(account), assembly=Path("cdk.out"), review=review, poll=0.01)
 
 
 def runs(cli: Path) -> list[str]:
@@ -75,17 +90,31 @@ def test_the_cli_asks_nothing(cli: Path) -> None:
 
 
 def test_it_waits_for_what_is_in_progress(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    busy = every("CREATE_COMPLETE", Ray="CREATE_IN_PROGRESS")
-    assert run(Account(busy, busy, every("CREATE_COMPLETE"))) == 0
+    at_work = every("CREATE_COMPLETE", Ray="CREATE_IN_PROGRESS")
+    assert run(Account(at_work, at_work, every("CREATE_COMPLETE"))) == 0
     said = capsys.readouterr().err
     assert said.count("waiting for what is in progress: dev-Ray is CREATE_IN_PROGRESS") == 1
     assert len(runs(cli)) == 1
 
 
 def test_a_destroy_that_began_meanwhile_is_waited_for_and_deployed_over(cli: Path) -> None:
-    done, going = every("CREATE_COMPLETE"), every("DELETE_IN_PROGRESS")
-    assert run(Account(done, going, going, every(""), done)) == 0
+    done, going, gone = every("CREATE_COMPLETE"), every("DELETE_IN_PROGRESS"), every("")
+    assert run(Account(done, going, going, gone, gone, gone, done)) == 0
     assert len(runs(cli)) == 2
+
+
+def test_a_pause_between_two_stacks_of_another_deploy_is_no_end(cli: Path) -> None:
+    """The CLI looks at a stack every five seconds, and begins the next one only then."""
+    pause = every("CREATE_COMPLETE", Ray="")
+    looks = [every("CREATE_IN_PROGRESS"), pause, pause, every("CREATE_COMPLETE", Ray="CREATE_IN_PROGRESS")]
+    seen: list[Any] = []
+
+    def accepts(stacks: Any) -> Expected:
+        seen.append([stack.status for stack in stacks])
+        return Expected()
+
+    assert run(Account(*looks, every("CREATE_COMPLETE")), accepts) == 0
+    assert seen == [["CREATE_COMPLETE"] * len(NAMES)]
 
 
 def test_success_of_the_cli_is_not_enough(cli: Path) -> None:
@@ -110,8 +139,8 @@ def test_a_failing_resource_speaks_for_itself(cli: Path) -> None:
 
 
 def test_a_change_set_that_nobody_executes_holds_nothing(cli: Path) -> None:
-    assert not deploy._busy(Stack(name="dev-Eks", status="REVIEW_IN_PROGRESS"))
-    assert deploy._busy(Stack(name="dev-Eks", status="UPDATE_ROLLBACK_IN_PROGRESS"))
+    assert not busy(Stack(name="dev-Eks", status="REVIEW_IN_PROGRESS"))
+    assert busy(Stack(name="dev-Eks", status="UPDATE_ROLLBACK_IN_PROGRESS"))
 
 
 def test_ctrl_c_says_what_goes_on(cli: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,4 +151,44 @@ def test_ctrl_c_says_what_goes_on(cli: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(OpsError) as caught:
         run(Account(every("CREATE_COMPLETE"), every("CREATE_COMPLETE", Eks="UPDATE_IN_PROGRESS")))
     assert caught.value.code == INTERRUPTED
-    assert "CloudFormation goes on with dev-Eks" in caught.value.message
+    assert "CloudFormation continues with dev-Eks (UPDATE_IN_PROGRESS)" in caught.value.message
+    assert caught.value.next.endswith("hyperpod-ray deploy dev")
+
+
+def test_the_review_comes_after_the_wait_and_stops_before_the_cli(cli: Path) -> None:
+    seen: list[list[str]] = []
+
+    def refuses(stacks: Any) -> Expected:
+        seen.append([stack.status for stack in stacks])
+        raise OpsError("the review stops it", code=CONDITION_FALSE)
+
+    account = Account(every("CREATE_COMPLETE", Ray="DELETE_IN_PROGRESS"), every("CREATE_COMPLETE", Ray=""))
+    with pytest.raises(OpsError) as caught:
+        run(account, refuses)
+    assert caught.value.code == CONDITION_FALSE
+    assert seen == [["CREATE_COMPLETE"] * (len(NAMES) - 1) + [""]]
+    assert runs(cli) == []
+
+
+def test_what_another_deploy_changed_meanwhile_is_reviewed_too(cli: Path) -> None:
+    reviews: list[Any] = []
+
+    def accepts(stacks: Any) -> Expected:
+        reviews.append(stacks)
+        return Expected()
+
+    done, going = every("CREATE_COMPLETE"), every("UPDATE_IN_PROGRESS")
+    assert run(Account(done, going, going, done, done), accepts) == 0
+    assert len(reviews) == len(runs(cli)) == 2
+
+
+def test_a_stack_that_an_earlier_deploy_rolled_back_may_stay_so(cli: Path) -> None:
+    earlier = every("UPDATE_COMPLETE", Eks="UPDATE_ROLLBACK_COMPLETE")
+    assert run(Account(earlier, earlier)) == 0
+    with pytest.raises(OpsError, match="dev-Eks UPDATE_ROLLBACK_COMPLETE"):
+        run(Account(every("UPDATE_COMPLETE"), earlier))
+
+
+def test_at_the_end_it_names_the_next_command(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Account(every(""), every("CREATE_COMPLETE"))) == 0
+    assert capsys.readouterr().err.endswith("next: hyperpod-ray wait dev --for healthy\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.deploy import Verdict
+from cli.review import Limit
 from core import names
 from review.report.markdown import MARKER
 
@@ -65,3 +68,66 @@ def test_deploy_asks_for_approval_and_offers_the_shipped_environments() -> None:
     # YAML 1.1 reads `on` as true
     offered = set(workflow[True]["workflow_dispatch"]["inputs"]["environment"]["options"])
     assert offered <= set(names())
+
+
+def run(script: str, folder: Path, ended: int, **variables: str) -> tuple[int, list[str], dict[str, str]]:
+    """Run a step's script with a program in the command's place: exit code, its calls, the step's outputs."""
+    program = folder / ".venv" / "bin" / "hyperpod-ray"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "$*" >> calls\necho "## ⛔ loses data" > report.md\nexit {ended}\n')
+    program.chmod(0o755)
+    files = {"GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(folder / "summary")}
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script], cwd=folder, env={**os.environ, **files, **variables}, check=False
+    )
+    calls = (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
+    written = (folder / "output").read_text().splitlines() if (folder / "output").exists() else []
+    return done.returncode, calls, dict(line.split("=", 1) for line in written if "=" in line)
+
+
+def script_of(file: str, job: str, word: str) -> str:
+    jobs = yaml.safe_load((FOLDER / file).read_text())["jobs"]
+    (found,) = (step["run"] for step in jobs[job]["steps"] if word in step.get("run", ""))
+    return str(found)
+
+
+@pytest.mark.parametrize(("ended", "status"), [(0, "0"), (3, "3")])
+def test_a_review_that_fails_still_comments_and_then_fails(tmp_path: Path, ended: int, status: str) -> None:
+    made = script_of("review.yml", "review", "hyperpod-ray review")
+    code, calls, outputs = run(made, tmp_path, ended, BASE="abc", FAIL_ON="loses-nodes")
+    assert (code, outputs["status"], outputs["verdict"]) == (0, status, "⛔ loses data")
+    assert "--fail-on loses-nodes" in calls[0]
+    verdict = script_of("review.yml", "verdict", "STATUS")
+    ended_with, _, _ = run(verdict, tmp_path / "verdict", 0, STATUS=status, VERDICT=outputs["verdict"])
+    assert ended_with == (1 if ended else 0)
+
+
+def test_a_review_that_cannot_be_made_fails_at_once(tmp_path: Path) -> None:
+    made = script_of("review.yml", "review", "hyperpod-ray review")
+    assert run(made, tmp_path, 2, BASE="abc", FAIL_ON="never")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("accept", "limit"),
+    [("safe", "interrupts"), ("interrupts", "rejected"), ("loses-nodes", "loses-data"), ("loses-data", "never")],
+)
+def test_a_deploy_goes_as_far_as_it_was_accepted(tmp_path: Path, accept: str, limit: str) -> None:
+    reviewed = script_of("deploy.yml", "review", "hyperpod-ray review")
+    code, calls, _ = run(reviewed, tmp_path / "review", 3, ENVIRONMENT="prod", ACCEPT=accept, SINCE="abc")
+    assert code == 3
+    assert f"--fail-on {limit} --fail-on any-rejected" in calls[0]
+    deployed = script_of("deploy.yml", "deploy", "hyperpod-ray deploy")
+    code, calls, _ = run(deployed, tmp_path / "deploy", 3, ENVIRONMENT="prod", ACCEPT=accept)
+    assert (code, calls) == (3, [f"deploy prod --accept {accept}"])
+
+
+def test_the_workflows_offer_what_the_command_accepts() -> None:
+    workflow = yaml.safe_load((FOLDER / "deploy.yml").read_text())
+    offered = set(workflow[True]["workflow_dispatch"]["inputs"]["accept"]["options"])
+    assert offered == {verdict.value for verdict in Verdict} - {Verdict.rejected.value}
+    default = re.search(r"\|\| '([a-z-]+)'", (FOLDER / "review.yml").read_text())
+    assert default and default[1] in {limit.value for limit in Limit}
+
+
+def test_no_workflow_deploys_past_the_command() -> None:
+    assert [file.name for file in FILES if re.search(r"cdk\S* deploy", file.read_text())] == []

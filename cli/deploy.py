@@ -1,0 +1,57 @@
+"""`hyperpod-ray deploy`: synthesize, review what it does to what is deployed, stop there or deploy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Env, command, target
+from cli.synthesis import assembly
+
+
+class Verdict(StrEnum):
+    """What a deploy may do to training."""
+
+    safe = "safe"
+    interrupts = "interrupts"
+    loses_nodes = "loses-nodes"
+    loses_data = "loses-data"
+    rejected = "rejected"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(app, examples=["deploy dev", "deploy prod --accept interrupts", "deploy prod --accept loses-nodes"])
+    def deploy(
+        env: Env,
+        accept: Annotated[
+            list[Verdict] | None,
+            typer.Option(
+                help="Deploy although the review's verdict is this or milder; repeatable. rejected: the service is "
+                "expected to refuse a part, and only its own name accepts it."
+            ),
+        ] = None,
+        app_: Annotated[
+            Path | None, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")
+        ] = None,
+        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
+    ) -> int:
+        """Create or update the environment, unless its review finds a loss that nobody accepted.
+
+        Waits for stacks in progress and compares the templates with those that are deployed. Exit code 3, and nothing
+        is changed, when the change interrupts training or loses nodes or data: see --accept. Asks nothing.
+        """
+        from cli.deploy_review import Reviewer  # noqa: PLC0415
+        from ops import deploy as verb  # noqa: PLC0415
+        from review.findings import Effect  # noqa: PLC0415
+
+        chosen = target(env)
+        chosen.aws.require_account()
+        accepted = [Effect.of(one.value) for one in accept or []]
+        with assembly(env, given=app_) as folder:
+            reviewer = Reviewer(chosen, folder=folder, given=app_, accepted=accepted)
+            return verb.deploy(chosen, assembly=folder, review=reviewer, poll=poll)

@@ -1,0 +1,119 @@
+"""The review inside `deploy`: what is deployed against what is to be deployed, and where it stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ops import gather, names, output
+from ops.clients import Target
+from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
+from ops.progress import Expected
+from ops.snapshot import Stack
+from review import assembly as assemblies
+from review.assembly import EnvironmentAssembly
+from review.deployed import DeployedStack, deployed
+from review.errors import ReviewError
+from review.findings import Effect
+from review.report import FORMATS
+from review.review import Review, refusals, review_deploy, unaccepted
+
+NOTHING_THERE = ("", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
+"""States of a stack of which nothing ever ran."""
+
+
+class Reviewer:
+    """Compares what is deployed with an assembly, prints the review and stops what it does not accept.
+
+    Args:
+        chosen: The environment.
+        folder: The assembly that is to be deployed.
+        given: The assembly as the command line names it; None where the command synthesized it.
+        accepted: Effects that the deploy may have.
+    """
+
+    def __init__(self, chosen: Target, *, folder: Path, given: Path | None, accepted: Sequence[Effect]) -> None:
+        self._target, self._given, self._accepted = chosen, given, accepted
+        self._head = _read(folder, chosen.name)
+
+    def __call__(self, stacks: Sequence[Stack]) -> Expected:
+        """Review, and return what the deploy is going to do.
+
+        Raises:
+            OpsError: The review does not accept the change; exit code 3.
+        """
+        base = deployed(self._head, self._deployed(stacks))
+        made = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
+        output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
+        if refused := refusals(self._head):
+            why = "; ".join(f"{name}: {reason}" for name, reason in refused)
+            raise OpsError(
+                f"CloudFormation would refuse these templates; nothing was changed. {why}",
+                next=f"do what it says, then {self._again([])}",
+                code=CONDITION_FALSE,
+            )
+        self._stop(made)
+        (one,) = made.environments
+        if one.schedule is None:
+            return Expected()
+        return Expected(
+            minutes={name: minutes.mid for name, minutes in one.schedule.each.items()},
+            after={
+                stack.name: [self._head.stacks[other].name for other in stack.depends_on if other in self._head.stacks]
+                for stack in self._head.stacks.values()
+            },
+        )
+
+    def _deployed(self, stacks: Sequence[Stack]) -> list[DeployedStack]:
+        """The stacks of the environment in the account, also of parts that its file no longer has."""
+        known = {stack.name for stack in stacks}
+        others = [f"{self._target.name}-{part}" for part in names.STACKS]
+        every = [*stacks, *(gather.stack(self._target, name) for name in others if name not in known)]
+        return [
+            DeployedStack(name=stack.name, template=self._template(stack.name), protected=stack.protected)
+            for stack in every
+            if stack.status not in NOTHING_THERE
+        ]
+
+    def _template(self, name: str) -> dict[str, Any]:
+        body = self._target.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
+        found = body["TemplateBody"]
+        return dict(json.loads(found) if isinstance(found, str) else found)
+
+    def _stop(self, made: Review) -> None:
+        refused = unaccepted(made, self._accepted)
+        if not refused:
+            return
+        every = {*refused, *self._accepted}
+        worst = max(every - {Effect.REJECTED}, default=Effect.SAFE)
+        needed = [worst] if worst is not Effect.SAFE else []
+        if Effect.REJECTED in every:
+            needed.append(Effect.REJECTED)
+        words = ", ".join(effect.words for effect in refused)
+        raise OpsError(
+            f"the review stops the deploy of '{self._target.name}': {words}. Nothing was changed",
+            next=f"to deploy it all the same: {self._again(needed)}",
+            code=CONDITION_FALSE,
+        )
+
+    def _again(self, accepted: Sequence[Effect]) -> str:
+        options = [word for effect in accepted or self._accepted for word in ("--accept", effect.code)]
+        options += ["--app", str(self._given)] if self._given else []
+        return self._target.command("deploy", *options)
+
+
+def _read(folder: Path, env: str) -> EnvironmentAssembly:
+
+    try:
+        found = assemblies.read(folder)
+    except ReviewError as error:
+        raise OpsError(str(error), code=BAD_USE) from error
+    if env not in found:
+        raise OpsError(
+            f"the assembly {folder} has no environment '{env}': expected one of {', '.join(found) or 'none'}",
+            next=f"hyperpod-ray deploy {env}, which synthesizes it",
+            code=BAD_USE,
+        )
+    return found[env]

@@ -1,0 +1,76 @@
+"""The project's own cdk CLI, with what it leaves open: which Python runs the app, and which files it reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cli.options import foreign_folder
+from ops.errors import BAD_USE, ERROR, OpsError
+
+
+def program() -> Path:
+    """The cdk CLI.
+
+    Raises:
+        OpsError: it is not installed.
+    """
+    from core import project  # noqa: PLC0415
+
+    found = project.SOURCE / "node_modules" / ".bin" / "cdk"
+    if not found.exists():
+        raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
+    return found
+
+
+def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
+    """Run a command of the cdk CLI that synthesizes one environment; its exit code.
+
+    Args:
+        env: The environment.
+        verb: The command and its own arguments.
+        out: Folder for the assembly.
+        validate: Whether to validate the templates. Takes more than half of a synthesis.
+    """
+    from core import project  # noqa: PLC0415
+
+    where = foreign_folder()
+    arguments = [str(program()), *verb, "-c", f"env={env}", "--output", str(out)]
+    arguments += ["--app", f"{shlex.quote(sys.executable)} app.py"]
+    arguments += ["-c", f"environments={where}"] if where else []
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    if not validate:
+        environment.setdefault("CDK_VALIDATION", "false")
+    return subprocess.run(
+        arguments, cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL, check=False
+    ).returncode
+
+
+@contextlib.contextmanager
+def assembly(env: str, *, given: Path | None) -> Iterator[Path]:
+    """A folder with the environment's assembly: the given one, or one that is synthesized and validated for this.
+
+    Raises:
+        OpsError: the given folder holds none, or the synthesis fails.
+    """
+    if given is not None:
+        if not (given / "manifest.json").is_file():
+            raise OpsError(
+                f"no assembly: {given}. Expected a folder that `cdk synth` wrote",
+                next=f"hyperpod-ray deploy {env}, which synthesizes it",
+                code=BAD_USE,
+            )
+        yield given.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="hyperpod-ray-") as name:
+        out = Path(name) / "cdk.out"
+        ended = cdk(env, ["synth", "--quiet"], out=out, validate=True)
+        if ended:
+            raise OpsError(f"cdk synth failed: exit code {ended}", next="see its messages above", code=ERROR)
+        yield out
