@@ -287,8 +287,10 @@ def rehearse(  # noqa: PLR0917
     """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
     from rehearsal import commands  # noqa: PLC0415
     from rehearsal.runner import Options  # noqa: PLC0415
+    from sandbox import leash  # noqa: PLC0415
 
     with rehearsal_errors():
+        leash.hold()
         options = Options(
             faults=tuple(part.strip() for part in faults.split(",") if part.strip()),
             job=job,
@@ -322,8 +324,10 @@ def soak(  # noqa: PLR0917
     """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
     from rehearsal import commands  # noqa: PLC0415
     from rehearsal.runner import Options  # noqa: PLC0415
+    from sandbox import leash  # noqa: PLC0415
 
     with rehearsal_errors():
+        leash.hold()
         options = Options(
             job=job,
             interval=interval,
@@ -351,5 +355,8 @@ def register_demo(root: typer.Typer) -> None:
         """Deploy, change, break, recover and destroy on this machine, without an AWS account."""
         with rehearsal_errors():
             from rehearsal.demo import demo as run  # noqa: PLC0415
+            from sandbox import leash  # noqa: PLC0415
 
+            if not keep:
+                leash.hold()
             return OK if run(rehearsal=rehearsal, keep=keep) else ERROR

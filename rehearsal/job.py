@@ -10,6 +10,7 @@ from rehearsal.events import Event, Tail
 from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.jobs_api import submit
+from sandbox import leash
 
 DRIVER = "train.py"
 
@@ -106,6 +107,7 @@ class Undisturbed:
         command += [str(job.folder / DRIVER), *job.arguments(storage=storage, run=run, workers="0", delay_s=0)]
         env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(job.project), "RAY_USAGE_STATS_ENABLED": "0"}
         env |= {"HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        env |= leash.inherited()
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, start_new_session=True)
 

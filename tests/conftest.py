@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from sandbox import leash
+
 PROJECT = Path(__file__).resolve().parents[1]
 # what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -18,3 +20,8 @@ os.environ.setdefault("HYPERPOD_RAY_DATE", "2026-11-22")
 # own this process takes SIGINT again, and what it starts begins with the default.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Emulators, API servers, Ray, jobs, CLIs: whatever tests start ends with this process, killed or not. A worker of
+# pytest-xdist is a process that the run started.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    leash.hold()

@@ -29,6 +29,7 @@ from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.isolation import Process
 from rehearsal.ray_hosts.jobs_api import Dashboard
 from rehearsal.ray_hosts.manifest import ClusterPlan, Manifest, PodPlan, plan
+from sandbox import leash
 
 ROOT = Path(".local") / "ray"
 REHEARSAL_ENV = ".venv-rehearsal"
@@ -36,7 +37,7 @@ FIRST_HOST = 11  # 127.0.0.11 and up; .10 is the store of the GCS
 LAST_HOST = 250
 GCS_PORT, DASHBOARD_PORT, CLIENT_PORT = 6379, 8265, 10001
 WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
-INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER")
+INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER", leash.VARIABLE)
 START_SECONDS = 300  # of the head, then of the nodes; 5 and 8 on a quiet machine
 # Ray gives a node 30 s to start (ray/_private/node.py, no setting), too few on a machine that is busy with other things
 RESTARTS = 5  # of a container while the cluster starts

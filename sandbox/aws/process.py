@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from sandbox import leash
 from sandbox.aws import eks_login, install, paths
 from sandbox.aws.client import Client
 
@@ -262,6 +263,7 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
     folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin", install.node().parent]
     return {
         **client.environment(),
+        **leash.inherited(),
         MARK: str(state),
         "PATH": os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)]),
         "LANG": "C.UTF-8",

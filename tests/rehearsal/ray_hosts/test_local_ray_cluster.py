@@ -6,6 +6,7 @@ With Ray itself the same happens in tests/rehearsal/test_rehearse_cluster.py.
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 import time
@@ -21,6 +22,7 @@ from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.manifest import load
 from rehearsal.replacement import Replacement
+from sandbox import leash
 
 HERE = Path(__file__).parent
 
@@ -79,6 +81,13 @@ def test_no_secret_of_the_caller_reaches_a_pod_and_the_token_is_no_argument(clus
             assert b"must-not-reach" not in Path(f"/proc/{pid}/environ").read_bytes()
     assert token not in (cluster.folder / "state.json").read_text()
     assert cluster.dashboard.request("/api/v0/nodes", token="wrong")[0] == 401
+
+
+def test_every_process_ends_with_the_command_that_holds_it(cluster: Cluster) -> None:
+    marks = os.environ[leash.VARIABLE].split(",")
+    inside = [pid for pod in cluster.state.pods for pid in (pod.pid, *cluster.members(pod))]
+    assert len(inside) >= 9
+    assert set(inside) <= set(leash.carriers(marks[-1]))
 
 
 def test_a_killed_node_is_gone_with_all_its_processes_and_replaced_at_a_new_address(cluster: Cluster) -> None:
