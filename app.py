@@ -32,7 +32,7 @@ def main() -> int:
     wanted = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or FOLDER)
     try:
-        names = [wanted] if wanted else core.names(folder=folder)
+        names = [wanted] if wanted else core.environment_names(folder=folder)
         files = [core.load(name, folder=folder) for name in names]
     except core.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.options import PROGRAM, command
+from cli.options import command
+from core.names import PROGRAM
 from ops import output
 from ops.errors import OK
 

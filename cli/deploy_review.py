@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ops import gather, names, output
+from core import names
+from ops import gather, output
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
 from ops.progress import Expected
@@ -69,7 +70,7 @@ class Reviewer:
     def _deployed(self, stacks: Sequence[Stack]) -> list[DeployedStack]:
         """The stacks of the environment in the account, also of parts that its file no longer has."""
         known = {stack.name for stack in stacks}
-        others = [f"{self._target.name}-{part}" for part in names.STACKS]
+        others = [names.stack_name(self._target.name, part) for part in names.STACKS]
         every = [*stacks, *(gather.stack(self._target, name) for name in others if name not in known)]
         return [
             DeployedStack(name=stack.name, template=self._template(stack.name), protected=stack.protected)

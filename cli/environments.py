@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from cli import new
-from cli.options import PROGRAM, Env, Out, Plain, command, current, folder, group, names
+from cli.options import Env, Out, Plain, command, current, folder, group, names
+from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
@@ -30,7 +31,7 @@ def check(
     import core  # noqa: PLC0415
 
     where = folder()
-    selected = names_ or core.names(folder=where)
+    selected = names_ or core.environment_names(folder=where)
     if not selected:
         raise OpsError(f"no environment here: {where}", next=f"{PROGRAM} env new NAME", code=BAD_USE)
     results: list[dict[str, Any]] = []

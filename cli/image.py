@@ -88,7 +88,7 @@ def _pages() -> list[Path]:
 
     needs.image_lock.cache_clear()
     made = []
-    for name in core.names():
+    for name in core.environment_names():
         plan = core.Plan(name=name, settings=core.load(name).settings)
         file, text = needs_page.file_of(plan), needs_page.page(plan)
         if file.exists() and file.read_text(encoding="utf-8") != text:

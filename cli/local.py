@@ -12,6 +12,7 @@ import typer
 
 from cli.local_ray import app as ray_app
 from cli.options import Env, Plain, command, current, folder, group
+from core import names
 from ops.errors import CONDITION_FALSE, ERROR, OK, OpsError
 
 app = group("Rehearse on this machine: an embedded AWS, a Kubernetes API and Ray processes.")
@@ -38,11 +39,11 @@ def sandbox_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def rehearsal_errors() -> Iterator[None]:
     """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
-    from core import project  # noqa: PLC0415
+    from core.names import ENVIRONMENTS_VARIABLE  # noqa: PLC0415
     from rehearsal.ray_hosts.errors import LocalError  # noqa: PLC0415
 
     with contextlib.suppress(OpsError):
-        os.environ[project.ENVIRONMENTS_VARIABLE] = str(folder())
+        os.environ[ENVIRONMENTS_VARIABLE] = str(folder())
     try:
         yield
     except LocalError as error:
@@ -175,7 +176,7 @@ def quota(
     return OK
 
 
-@command(app, examples=["local inventory", "local inventory --fail-if-any --ignore-stack CDKToolkit"])
+@command(app, examples=["local inventory", f"local inventory --fail-if-any --ignore-stack {names.BOOTSTRAP_STACK}"])
 def inventory(
     ignore_stack: Annotated[list[str] | None, typer.Option(help="Omit what this stack owns; repeatable.")] = None,
     ignore_service_made: Annotated[

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from core import names
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
-
-BOOTSTRAP = "CDKToolkit"
 
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
@@ -54,8 +53,8 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
     cdk.run("destroy", "--force")
     left = [
         f"{item['type']} {item['id']}"
-        for item in commands.inventory(state=state, ignore_stack=(BOOTSTRAP,), ignore_service_made=True)
-        if item["id"] != BOOTSTRAP and (str(item["stack"]).startswith(f"{env}-") or not item["stack"])
+        for item in commands.inventory(state=state, ignore_stack=(names.BOOTSTRAP_STACK,), ignore_service_made=True)
+        if item["id"] != names.BOOTSTRAP_STACK and (str(item["stack"]).startswith(f"{env}-") or not item["stack"])
     ]
     for line in left:
         output.say(f"left: {line}")

@@ -26,11 +26,12 @@ from cli import (
     reference,
     review,
 )
-from cli.options import PROGRAM, current
+from cli.options import current
+from core import names
+from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 
-TRACEBACK = "HYPERPOD_RAY_TRACEBACK"
 EXIT_CODES = (
     (0, "success"),
     (1, "error: the command failed"),
@@ -64,7 +65,7 @@ def _common(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            envvar="HYPERPOD_RAY_ENVIRONMENTS",
+            envvar=names.ENVIRONMENTS_VARIABLE,
             help="Folder of environment files. Default: environments/ here or in a folder above.",
         ),
     ] = None,
@@ -129,11 +130,11 @@ def _explained(error: Exception) -> OpsError:
     if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
         return missing
     known = explain(error, environment=current.environment)
-    if known is None and os.environ.get(TRACEBACK):
+    if known is None and os.environ.get(names.TRACEBACK_VARIABLE):
         raise error
     return known or OpsError(
         f"internal error: {type(error).__name__}: {error}",
-        next=f"run the command again with {TRACEBACK}=1 and report the output",
+        next=f"run the command again with {names.TRACEBACK_VARIABLE}=1 and report the output",
         code=ERROR,
     )
 

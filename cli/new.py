@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import PROGRAM, command, current
+from cli.options import command, current
+from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, OK, OpsError
 

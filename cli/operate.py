@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli.options import Env, Output, Plain, Yes, command, target
+from core import names
 from ops.output import Format
 
 
@@ -113,7 +114,9 @@ def register(app: typer.Typer) -> None:
     @command(app, examples=["connect prod", "connect prod --port 0 --grafana", "connect prod --check"])
     def connect(
         env: Env,
-        port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 8265,
+        port: Annotated[
+            int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")
+        ] = names.DASHBOARD_PORT,
         grafana: Annotated[bool, typer.Option("--grafana", help="Forward Grafana too.")] = False,
         grafana_port: Annotated[
             int, typer.Option(min=0, max=65535, help="Local port of Grafana; 0: any free port.")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from core.names import PROGRAM
 from ops.errors import BAD_USE, OpsError
 from ops.output import Format
 
 if TYPE_CHECKING:
     from ops.clients import Target
 
-PROGRAM = "hyperpod-ray"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -69,7 +69,7 @@ def names(incomplete: str = "") -> list[str]:
     import core  # noqa: PLC0415
 
     try:
-        return [name for name in core.names(folder=folder()) if name.startswith(incomplete)]
+        return [name for name in core.environment_names(folder=folder()) if name.startswith(incomplete)]
     except OpsError:
         return []
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import PROGRAM
+from core.names import PROGRAM
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 _ROOT_ONLY = {"help"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import PROGRAM, Out, Output, command, current, names
+from cli.options import Out, Output, command, current, names
+from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from ops.output import Format

@@ -9,11 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, load, names
+    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, environment_names, load
     from core.model import Environment
     from core.plan import Plan
 
-__all__ = ["Environment", "EnvironmentFile", "EnvironmentFileError", "Plan", "Problem", "load", "names"]
+__all__ = ["Environment", "EnvironmentFile", "EnvironmentFileError", "Plan", "Problem", "environment_names", "load"]
 
 _HOME = {"Environment": "model", "Plan": "plan"}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from core.loader import EnvironmentFileError, load, names
+from core.loader import EnvironmentFileError, environment_names, load
 
 
 def main() -> int:
     """Print what is wrong; 2 when a file is refused."""
     code = 0
-    for name in names():
+    for name in environment_names():
         try:
             load(name)
         except EnvironmentFileError as error:

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from core.names import TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan
 
 Mode = Literal["read", "write"]
-TIERED_BASE = "TIERED_S3_BASE"
-"""Where the tiered writer puts its second tier; `resilience.tiered` reads it."""
-TRACKING_URI = "MLFLOW_TRACKING_URI"
 WRITES = ("--storage",)
 """Options of the jobs whose value is written to."""
 
@@ -47,7 +45,9 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
 def refusals(plan: Plan, *, command: Sequence[str], variables: Mapping[str, str]) -> list[Refusal]:
     """What a job's command line and environment use that `ray.access` does not allow."""
     found = [_s3(plan, url, mode) for url, mode in _uses(command, variables)]
-    found += [_mlflow(plan, variables[TRACKING_URI])] if variables.get(TRACKING_URI, "").startswith("arn:") else []
+    found += (
+        [_mlflow(plan, variables[TRACKING_VARIABLE])] if variables.get(TRACKING_VARIABLE, "").startswith("arn:") else []
+    )
     found += [_tiered(plan, variables)] if _writer(command) == "tiered" else []
     kept: list[Refusal] = []
     for refusal in found:
@@ -77,7 +77,7 @@ def _uses(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[tupl
             yield word, "write" if index and words[index - 1] in WRITES else "read"
     for name, value in variables.items():
         if value.startswith("s3://"):
-            yield value, "write" if name == TIERED_BASE else "read"
+            yield value, "write" if name == TIERED_S3_VARIABLE else "read"
 
 
 def _writer(command: Sequence[str]) -> str:
@@ -109,9 +109,9 @@ def _tiered(plan: Plan, variables: Mapping[str, str]) -> Refusal | None:
             what="--writer tiered needs HyperPod's tiered storage, which is off",
             fix="set hyperpod.tiered_storage_memory_percent and deploy, or use --writer auto",
         )
-    if not {**plan.settings.ray.env, **variables}.get(TIERED_BASE, "").startswith("s3://"):
+    if not {**plan.settings.ray.env, **variables}.get(TIERED_S3_VARIABLE, "").startswith("s3://"):
         return Refusal(
-            what=f"--writer tiered needs {TIERED_BASE}",
-            fix=f"submit with --env {TIERED_BASE}=s3://BUCKET/PREFIX, a place of ray.access.s3 with mode: write",
+            what=f"--writer tiered needs {TIERED_S3_VARIABLE}",
+            fix=f"submit with --env {TIERED_S3_VARIABLE}=s3://BUCKET/PREFIX, a place of ray.access.s3 with mode: write",
         )
     return None

@@ -70,7 +70,7 @@ class EnvironmentFile:
         return Plan(name=self.name, settings=self.settings)
 
 
-def names(*, folder: Path = FOLDER) -> list[str]:
+def environment_names(*, folder: Path = FOLDER) -> list[str]:
     """Names of the environments in `folder`, sorted (files that are data of this package left out)."""
     return sorted(p.stem for p in folder.glob("*.yaml") if re.match(r"^[a-z][a-z0-9-]*$", p.stem))
 
@@ -164,7 +164,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
     try:
         raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
     except FileNotFoundError:
-        there = names(folder=folder) if folder.is_dir() else []
+        there = environment_names(folder=folder) if folder.is_dir() else []
         known = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "there is none"
         raise _unreadable(
             file, f"no environment is called '{name}'; {known} in {_relative(folder)}{suggestion(name, there)}"

@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from core import names
 from core.images import ChartImage, Reference, chart_images
 from core.model import DynamicStorage
+from core.names import CHARTS
 from core.plan import Plan, read_data
 from core.service_limits import partition_of
 
-CHARTS = ("hyperpod-dependencies", "kuberay-operator")
 """Keys of the locked charts that a deploy installs."""
 IMAGE_LOCK = Path(__file__).resolve().parents[1] / "images.lock.yaml"
 Way = Literal["same region", "other region", "internet"]
@@ -285,7 +286,7 @@ class Destination:
         return labels[1] if len(labels) >= 3 and labels[2] == "svc" else None
 
 
-CHECKPOINT_MEMORY = ("ai-toolkit-gossip-headless.aws-hyperpod.svc.cluster.local", 9200)
+CHECKPOINT_MEMORY = (f"ai-toolkit-gossip-headless.{names.HYPERPOD_NAMESPACE}.svc.cluster.local", 9200)
 """The memory service of HyperPod's managed tiered checkpointing, as the package `amzn-sagemaker-checkpointing` asks it.
 https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
 """

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core import needs
+from core.names import MOUNT_PATH
 from core.plan import Plan
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -105,7 +106,7 @@ def _links(plan: Plan) -> Iterator[str]:
     for link in plan.data_repositories:
         exports = f", exports {', '.join(link.auto_export)}" if link.auto_export else ""
         imports = f", imports {', '.join(link.auto_import)}" if link.auto_import else ""
-        yield f"- `/fsx{link.path.rstrip('/')}` and `s3://{link.bucket}/{link.prefix}`{imports}{exports}"
+        yield f"- `{MOUNT_PATH}{link.path.rstrip('/')}` and `s3://{link.bucket}/{link.prefix}`{imports}{exports}"
     yield ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from core.names import MOUNT_PATH
 from core.service_limits import platform, zone_prefix_of
 
 TEMPLATE = """\
@@ -36,7 +37,7 @@ hyperpod:
   # alarm_emails: [you@example.com]
 
 storage:
-  mode: static              # FSx for Lustre, mounted at /fsx: code, data, checkpoints
+  mode: static              # FSx for Lustre, mounted at {mount}: code, data, checkpoints
   capacity_gib: {capacity_gib}
   on_destroy: {on_destroy}        # retain keeps the file system when the stacks are destroyed
 
@@ -84,6 +85,7 @@ def text(answers: Answers) -> str:
         "  log_retention_days: 90\n"
     )  # fmt: skip
     return TEMPLATE.format(
+        mount=MOUNT_PATH,
         schema="# yaml-language-server: $schema=schema.json\n" if answers.schema else "",
         name=answers.name,
         account=answers.account,

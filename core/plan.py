@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from core import names
 from core.model import (
     BuiltImage,
     DataRepository,
@@ -38,7 +39,7 @@ MEMORY_OVERHEAD_SHARE = 0.075
 the default with which Karpenter plans (`VM_MEMORY_OVERHEAD_PERCENT`)."""
 EVICTION_MIB = 100
 """`evictionHard.memory.available` of the EKS AMI."""
-DAEMON_SETS = ("aws-node", "kube-proxy", "eks-pod-identity-agent", "fsx-csi-node", "health-monitoring-agent")
+DAEMON_SETS = ("aws-node", names.PROXY_ADDON, names.POD_IDENTITY_ADDON, "fsx-csi-node", "health-monitoring-agent")
 """Pods that every node carries besides Ray's; accelerators and EFA each bring a device plugin more."""
 DAEMON_SET_CPU_MILLIS = 750
 """CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
@@ -229,7 +230,7 @@ class Plan:
     @property
     def control_plane_log_group(self) -> str:
         """Log group of the EKS control plane; EKS gives it its name."""
-        return f"/aws/eks/{self.eks_cluster_name}/cluster"
+        return names.control_plane_log_group(self.eks_cluster_name)
 
     @property
     def lifecycle_bucket_name(self) -> str:
@@ -351,7 +352,7 @@ class Plan:
             cpu=cpu or max(1, room.cpu * part[0] // part[1]),
             memory_gib=memory,
             gpus=gpus,
-            gpu_resource="aws.amazon.com/neuron" if figures.accelerator == "neuron" else "nvidia.com/gpu",
+            gpu_resource=names.NEURON_RESOURCE if figures.accelerator == "neuron" else names.GPU_RESOURCE,
             efa=efa,
             shared_memory_gib=shared or max(1, memory // 4),
         )

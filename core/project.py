@@ -6,12 +6,13 @@ import os
 import re
 from pathlib import Path
 
+from core.names import PROGRAM
+
 SOURCE = Path(__file__).resolve().parents[1]
 """The folder that holds the packages: a checkout, or `site-packages` of a light installation."""
 OWN_ENVIRONMENTS = SOURCE / "environments"
 """The environments of the checkout that this code belongs to."""
 FOLDER_NAME = "environments"
-ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"
 _FILE = re.compile(r"^[a-z][a-z0-9-]*\.yaml$")
 
 
@@ -59,4 +60,4 @@ def cache(name: str) -> Path:
         return own
     home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(home) if home.startswith("/") else Path.home() / ".cache"
-    return base / "hyperpod-ray" / name
+    return base / PROGRAM / name

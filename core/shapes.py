@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
+from core.names import REDIS_PORT
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -150,7 +152,7 @@ VARIABLE = _shape(
     "NCCL_DEBUG",
     "letters, digits and underscores, not beginning with a digit",
 )
-HOST_PORT = _shape(r"^[a-z0-9.-]+:\d{2,5}$", "a host and port", "redis.example.com:6379")
+HOST_PORT = _shape(r"^[a-z0-9.-]+:\d{2,5}$", "a host and port", f"redis.example.com:{REDIS_PORT}")
 LOCK_FILE = _shape(
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$", "a path inside the project that ends in .yaml", "charts.lock.yaml"
 )

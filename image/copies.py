@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 
 from core.images import Reference, chart_images
-from core.needs import CHARTS, IMAGE_LOCK
+from core.names import CHARTS
+from core.needs import IMAGE_LOCK
 from image.registry import digest
 from image.versions import ImageError
 

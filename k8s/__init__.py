@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
     from k8s.manifest import Manifest
     from k8s.manifests import namespace_manifests, platform_manifests, ray_manifests, system_manifests
-    from k8s.names import OPERATOR_NAMESPACE, ray_namespaces, user_groups
-    from k8s.ray_cluster import DRIVER_GROUP
     from k8s.rayjob import ray_cron_job, ray_job
 
 __all__ = [
-    "DRIVER_GROUP",
-    "OPERATOR_NAMESPACE",
     "Bindings",
     "HelmRelease",
     "Manifest",
@@ -43,14 +39,10 @@ __all__ = [
     "ray_cron_job",
     "ray_job",
     "ray_manifests",
-    "ray_namespaces",
     "system_manifests",
-    "user_groups",
 ]
 
 _HOME = {
-    "DRIVER_GROUP": "ray_cluster",
-    "OPERATOR_NAMESPACE": "names",
     "Bindings": "bindings",
     "HelmRelease": "helm",
     "Manifest": "manifest",
@@ -63,9 +55,7 @@ _HOME = {
     "ray_cron_job": "rayjob",
     "ray_job": "rayjob",
     "ray_manifests": "manifests",
-    "ray_namespaces": "names",
     "system_manifests": "manifests",
-    "user_groups": "names",
 }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
+from core.names import RAY_API_GROUP, SERVICE_ACCOUNT, users_group
 from core.plan import Plan
+from core.plan_names import ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import SERVICE_ACCOUNT, ray_namespaces, users_group
 
 READ = ["get", "list", "watch"]
 EDIT = [*READ, "create", "update", "patch", "delete"]
@@ -54,8 +55,8 @@ def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None
         f"Role-{namespace}",
         metadata=metadata,
         rules=[
-            k8s.PolicyRule(api_groups=["ray.io"], resources=kinds, verbs=EDIT),
-            k8s.PolicyRule(api_groups=["ray.io"], resources=[f"{kind}/status" for kind in kinds], verbs=READ),
+            k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=kinds, verbs=EDIT),
+            k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=[f"{kind}/status" for kind in kinds], verbs=READ),
             k8s.PolicyRule(api_groups=[""], resources=["configmaps"], verbs=EDIT),
             k8s.PolicyRule(
                 api_groups=[""],

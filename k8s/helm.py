@@ -8,10 +8,10 @@ from typing import Any
 
 from charts.lock import Lock, LockedChart
 from charts.store import locate, unpack
-from core import needs
+from core import names, needs
 from core.model import InstanceGroup
 from core.plan import Plan
-from k8s.names import OPERATOR_NAMESPACE, ray_namespaces
+from core.plan_names import ray_namespaces
 from k8s.operator import FEATURE_GATES
 from k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
 
@@ -80,7 +80,7 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
     environment's instance types, also when the chart's own list does not know them yet, and tolerate its taints.
     https://github.com/aws/sagemaker-hyperpod-cli/tree/main/helm_chart
     """
-    locked = lock_of(plan).chart("hyperpod-dependencies", version=plan.settings.helm.hyperpod_dependencies)
+    locked = lock_of(plan).chart(names.DEPENDENCIES_CHART, version=plan.settings.helm.hyperpod_dependencies)
     groups = plan.settings.hyperpod.instance_groups
     nvidia = [group for group in groups if plan.figures(group.type).accelerator == "nvidia"]
     efa = [group for group in groups if plan.figures(group.type).efa]
@@ -101,7 +101,7 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
             "affinity": {"nodeAffinity": _on_types(nvidia)},
             "tolerations": [
                 *_device_tolerations(plan, nvidia),
-                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
             ],
         }
     if efa:
@@ -113,8 +113,8 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
                 *_device_tolerations(plan, efa),
             ],
         }
-    _point_at_pulled(values, plan, "hyperpod-dependencies")
-    return HelmRelease(name="hyperpod-dependencies", locked=locked, namespace="kube-system", values=values)
+    _point_at_pulled(values, plan, names.DEPENDENCIES_CHART)
+    return HelmRelease(name=names.DEPENDENCIES_CHART, locked=locked, namespace=names.KUBE_SYSTEM, values=values)
 
 
 def kuberay_operator(plan: Plan) -> HelmRelease:
@@ -152,11 +152,11 @@ def kuberay_operator(plan: Plan) -> HelmRelease:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    _point_at_pulled(values, plan, "kuberay-operator")
+    _point_at_pulled(values, plan, names.OPERATOR_CHART)
     return HelmRelease(
-        name="kuberay-operator",
-        locked=lock_of(plan).chart("kuberay-operator", version=plan.settings.helm.kuberay_operator),
-        namespace=OPERATOR_NAMESPACE,
+        name=names.OPERATOR_CHART,
+        locked=lock_of(plan).chart(names.OPERATOR_CHART, version=plan.settings.helm.kuberay_operator),
+        namespace=names.OPERATOR_NAMESPACE,
         values=values,
         wait=True,
     )
@@ -184,7 +184,7 @@ def _types(groups: list[InstanceGroup]) -> list[str]:
 
 
 def _on_types(groups: list[InstanceGroup]) -> dict[str, Any]:
-    expression = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": _types(groups)}
+    expression = {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": _types(groups)}
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     }
@@ -194,7 +194,7 @@ def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[st
     """Nodes under deep health checks need their devices announced too; then each group's own taints, once."""
     made: list[dict[str, Any]] = [
         {
-            "key": "sagemaker.amazonaws.com/node-health-status",
+            "key": names.HEALTH_LABEL,
             "operator": "Equal",
             "value": "Unschedulable",
             "effect": "NoSchedule",
@@ -202,6 +202,8 @@ def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[st
     ]
     for group in groups:
         made += [
-            item for item in group_tolerations(plan, group.name) if item not in made and item["key"] != "nvidia.com/gpu"
+            item
+            for item in group_tolerations(plan, group.name)
+            if item not in made and item["key"] != names.GPU_RESOURCE
         ]
     return made

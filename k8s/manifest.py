@@ -8,7 +8,9 @@ from typing import Any
 
 import cdk8s
 
-PART_OF = {"app.kubernetes.io/part-of": "ray-on-hyperpod"}
+from core import names
+
+PART_OF = {names.PART_OF_LABEL: names.PROJECT}
 """Label of every object made here, so that `kubectl get -l` finds them."""
 
 

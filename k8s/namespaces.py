@@ -5,9 +5,10 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
+from core.names import OPERATOR_NAMESPACE, STORAGE_NAMESPACE
 from core.plan import Plan
+from core.plan_names import owner_namespace, ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import OPERATOR_NAMESPACE, STORAGE_NAMESPACE, owner_namespace, ray_namespaces
 
 
 def namespaces(plan: Plan) -> Manifest:

@@ -12,27 +12,32 @@ from typing import Any
 import cdk8s
 
 from core import needs
-from core.plan import Plan
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import (
+from core.names import (
     CLIENT_LABEL,
+    DASHBOARD_PORT,
+    HYPERPOD_NAMESPACE,
+    KUBE_SYSTEM,
+    METRICS_PORT,
     OPERATOR_NAMESPACE,
+    RAY_POD_LABEL,
+    RAY_ROLE_LABEL,
     REDIS,
     REDIS_PORT,
     STORAGE_NAMESPACE,
-    owner_namespace,
-    ray_namespaces,
 )
+from core.plan import Plan
+from core.plan_names import owner_namespace, ray_namespaces
+from k8s.manifest import PART_OF, Manifest, build
 
-RAY_POD = {"ray.io/is-ray-node": "yes"}
+RAY_POD = {RAY_POD_LABEL: "yes"}
 """Label that KubeRay puts on every pod of a RayCluster."""
-HEAD_POD = {"ray.io/node-type": "head"}
-DASHBOARD, METRICS = 8265, 8080
+HEAD_POD = {RAY_ROLE_LABEL: "head"}
+CLIENT_POD = {CLIENT_LABEL: "true"}
 POD_IDENTITY = "169.254.170.23/32"
 """Link-local address of the EKS Pod Identity agent, port 80. Instance metadata (169.254.169.254) stays closed."""
 
 
-OPEN_NAMESPACES = ("kube-system", "aws-hyperpod")
+OPEN_NAMESPACES = (KUBE_SYSTEM, HYPERPOD_NAMESPACE)
 """Namespaces of EKS's add-ons and of HyperPod's chart."""
 BOTH = ["Ingress", "Egress"]
 NOTHING: dict[str, Any] = {"podSelector": {}, "policyTypes": BOTH}
@@ -85,7 +90,7 @@ def operator_policies(plan: Plan) -> Manifest:
     spec = {
         "podSelector": {},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [_port(METRICS)]}],
+        "ingress": [{"ports": [_port(METRICS_PORT)]}],
         "egress": [
             _dns(),
             _https(),
@@ -127,15 +132,15 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
             "ingress": [
                 {
                     "from": [{"namespaceSelector": _named(OPERATOR_NAMESPACE)}],
-                    "ports": [_port(DASHBOARD), _port(METRICS)],
+                    "ports": [_port(DASHBOARD_PORT), _port(METRICS_PORT)],
                 },
-                {"from": [{"podSelector": {"matchLabels": CLIENT_LABEL}}], "ports": [_port(DASHBOARD)]},
+                {"from": [{"podSelector": {"matchLabels": CLIENT_POD}}], "ports": [_port(DASHBOARD_PORT)]},
             ],
         },
         "ray-clients": {
-            "podSelector": {"matchLabels": CLIENT_LABEL},
+            "podSelector": {"matchLabels": CLIENT_POD},
             "policyTypes": ["Egress"],
-            "egress": [{"to": [{"podSelector": {"matchLabels": HEAD_POD}}], "ports": [_port(DASHBOARD)]}, dns],
+            "egress": [{"to": [{"podSelector": {"matchLabels": HEAD_POD}}], "ports": [_port(DASHBOARD_PORT)]}, dns],
         },
     }
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
@@ -181,7 +186,9 @@ def _destinations(destinations: list[needs.Destination], scrapers: list[str]) ->
         made["metrics"] = {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"namespaceSelector": _named(name)} for name in readers], "ports": [_port(METRICS)]}],
+            "ingress": [
+                {"from": [{"namespaceSelector": _named(name)} for name in readers], "ports": [_port(METRICS_PORT)]}
+            ],
         }
     return made
 
@@ -192,7 +199,7 @@ def _namespaces(destinations: list[needs.Destination]) -> list[str]:
 
 def _dns() -> dict[str, Any]:
     return {
-        "to": [{"namespaceSelector": _named("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        "to": [{"namespaceSelector": _named(KUBE_SYSTEM), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
         "ports": [_port(53, "UDP"), _port(53)],
     }
 

@@ -11,10 +11,9 @@ from typing import Any
 import cdk8s
 
 from core.model import InstanceGroup
+from core.names import HEALTH_LABEL, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL
 from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import INSTANCE_GROUP_LABEL
-from k8s.pods import HEALTH
 
 GROUP, KIND = "karpenter.sagemaker.amazonaws.com", "HyperpodNodeClass"
 EMPTY_MINUTES = 10
@@ -39,12 +38,12 @@ def _pool(plan: Plan, group: InstanceGroup, name: str) -> dict[str, Any]:
         "nodeClassRef": {"group": GROUP, "kind": KIND, "name": name},
         # a node that trains is not replaced for its age
         "expireAfter": "Never",
-        "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [group.type]}],
+        "requirements": [{"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": [group.type]}],
     }
     if taints:
         spec["taints"] = taints
     # Ray's pods ask for these labels; HyperPod sets them on the node, and Karpenter must know them before there is one
-    labels = {INSTANCE_GROUP_LABEL: group.name, HEALTH: "Schedulable", **group.labels}
+    labels = {INSTANCE_GROUP_LABEL: group.name, HEALTH_LABEL: "Schedulable", **group.labels}
     return {
         "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": f"{EMPTY_MINUTES}m"},
         "template": {"metadata": {"labels": labels}, "spec": spec},

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.names import (
+    DEEP_HEALTH_LABEL,
+    GPU_RESOURCE,
+    HEALTH_LABEL,
+    INSTANCE_GROUP_LABEL,
+    NEURON_RESOURCE,
+    NOT_READY,
+    RAY_GID,
+    RAY_UID,
+    UNREACHABLE,
+)
 from core.plan import Plan
-from k8s.names import INSTANCE_GROUP_LABEL, RAY_GID, RAY_UID
-
-HEALTH = "sagemaker.amazonaws.com/node-health-status"
-DEEP_HEALTH = "sagemaker.amazonaws.com/deep-health-check-status"
 
 
 def node_selector(group: str) -> dict[str, str]:
@@ -21,12 +28,12 @@ def node_affinity(*, deep_checks: bool) -> dict[str, Any]:
 
     HyperPod may set the label without a taint, and a node with the label alone still gets pods.
     """
-    schedulable = {"key": HEALTH, "operator": "In", "values": ["Schedulable"]}
+    schedulable = {"key": HEALTH_LABEL, "operator": "In", "values": ["Schedulable"]}
     affinity: dict[str, Any] = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [schedulable]}]}
     }
     if deep_checks:
-        passed = {"key": DEEP_HEALTH, "operator": "In", "values": ["Passed"]}
+        passed = {"key": DEEP_HEALTH_LABEL, "operator": "In", "values": ["Passed"]}
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": 100, "preference": {"matchExpressions": [passed]}}
         ]
@@ -40,7 +47,7 @@ def group_tolerations(plan: Plan, group: str) -> list[dict[str, Any]]:
         match = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
         made.append({"key": taint.key, **match, "effect": taint.effect})
     accelerator = plan.figures(plan.group(group).type).accelerator
-    key = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}.get(accelerator)
+    key = {"nvidia": GPU_RESOURCE, "neuron": NEURON_RESOURCE}.get(accelerator)
     if key and not any(item["key"] == key for item in made):
         made.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
     return made
@@ -49,8 +56,8 @@ def group_tolerations(plan: Plan, group: str) -> list[dict[str, Any]]:
 def node_loss_tolerations(seconds: int) -> list[dict[str, Any]]:
     """Evict from a node that is not ready or not reachable after this many seconds (Kubernetes' default: 300)."""
     return [
-        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
-        for key in ("not-ready", "unreachable")
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in (NOT_READY, UNREACHABLE)
     ]
 
 

@@ -8,10 +8,28 @@ from typing import Any
 import cdk8s
 
 from core.model import RayWorkerGroup
+from core.names import (
+    CLAIM,
+    CLIENT_PORT,
+    DASHBOARD_PORT,
+    DRIVER_GROUP,
+    EFA_RESOURCE,
+    GCS_PORT,
+    HOSTNAME_LABEL,
+    JOB_LABEL,
+    METRICS_PORT,
+    MOUNT_PATH,
+    RAY_API_VERSION,
+    RAY_CLUSTER_LABEL,
+    RAY_GROUP_LABEL,
+    RAY_ROLE_LABEL,
+    REDIS,
+    REDIS_PORT,
+    SERVICE_ACCOUNT,
+)
 from core.plan import Plan, PodResources
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build, custom_object
-from k8s.names import CLAIM, MOUNT_PATH, REDIS, REDIS_PORT, SERVICE_ACCOUNT
 from k8s.operator import accepted
 from k8s.pods import (
     group_tolerations,
@@ -23,12 +41,6 @@ from k8s.pods import (
 )
 from k8s.ray_settings import head_env, recovery, worker_env
 
-EFA_RESOURCE = "vpc.amazonaws.com/efa"
-DRIVER_GROUP = "driver"
-"""Worker group and Ray resource of GCS fault tolerance: `ray job submit --entrypoint-resources '{"driver": 1}'`."""
-JOB_LABEL = "hyperpod-ray/job"
-"""Label of the pods of a RayJob's cluster: the job's name."""
-HOSTNAME = "kubernetes.io/hostname"
 LOGS = "/tmp/ray"  # noqa: S108 (where Ray writes its session, logs and spilled objects)
 
 
@@ -39,7 +51,7 @@ def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
         custom_object(
             chart,
             "RayCluster",
-            api_version="ray.io/v1",
+            api_version=RAY_API_VERSION,
             kind="RayCluster",
             name=plan.settings.ray.cluster_name,
             namespace=plan.settings.ray.namespace,
@@ -64,7 +76,7 @@ def cluster_spec(
     """
     ray = plan.settings.ray
     autoscaling = ray.autoscaling if autoscaling is None else autoscaling
-    mates = {"ray.io/cluster": ray.cluster_name} if job is None else {JOB_LABEL: job}
+    mates = {RAY_CLUSTER_LABEL: ray.cluster_name} if job is None else {JOB_LABEL: job}
     spec: dict[str, Any] = {
         "rayVersion": ray.version,
         "headGroupSpec": _head(plan, bindings, autoscaling=autoscaling),
@@ -100,7 +112,7 @@ def cluster_spec(
 
 def _head(plan: Plan, bindings: Bindings, *, autoscaling: bool) -> dict[str, Any]:
     head = plan.settings.ray.head
-    ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
+    ports = {"gcs-server": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": CLIENT_PORT, "metrics": METRICS_PORT}
     return {
         "serviceType": "ClusterIP",
         "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},  # noqa: S104 (inside the pod; policies guard it)
@@ -133,7 +145,7 @@ def _worker(
         resources=resources,
         env=worker_env(plan, worker, resources),
     )
-    spread = _apart({"ray.io/group": worker.name, **mates})
+    spread = _apart({RAY_GROUP_LABEL: worker.name, **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = (
         {"requiredDuringSchedulingIgnoredDuringExecution": [spread]}
         if whole_node
@@ -172,7 +184,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]
         env=worker_env(plan, None, None),
     )
     # off the head's node: one lost node must not take both
-    head = _apart({"ray.io/node-type": "head", **mates})
+    head = _apart({RAY_ROLE_LABEL: "head", **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [head]}
     return {
         "groupName": DRIVER_GROUP,
@@ -187,7 +199,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]
 
 
 def _apart(labels: dict[str, str]) -> dict[str, Any]:
-    return {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME}
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME_LABEL}
 
 
 def _template(
@@ -213,7 +225,7 @@ def _template(
         "resources": _amounts(resources),
         "securityContext": restricted_container(),
         "volumeMounts": [
-            {"name": "fsx", "mountPath": MOUNT_PATH},
+            {"name": CLAIM, "mountPath": MOUNT_PATH},
             {"name": "ray-logs", "mountPath": LOGS},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
         ],
@@ -236,7 +248,7 @@ def _template(
             ],
             "containers": [container],
             "volumes": [
-                {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
+                {"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}},
                 {"name": "ray-logs", "emptyDir": {}},
                 {
                     "name": "shared-memory",

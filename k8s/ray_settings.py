@@ -6,8 +6,8 @@ here they meet the environment file and the instance type.
 
 from __future__ import annotations
 
-from core.access import TRACKING_URI
 from core.model import RayPod
+from core.names import TRACKING_VARIABLE
 from core.plan import Plan, PodResources
 from resilience.settings import Settings
 
@@ -54,7 +54,7 @@ def _common(plan: Plan) -> dict[str, str]:
     # a driver started by the Jobs API inherits the head's (or its worker's) environment
     resilience = recovery(plan)
     access = plan.settings.ray.access
-    mlflow = {TRACKING_URI: access.mlflow_arn} if access and access.mlflow_arn else {}
+    mlflow = {TRACKING_VARIABLE: access.mlflow_arn} if access and access.mlflow_arn else {}
     # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
     region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access else {}
     spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}

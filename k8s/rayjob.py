@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.names import CLIENT_LABEL, DRIVER_GROUP, PRIORITY_LABEL, QUEUE_LABEL, RAY_API_VERSION, RAY_CLUSTER_LABEL
 from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF
-from k8s.names import CLIENT_LABEL
 from k8s.operator import RefusedError, accepted
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources, restricted_container, restricted_pod
-from k8s.ray_cluster import DRIVER_GROUP, cluster_spec
+from k8s.ray_cluster import cluster_spec
 from k8s.ray_settings import recovery
 
 RETRIES = 3
@@ -19,9 +19,6 @@ FAILED_CLUSTER_SECONDS = 3600
 """How long the head of a failed job stays, so that you can read its logs."""
 FAILED_AUTOSCALED_CLUSTER_SECONDS = 600
 """The same with autoscaling, where the operator cannot delete the workers alone."""
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-"""Labels that Kueue and HyperPod task governance read. https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/"""
 
 
 def ray_job(
@@ -65,7 +62,7 @@ def ray_job(
     )
     return accepted(
         {
-            "apiVersion": "ray.io/v1",
+            "apiVersion": RAY_API_VERSION,
             "kind": "RayJob",
             "metadata": {
                 "name": name,
@@ -109,7 +106,7 @@ def ray_cron_job(
     zone = {"timeZone": time_zone} if time_zone is not None else {}
     return accepted(
         {
-            "apiVersion": "ray.io/v1",
+            "apiVersion": RAY_API_VERSION,
             "kind": "RayCronJob",
             "metadata": {"name": name, "namespace": plan.settings.ray.namespace, "labels": dict(PART_OF)},
             "spec": {"schedule": schedule, **zone, "jobTemplate": job},
@@ -147,7 +144,7 @@ def _spec(
         # the driver off the head's pod, so that a new head finds it alive
         spec["entrypointResources"] = f'{{"{DRIVER_GROUP}": 1}}'
     if on_existing_cluster:
-        return {**spec, "clusterSelector": {"ray.io/cluster": settings.cluster_name}}
+        return {**spec, "clusterSelector": {RAY_CLUSTER_LABEL: settings.cluster_name}}
     autoscaling = settings.autoscaling and queue is None
     spec["rayClusterSpec"] = cluster_spec(plan, bindings, job=name, autoscaling=autoscaling)
     if queue is not None:
@@ -197,7 +194,7 @@ def _submitter(plan: Plan, bindings: Bindings) -> dict[str, Any]:
     """Pod template of the Kubernetes Job that submits to the head: on the head's group, admitted by the policies."""
     head = plan.settings.ray.head.instance_group
     return {
-        "metadata": {"labels": {**PART_OF, **CLIENT_LABEL}},
+        "metadata": {"labels": {**PART_OF, CLIENT_LABEL: "true"}},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import cdk8s
 
+from core.names import CLAIM, RAY_GID, RAY_UID, REDIS, REDIS_PORT
 from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import CLAIM, RAY_GID, RAY_UID, REDIS, REDIS_PORT
 from k8s.pods import (
     group_tolerations,
     node_affinity,
@@ -50,10 +50,10 @@ def redis(plan: Plan, image: str) -> Manifest:
                 "readinessProbe": {"tcpSocket": {"port": REDIS_PORT}, "periodSeconds": 5},
                 "resources": resources(cpu="250m", memory="1Gi"),
                 "securityContext": restricted_container(read_only=True),
-                "volumeMounts": [{"name": "fsx", "mountPath": "/data", "subPath": ".system/redis"}],
+                "volumeMounts": [{"name": CLAIM, "mountPath": "/data", "subPath": ".system/redis"}],
             }
         ],
-        "volumes": [{"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}}],
+        "volumes": [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}],
     }
 
     def define(chart: cdk8s.Chart) -> None:

@@ -10,23 +10,13 @@ import cdk8s
 from cdk8s_plus_28 import k8s
 
 from core.model import DynamicStorage
+from core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
 from core.plan import Plan
+from core.plan_names import owner_namespace, owner_volume, storage_class, volume
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
-from k8s.names import (
-    CLAIM,
-    MOUNT_PATH,
-    RAY_GID,
-    RAY_UID,
-    STORAGE_NAMESPACE,
-    owner_namespace,
-    owner_volume,
-    storage_class,
-    volume,
-)
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources
 
-DRIVER = "fsx.csi.aws.com"
 SMALLEST_GIB = 1200
 """Smallest FSx for Lustre file system."""
 FOLDERS = ("runs", "data", "code", ".system/redis")
@@ -63,7 +53,7 @@ def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, storag
         "fileSystemTypeVersion": storage.lustre_version,
         "automaticBackupRetentionDays": str(storage.backup_retention_days),
         "extraTags": ",".join(
-            f"{key}={value}" for key, value in {"hyperpod-ray:environment": plan.name, **plan.settings.tags}.items()
+            f"{key}={value}" for key, value in {ENVIRONMENT_TAG: plan.name, **plan.settings.tags}.items()
         ),
     }
     if storage.backup_retention_days:
@@ -72,7 +62,7 @@ def _storage_class(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, storag
         chart,
         "StorageClass",
         metadata=k8s.ObjectMeta(name=storage_class(plan), labels=PART_OF),
-        provisioner=DRIVER,
+        provisioner=CSI_DRIVER,
         parameters=parameters,
         mount_options=["flock"],
         reclaim_policy="Delete" if storage.on_destroy == "delete" else "Retain",
@@ -104,7 +94,7 @@ def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, na
                 api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
             ),
             csi=k8s.CsiPersistentVolumeSource(
-                driver=DRIVER,
+                driver=CSI_DRIVER,
                 volume_handle=bindings.file_system_id,
                 volume_attributes={
                     "dnsname": bindings.file_system_dns_name,
@@ -184,7 +174,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
         },
-        "volumeMounts": [{"name": "fsx", "mountPath": MOUNT_PATH}],
+        "volumeMounts": [{"name": CLAIM, "mountPath": MOUNT_PATH}],
     }
     pod = {
         "restartPolicy": "OnFailure",
@@ -195,7 +185,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
         "affinity": {"nodeAffinity": node_affinity(deep_checks=False)},
         "tolerations": group_tolerations(plan, group),
         "containers": [container],
-        "volumes": [{"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}}],
+        "volumes": [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}],
     }
     spec = {"backoffLimit": 20, "template": {"metadata": {"labels": {**PART_OF, "app": "volume-owner"}}, "spec": pod}}
     built = plan.built_image.repository_name if plan.built_image else ""

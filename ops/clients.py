@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import core
+from core import names
 from core.plan import Plan
 from ops.errors import LOGIN, OpsError, guarded
 
@@ -89,7 +90,7 @@ class Aws:
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
                 retries={"mode": "standard", "total_max_attempts": 5},
-                user_agent_extra="ray-on-hyperpod-ops",
+                user_agent_extra=f"{names.PROJECT}-ops",
             )
             with guarded(self._plan.name):
                 make: Any = self.session.client  # typed by service name, which is a variable here

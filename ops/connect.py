@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import json
 import shlex
 import time
 from typing import Never
 from urllib.parse import urlsplit
 
-from ops import gather, names, output
+from core import names
+from ops import gather, output
 from ops.clients import Json, Target, absent
 from ops.errors import INTERRUPTED, OK, OpsError, explain
 from ops.forward import LOOPBACK, Forward
@@ -148,7 +150,7 @@ def submit_line(target: Target, port: int) -> str:
         parts += ["RAY_AUTH_MODE=token", f'RAY_AUTH_TOKEN="$({read})"']
     parts += ["ray job submit"]
     if ray.gcs_fault_tolerance:
-        parts += ["--entrypoint-resources", shlex.quote('{"driver": 1}')]
+        parts += ["--entrypoint-resources", shlex.quote(json.dumps({names.DRIVER_GROUP: 1}))]
     return " ".join([*parts, "--working-dir . -- python train.py"])
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from ops import gather, names, output
+from core import plan_names
+from ops import gather, output
 from ops.clients import Target
 from ops.errors import ERROR, OK, OpsError
 from ops.progress import COMPLETE, Expected, Watch, busy, interrupted
@@ -71,7 +72,7 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
 
 
 def _stacks(target: Target) -> list[Stack]:
-    return [gather.stack(target, name) for name in names.stack_names(target.plan)]
+    return [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
 
 
 def _wait(target: Target, *, poll: float) -> list[Stack]:

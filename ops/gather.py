@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from ops import names
+from core import names, plan_names
 from ops.clients import Json, Target, absent
 from ops.errors import OpsError, explain
 from ops.output import now
@@ -83,7 +83,7 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
 
 
 def _cloudformation(target: Target) -> dict[str, Any]:
-    return {"stacks": tuple(stack(target, name) for name in names.stack_names(target.plan))}
+    return {"stacks": tuple(stack(target, name) for name in plan_names.stack_names(target.plan))}
 
 
 def stack(target: Target, name: str) -> Stack:
@@ -220,7 +220,7 @@ def _event(item: Json) -> ClusterEvent:
 def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is left out."""
     found: dict[str, list[Any]] = {"pods": [], "rays": [], "claims": [], "warnings": []}
-    own, *others = names.ray_namespaces(target.plan)
+    own, *others = plan_names.ray_namespaces(target.plan)
     for space in (own, *others):
         try:
             here: dict[str, list[Any]] = {
@@ -266,9 +266,9 @@ def _node(item: Json) -> Node:
         unreachable=names.UNREACHABLE in taints or ready.get("status") == "Unknown",
         since=moment(ready.get("lastTransitionTime")),
         created=moment(meta.get("creationTimestamp")),
-        group=labels.get(names.GROUP_LABEL, ""),
+        group=labels.get(names.INSTANCE_GROUP_LABEL, ""),
         health=labels.get(names.HEALTH_LABEL, ""),
-        deep_check=labels.get(names.DEEP_CHECK_LABEL, ""),
+        deep_check=labels.get(names.DEEP_HEALTH_LABEL, ""),
         fault=": ".join(filter(None, [*told, notes.get(names.FAULT_DETAILS, "")])),
         cordoned=bool(spec.get("unschedulable")),
         out_of_service=names.OUT_OF_SERVICE in taints,
@@ -300,7 +300,7 @@ def _pod(item: Json) -> Pod:
         message=message,
         created=moment(meta.get("creationTimestamp")),
         deleting_since=moment(meta.get("deletionTimestamp")),
-        instance_group=(spec.get("nodeSelector") or {}).get(names.GROUP_LABEL, ""),
+        instance_group=(spec.get("nodeSelector") or {}).get(names.INSTANCE_GROUP_LABEL, ""),
         restarts=max((c.get("restartCount", 0) for c in containers), default=0),
     )
 
@@ -324,7 +324,9 @@ def _why_not(status: Json, conditions: dict[str, Json]) -> tuple[str, str]:
 def ray_clusters(target: Target, namespace: str) -> list[RayCluster]:
     """RayClusters of a namespace; none where KubeRay is not installed."""
     with contextlib.suppress(Missing):
-        return [_ray(item) for item in _custom(target, f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters")]
+        return [
+            _ray(item) for item in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
+        ]
     return []
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ops import gather, names
+from core import names, plan_names
+from ops import gather
 from ops.clients import Json, Target, absent, code
 from ops.errors import OpsError, explain
 from ops.snapshot import Claim, FileSystem, RayCluster, Stack
@@ -49,7 +50,7 @@ def take(target: Target) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
-    stacks = tuple(gather.stack(target, name) for name in names.stack_names(target.plan))
+    stacks = tuple(gather.stack(target, name) for name in plan_names.stack_names(target.plan))
     file_systems = gather.file_systems(target)
     rays: tuple[RayCluster, ...] = ()
     jobs: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ def take(target: Target) -> Inventory:
     kubernetes = False
     try:
         if _eks_exists(target):
-            spaces = names.ray_namespaces(target.plan)
+            spaces = plan_names.ray_namespaces(target.plan)
             rays = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
             jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
             claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
@@ -110,7 +111,7 @@ def _eks_exists(target: Target) -> bool:
 
 def _ray_jobs(target: Target, namespace: str) -> list[str]:
     try:
-        found = target.kubernetes.items(f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs")
+        found = target.kubernetes.items(f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs")
     except Exception as error:
         if absent(error):
             return []
@@ -147,7 +148,7 @@ def deletes_data(target: Target) -> bool:
 
 def made_by_claim(target: Target, claim: Claim) -> bool:
     """Whether a claim's volume was made by the CSI driver for it."""
-    return claim.storage_class == names.storage_class(target.plan)
+    return claim.storage_class == plan_names.storage_class(target.plan)
 
 
 def _claim_item(target: Target, claim: Claim) -> Item:
@@ -205,15 +206,15 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     note = "made by the service, no stack owns it; --delete-logs deletes it"
     found = [
         Item(kind="log group", id=name, fate="kept", note=note)
-        for name in _group_names(target, f"/aws/sagemaker/Clusters/{cluster}/")
+        for name in _group_names(target, names.cluster_log_groups(cluster))
     ]
-    if target.plan.existing_eks is None and not _there(stacks, "Eks"):
+    if target.plan.existing_eks is None and not _there(stacks, names.EKS_STACK):
         group = target.plan.control_plane_log_group
         if group in _group_names(target, group):
             found.append(_late_group(target, group, "EKS"))
-    if not _there(stacks, "Image"):
+    if not _there(stacks, names.IMAGE_STACK):
         # CodeBuild calls its group like the project, which CloudFormation calls like the stack
-        prefix = f"/aws/codebuild/{target.name}-Image"
+        prefix = f"/aws/codebuild/{names.stack_name(target.name, names.IMAGE_STACK)}"
         found += [_late_group(target, name, "CodeBuild") for name in _group_names(target, prefix)]
     return found
 
@@ -292,7 +293,7 @@ def _of_guardduty(target: Target, here: list[Json]) -> list[Item]:
 
 
 def _nobodys(interfaces: list[Json], stacks: tuple[Stack, ...], *, kept: set[str]) -> list[Item]:
-    if any(stack.status for stack in stacks if stack.name.endswith("-HyperPod")):
+    if _there(stacks, names.HYPERPOD_STACK):
         return []  # its nodes' interfaces go with it
     found = []
     for interface in interfaces:

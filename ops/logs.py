@@ -9,7 +9,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ops import gather, names, nodes, output
+from core import names
+from ops import gather, nodes, output
 from ops.clients import Target, code
 from ops.errors import BAD_USE, OK, OpsError
 from ops.output import Format

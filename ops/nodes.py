@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ops import gather, names, output
+from core import names
+from ops import gather, output
 from ops.clients import Target
 from ops.errors import BAD_USE, OK, OpsError
 from ops.output import Format
@@ -278,7 +279,8 @@ def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
         operation="batch_replace_cluster_nodes",
         doing="replace",
         loses="what runs there stops; EBS and NVMe volumes are destroyed; a new instance with a new name and address "
-        "runs the lifecycle script; 20–30 min, then the deep health checks where they are on. /fsx is not touched",
+        "runs the lifecycle script; 20–30 min, then the deep health checks where they are on. "
+        f"{names.MOUNT_PATH} is not touched",
         yes=yes,
     )
 

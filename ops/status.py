@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ops import gather, names, output
+from core import names
+from ops import gather, output
 from ops.clients import Target
 from ops.errors import CONDITION_FALSE, OK
 from ops.output import Format

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from core import names
 from core.access import refusals
 from ops import connect, output
 from ops.clients import Target
@@ -103,7 +104,7 @@ def _request(
         request["submission_id"] = submission_id
     if target.plan.settings.ray.gcs_fault_tolerance:
         # off the head's node, so that the job outlives the head
-        request["entrypoint_resources"] = {"driver": 1}
+        request["entrypoint_resources"] = {names.DRIVER_GROUP: 1}
     return request
 
 
@@ -135,7 +136,7 @@ def pack(folder: Path) -> tuple[str, bytes]:
     if len(data) > PACKAGE_LIMIT_MIB * 2**20:
         raise OpsError(
             f"{folder} packs to {len(data) >> 20} MiB; Ray takes {PACKAGE_LIMIT_MIB}",
-            next="put data on /fsx, and what is not needed into .gitignore",
+            next=f"put data on {names.MOUNT_PATH}, and what is not needed into .gitignore",
         )
     return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
 
@@ -165,7 +166,7 @@ class Jobs:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise OpsError(f"--address {url}: http://HOST:PORT is wanted", code=BAD_USE)
-        self._host, self._port = parts.hostname, parts.port or 8265
+        self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
         self._token = token
 
     def call(

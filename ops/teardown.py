@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ops import gather, inventory, names, output
+from core import names, plan_names
+from ops import gather, inventory, output
 from ops.clients import Target, absent, code
 from ops.durations import FILE_SYSTEM_DELETION
 from ops.errors import ERROR, OK, STILL_GOING, OpsError
@@ -80,7 +81,7 @@ def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: b
 def _interrupted(target: Target) -> OpsError:
     deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
     return interrupted(
-        [gather.stack(target, name) for name in names.stack_names(target.plan)],
+        [gather.stack(target, name) for name in plan_names.stack_names(target.plan)],
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
         again=target.command("teardown"),
@@ -134,16 +135,16 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
         return
     for job in found.jobs:
         space, _, name = job.partition("/")
-        target.kubernetes.delete(f"/apis/ray.io/v1/namespaces/{space}/rayjobs/{name}")
+        target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
         output.say(f"deleting RayJob {job}")
     for ray in found.rays:
         target.kubernetes.delete(
-            f"/apis/ray.io/v1/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
+            f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
         )
         output.say(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
 
     def left() -> list[str]:
-        pods = [pod for space in names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
+        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
         return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
 
     remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
@@ -198,19 +199,17 @@ def _driver_at_work(target: Target, needed: bool) -> bool:
     if not needed:
         return True
     try:
-        target.aws.call(
-            "eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName="aws-fsx-csi-driver"
-        )
+        target.aws.call("eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName=names.CSI_ADDON)
     except Exception as error:
         if absent(error):
             return False
         raise
     volumes = target.kubernetes.items("/api/v1/persistentvolumes")
-    mine = names.storage_class(target.plan)
+    mine = plan_names.storage_class(target.plan)
     driven = [
         v
         for v in volumes
-        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.FILE_SYSTEM_DRIVER
+        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.CSI_DRIVER
         and v["spec"].get("storageClassName") == mine
     ]
     return bool(driven)
@@ -249,7 +248,7 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 
 def _unprotect(target: Target) -> None:
     """Take termination protection off: it has been confirmed by name."""
-    for stack in (gather.stack(target, name) for name in names.stack_names(target.plan)):
+    for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan)):
         if stack.status and stack.protected:
             target.aws.call(
                 "cloudformation",
@@ -262,7 +261,7 @@ def _unprotect(target: Target) -> None:
 
 def _destroy(target: Target, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
-    stacks = [gather.stack(target, name) for name in names.stack_names(target.plan)]
+    stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
     if not any(stack.status for stack in stacks):
         return
     if not CDK.exists():
@@ -292,7 +291,7 @@ def _destroy(target: Target, *, app: str) -> None:
     if ended:
         left = [
             f"{stack.name} {stack.status}"
-            for stack in (gather.stack(target, name) for name in names.stack_names(target.plan))
+            for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan))
             if stack.status
         ]
         raise OpsError(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from core.names import MOUNT_PATH
 from ops import durations, gather, output
 from ops.clients import Target
 from ops.durations import Usual
@@ -60,7 +61,7 @@ def goal(target: Target, what: str) -> Goal:
         return Goal(
             name="storage",
             usual=durations.FILE_SYSTEM,
-            then="Ray's pods can mount /fsx",
+            then=f"Ray's pods can mount {MOUNT_PATH}",
             sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
             look=_storage,
         )

@@ -10,6 +10,7 @@ import k8s
 from constructs import Construct
 from core import needs
 from core.plan import Plan
+from core.plan_names import user_groups
 from hyperpod_ray.cluster import ControlPlaneGround, EksCluster
 from hyperpod_ray.egress import ClusterEgress
 from hyperpod_ray.execution_role import ExecutionRole
@@ -17,7 +18,6 @@ from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import FsxCsiRole
-from k8s.names import user_groups
 from stacks.base import EnvironmentStack
 from stacks.bindings import chart_folder
 

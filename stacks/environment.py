@@ -7,7 +7,7 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from constructs import Construct
-from core import needs
+from core import names, needs
 from core.model import StaticStorage
 from core.plan import Plan
 from hyperpod_ray.logs import own_function_logs
@@ -22,8 +22,6 @@ from stacks.platform import PlatformStack
 from stacks.ray import RayStack
 from stacks.storage import StorageStack
 
-ENVIRONMENT_TAG = "hyperpod-ray:environment"
-
 
 class EnvironmentStage(cdk.Stage):
     """`cdk deploy "NAME/*"`: network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
@@ -31,18 +29,20 @@ class EnvironmentStage(cdk.Stage):
     def __init__(self, scope: Construct, *, plan: Plan, project: Path) -> None:
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
-        base = NetworkStack(self, "Network", plan=plan)
+        base = NetworkStack(self, names.NETWORK_STACK, plan=plan)
         network = base.network
-        control = EksStack(self, "Eks", plan=plan, network=network, ground=base.ground, project=project)
+        control = EksStack(self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project)
         control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
         static = isinstance(settings.storage, StaticStorage)
-        file_system = StorageStack(self, "Storage", plan=plan, network=network).file_system if static else None
-        image = ImageStack(self, "Image", plan=plan, project=project).image if plan.built_image else None
-        hyperpod = HyperPodStack(self, "HyperPod", plan=plan, network=network, control=control)
+        file_system = (
+            StorageStack(self, names.STORAGE_STACK, plan=plan, network=network).file_system if static else None
+        )
+        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project).image if plan.built_image else None
+        hyperpod = HyperPodStack(self, names.HYPERPOD_STACK, plan=plan, network=network, control=control)
         hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
         platform = PlatformStack(
             self,
-            "Platform",
+            names.PLATFORM_STACK,
             plan=plan,
             network=network,
             control=control,
@@ -51,9 +51,11 @@ class EnvironmentStage(cdk.Stage):
         )
         platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
         if needs.copies(plan):
-            mirror = MirrorStack(self, "Mirror", plan=plan)
+            mirror = MirrorStack(self, names.MIRROR_STACK, plan=plan)
             hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
-        ray = RayStack(self, "Ray", plan=plan, network=network, eks=control.eks, image=image, file_system=file_system)
+        ray = RayStack(
+            self, names.RAY_STACK, plan=plan, network=network, eks=control.eks, image=image, file_system=file_system
+        )
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
         )
@@ -61,5 +63,5 @@ class EnvironmentStage(cdk.Stage):
             if isinstance(stack, EnvironmentStack):
                 own_function_logs(stack)
                 harden_roles(stack)
-        for key, value in {**settings.tags, ENVIRONMENT_TAG: plan.name}.items():
+        for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import k8s
 from constructs import Construct, IDependable
 from core.model import DynamicStorage
+from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
@@ -13,7 +14,6 @@ from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.kubernetes import Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
-from k8s.names import SERVICE_ACCOUNT
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings
 
@@ -51,6 +51,7 @@ class RayStack(EnvironmentStack):
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)
         self.say(
             "DashboardCommand",
-            f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc 8265:8265",
-            "dashboard and Jobs API on http://localhost:8265",
+            f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc "
+            f"{DASHBOARD_PORT}:{DASHBOARD_PORT}",
+            f"dashboard and Jobs API on http://localhost:{DASHBOARD_PORT}",
         )

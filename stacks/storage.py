@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from constructs import Construct
 from core.model import StaticStorage
+from core.names import MOUNT_PATH
 from core.plan import Plan
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
@@ -24,4 +25,4 @@ class StorageStack(EnvironmentStack):
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )
-        self.say("FileSystemId", self.file_system.file_system.ref, "mounted at /fsx")
+        self.say("FileSystemId", self.file_system.file_system.ref, f"mounted at {MOUNT_PATH}")

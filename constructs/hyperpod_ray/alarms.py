@@ -17,6 +17,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
+from core.names import HYPERPOD_NAMESPACE, KUBE_SYSTEM, OPERATOR_NAMESPACE
 
 MANY_EVENTS_PER_HOUR = 10
 """Node health events in one hour from which the trouble is likelier a change or a zone than one node."""
@@ -26,7 +27,7 @@ SILENT_SHARE = 0.2
 """Share of nodes that falls silent together from which the trouble is likelier the network than one node."""
 MAXIMUM_PATTERN = 1024
 """Characters of a filter pattern: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutMetricFilter.html"""
-SYSTEM_NAMESPACES = ("kube-system", "kuberay-operator", "aws-hyperpod")
+SYSTEM_NAMESPACES = (KUBE_SYSTEM, OPERATOR_NAMESPACE, HYPERPOD_NAMESPACE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def _failed_instances(_namespaces: Sequence[str]) -> str:
 
 def _silent_nodes(_namespaces: Sequence[str]) -> str:
     return (
-        '{ ($.user.username = "system:serviceaccount:kube-system:node-controller") && ($.verb = "update") '
+        f'{{ ($.user.username = "system:serviceaccount:{KUBE_SYSTEM}:node-controller") && ($.verb = "update") '
         '&& ($.objectRef.resource = "nodes") && ($.objectRef.subresource = "status") }'
     )
 

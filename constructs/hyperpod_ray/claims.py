@@ -11,7 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as stepfunctions
 
 from constructs import Construct
-from hyperpod_ray.storage import ENVIRONMENT_TAG
+from core.names import ENVIRONMENT_TAG
 
 
 class ClaimGuard(Construct):

@@ -16,6 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
 from constructs import Construct
+from core import names
 from core.model import Eks, ExistingEks, NewEks, RayUser
 from core.service_limits import kubectl_for, minor_of
 from hyperpod_ray.logs import retention
@@ -30,9 +31,9 @@ CONTROL_PLANE_LOGS = [
 
 BOOTSTRAP_ADDONS: dict[str, dict[str, object]] = {
     # Without enableNetworkPolicy the CNI ignores every NetworkPolicy.
-    "vpc-cni": {"enableNetworkPolicy": "true"},
-    "kube-proxy": {},
-    "eks-pod-identity-agent": {},
+    names.CNI_ADDON: {"enableNetworkPolicy": "true"},
+    names.PROXY_ADDON: {},
+    names.POD_IDENTITY_ADDON: {},
 }
 """Add-ons that run on nodes but wait for none: they must be there before the first HyperPod node joins."""
 
@@ -62,7 +63,7 @@ class ControlPlaneGround(Construct):
         logs.LogGroup(
             self,
             "Logs",
-            log_group_name=f"/aws/eks/{cluster_name}/cluster",
+            log_group_name=names.control_plane_log_group(cluster_name),
             retention=retention(settings.log_retention_days),
             removal_policy=policy,
         )
@@ -182,7 +183,7 @@ class EksCluster(Construct):
         self.cluster_security_group_id = cluster.cluster_security_group_id
         mode = {"env": {"NETWORK_POLICY_ENFORCING_MODE": settings.network_policy_mode}}
         for name, bootstrap in BOOTSTRAP_ADDONS.items():
-            configuration = {**bootstrap, **mode} if name == "vpc-cni" else bootstrap
+            configuration = {**bootstrap, **mode} if name == names.CNI_ADDON else bootstrap
             self.addons.append(addon(self, name, cluster=self.cluster, configuration=configuration))
 
     def _import(self, settings: ExistingEks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:

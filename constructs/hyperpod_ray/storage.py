@@ -17,10 +17,8 @@ from aws_cdk import aws_sns as sns
 
 from constructs import Construct
 from core.model import DataRepository, DynamicStorage, StaticStorage, Storage
+from core.names import CSI_ADDON, CSI_SERVICE_ACCOUNT, ENVIRONMENT_TAG, KUBE_SYSTEM
 from hyperpod_ray.cluster import addon
-
-ENVIRONMENT_TAG = "hyperpod-ray:environment"
-"""Tag of everything of an environment, also of what the CSI driver makes: policies and teardown go by it."""
 
 CONTROLLER_TOLERATIONS: tuple[dict[str, object], ...] = (
     {"key": "CriticalAddonsOnly", "operator": "Exists"},
@@ -29,7 +27,7 @@ CONTROLLER_TOLERATIONS: tuple[dict[str, object], ...] = (
 """Default tolerations of the driver's controller.
 https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/charts/aws-fsx-csi-driver/values.yaml
 """
-CONTROLLER_SERVICE_ACCOUNT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
+CONTROLLER_SERVICE_ACCOUNT = f"system:serviceaccount:{KUBE_SYSTEM}:{CSI_SERVICE_ACCOUNT}"
 FREE_SPACE_ALARM_SHARE = 0.1
 
 
@@ -235,7 +233,7 @@ class FsxCsiDriver(Construct):
             controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
         self.addon = addon(
             self,
-            "aws-fsx-csi-driver",
+            CSI_ADDON,
             cluster=cluster,
             configuration={"controller": controller},
             role_arn=role.role_arn,

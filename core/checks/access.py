@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.access import TRACKING_URI, refusals
+from core.access import refusals
 from core.findings import Finding, error, rule, warning
+from core.names import TRACKING_VARIABLE
 from core.plan import Plan
 
 
@@ -47,8 +48,8 @@ def mlflow_is_reachable(plan: Plan) -> Iterator[Finding]:
                 "network with an endpoint for it"
             ),
         )
-    if settings.ray.env.get(TRACKING_URI, access.mlflow_arn) != access.mlflow_arn:
-        yield error("ray", "env", TRACKING_URI, message=f"differs from ray.access.mlflow_arn, {access.mlflow_arn}")
+    if settings.ray.env.get(TRACKING_VARIABLE, access.mlflow_arn) != access.mlflow_arn:
+        yield error("ray", "env", TRACKING_VARIABLE, message=f"differs from ray.access.mlflow_arn, {access.mlflow_arn}")
 
 
 @rule("ray", "region")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from core import names
 from core.findings import Finding, error, rule, warning
 from core.model import NewEks
 from core.plan import Plan
@@ -156,7 +157,7 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
     for index, user in enumerate(plan.settings.eks.ray_users):
         path = ("eks", "ray_users", index, "namespaces")
         for place, namespace in enumerate(user.namespaces):
-            if namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
+            if namespace in names.SYSTEM_NAMESPACES or namespace.startswith("kube-"):
                 yield error(
                     *path,
                     place,
@@ -166,16 +167,3 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
                 yield error(*path, place, message=f"'{namespace}' is named twice")
         if plan.settings.ray.namespace not in user.namespaces:
             yield warning(*path, message=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them")
-
-
-SYSTEM_NAMESPACES = {
-    "default",
-    "kube-system",
-    "kube-public",
-    "kube-node-lease",
-    "aws-hyperpod",
-    "amazon-cloudwatch",
-    "kuberay-operator",
-    "ray-storage",
-}
-"""Namespaces of Kubernetes, EKS, HyperPod's chart and the KubeRay operator."""

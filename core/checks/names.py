@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from core.checks.eks import SYSTEM_NAMESPACES
+from core import names
 from core.checks.lookup import GROUPS, groups
 from core.findings import Finding, error, rule, warning
+from core.names import SYSTEM_NAMESPACES
 from core.plan import Plan
 from core.yaml_source import Path
 
@@ -108,8 +109,10 @@ def tags_are_valid(plan: Plan) -> Iterator[Finding]:
         path = ("tags", key)
         if key.casefold().startswith("aws:"):
             yield error(*path, message="keys that begin with 'aws:' are reserved; use another key")
-        if key.casefold().startswith("hyperpod-ray:"):
-            yield error(*path, message="keys that begin with 'hyperpod-ray:' are this project's own; use another key")
+        if key.casefold().startswith(names.OWN_TAGS):
+            yield error(
+                *path, message=f"keys that begin with '{names.OWN_TAGS}' are this project's own; use another key"
+            )
         if not 1 <= len(key) <= 128:
             yield error(*path, message=f"a key has 1 to 128 characters, got {len(key)}")
         if len(value) > 256:

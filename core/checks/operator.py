@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from core import names
 from core.findings import Finding, error, rule
 from core.plan import Plan
 from core.yaml_source import Path
@@ -51,7 +52,9 @@ def outline(plan: Plan) -> dict[str, Any]:
     if ray.autoscaling:
         spec |= {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}
     if ray.gcs_fault_tolerance:
-        spec["gcsFaultToleranceOptions"] = {"redisAddress": ray.gcs_fault_tolerance.redis_address or "ray-redis:6379"}
+        spec["gcsFaultToleranceOptions"] = {
+            "redisAddress": ray.gcs_fault_tolerance.redis_address or f"{names.REDIS}:{names.REDIS_PORT}"
+        }
     return {
         "kind": "RayCluster",
         "metadata": {"name": ray.cluster_name, "namespace": ray.namespace},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from core import names
 from core.checks.lookup import find, workers
 from core.findings import Finding, error, rule, suggestion, warning
 from core.plan import Plan
@@ -15,8 +16,8 @@ TOKEN_AUTH_SINCE = (2, 52)
 TRAIN_V2_SINCE = (2, 51)
 """Ray version whose Train V2 is the default; the jobs of this project use nothing older."""
 RESERVED_GROUPS = {
-    "driver": "GCS fault tolerance adds a group of that name",
-    "headgroup": "the autoscaler calls the head's group that",
+    names.DRIVER_GROUP: "GCS fault tolerance adds a group of that name",
+    names.HEAD_GROUP: "the autoscaler calls the head's group that",
 }
 """Worker group names that are taken."""
 

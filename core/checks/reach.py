@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core import needs
+from core import names, needs
 from core.findings import Finding, error, rule, warning
 from core.images import chart_images
 from core.plan import Plan
@@ -20,7 +20,7 @@ def images_are_reachable(plan: Plan) -> Iterator[Finding]:
     if not plan.settings.network.closed:
         return
     helm = plan.settings.helm
-    if not any(chart_images(helm.lock_file, chart) for chart in needs.CHARTS):
+    if not any(chart_images(helm.lock_file, chart) for chart in names.CHARTS):
         yield error(
             "helm",
             "lock_file",

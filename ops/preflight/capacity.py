@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from core import names
 from ops.clients import Json, Target
 from ops.output import clock, now
 from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning
@@ -89,7 +90,7 @@ def quotas(target: Target) -> list[Outcome]:
 def _network_stack(target: Target) -> Any:
     from ops.gather import stack  # noqa: PLC0415
 
-    return stack(target, f"{target.name}-Network")
+    return stack(target, names.stack_name(target.name, names.NETWORK_STACK))
 
 
 def _values(target: Target, service: str) -> dict[str, float]:

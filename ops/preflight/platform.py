@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from core import names
 from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, kubectl_for, minor_of, platform
 from ops import output
 from ops.clients import Target, absent, code
@@ -100,10 +101,6 @@ def _differs(version: str, ends: object) -> str:
     )
 
 
-AGENT = "eks-pod-identity-agent"
-"""Add-on that gives pods the credentials of `ray.access`."""
-
-
 def pod_identity(target: Target) -> list[Outcome]:
     """An existing cluster has the add-on that `ray.access` needs; a new one gets it."""
     existing = target.plan.existing_eks
@@ -112,13 +109,20 @@ def pod_identity(target: Target) -> list[Outcome]:
     if existing is None:
         return [skipped("the Eks stack adds it")]
     try:
-        addon = target.aws.call("eks", "describe_addon", clusterName=existing.cluster_name, addonName=AGENT)["addon"]
+        addon = target.aws.call(
+            "eks", "describe_addon", clusterName=existing.cluster_name, addonName=names.POD_IDENTITY_ADDON
+        )["addon"]
     except Exception as error:
         if not absent(error):
             raise
-        command = f"aws eks create-addon --cluster-name {existing.cluster_name} --addon-name {AGENT}"
-        return [failed(f"{existing.cluster_name} has no add-on {AGENT}: Ray's pods would get no credentials", command)]
-    return [ok(f"{AGENT} {addon.get('addonVersion', '')} is {addon.get('status', '')}")]
+        agent = names.POD_IDENTITY_ADDON
+        return [
+            failed(
+                f"{existing.cluster_name} has no add-on {agent}: Ray's pods would get no credentials",
+                f"aws eks create-addon --cluster-name {existing.cluster_name} --addon-name {agent}",
+            )
+        ]
+    return [ok(f"{names.POD_IDENTITY_ADDON} {addon.get('addonVersion', '')} is {addon.get('status', '')}")]
 
 
 def eks_version(target: Target) -> list[Outcome]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core import names
 from ops import durations
 from ops.snapshot import Group, Snapshot
 from ops.verdict.finding import (
@@ -22,7 +23,9 @@ def cluster(seen: Snapshot) -> Iterator[Finding]:
     """What the cluster says of itself."""
     cluster = seen.cluster
     if cluster is None:
-        made = {stack.name: stack.status for stack in seen.stacks}.get(f"{seen.environment}-HyperPod", "")
+        made = {stack.name: stack.status for stack in seen.stacks}.get(
+            names.stack_name(seen.environment, names.HYPERPOD_STACK), ""
+        )
         if seen.saw("HyperPod") and made.endswith("_COMPLETE") and made not in DEAD_STACK:
             yield Finding(
                 kind="needs-you", what="the HyperPod cluster is gone although its stack is there", next=deploy(seen)

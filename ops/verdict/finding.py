@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from ops import durations, names
+from core import names
+from ops import durations
 from ops.durations import Usual
 from ops.snapshot import ClusterEvent, Instance, Snapshot
 

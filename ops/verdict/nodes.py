@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ops import durations, names
+from core import names
+from ops import durations
 from ops.snapshot import Instance, Node, Snapshot
 from ops.verdict.finding import (
     JOIN_GRACE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ops import durations, names
+from core import names
+from ops import durations
 from ops.durations import Usual
 from ops.snapshot import Pod, RayCluster, Snapshot
 from ops.verdict.finding import (
@@ -25,7 +26,9 @@ def rays(seen: Snapshot) -> Iterator[Finding]:
     if not seen.saw("Kubernetes") or seen.cluster is None:
         return
     mine = [ray for ray in seen.rays if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
-    deployed = {stack.name: stack.status for stack in seen.stacks}.get(f"{seen.environment}-Ray", "")
+    deployed = {stack.name: stack.status for stack in seen.stacks}.get(
+        names.stack_name(seen.environment, names.RAY_STACK), ""
+    )
     if not mine and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
         yield Finding(
             kind="needs-you",

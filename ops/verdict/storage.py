@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ops import durations, names
+from core import names
+from ops import durations
 from ops.snapshot import Snapshot
 from ops.verdict.finding import (
     Finding,
@@ -49,7 +50,8 @@ def storage(seen: Snapshot) -> Iterator[Finding]:
         return
     made = {stack.name: stack.status for stack in seen.stacks}
     if not seen.file_systems and (
-        seen.storage_mode == "existing" or made.get(f"{seen.environment}-Storage", "").endswith("_COMPLETE")
+        seen.storage_mode == "existing"
+        or made.get(names.stack_name(seen.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
     ):
         yield Finding(kind="needs-you", what="the shared file system is gone", next=deploy(seen))
     if claim is None:

@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from rehearsal.ray_hosts.cluster import DASHBOARD_PORT, Cluster
+from core import names
+from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
 
 Json = dict[str, Any]
@@ -74,11 +75,11 @@ def bridge(cluster: Cluster, kubernetes: Kubernetes) -> str:
         kubernetes.request(
             "PATCH",
             f"/api/v1/namespaces/{namespace}/secrets/{name}",
-            {"data": {"auth_token": token}},
+            {"data": {names.TOKEN_KEY: token}},
             content_type="application/merge-patch+json",
         )
     to = f"{cluster.head_ip}:{cluster.state.dashboard_port}"
-    selector = f"ray.io/cluster={name},ray.io/node-type=head"
-    wanted = {"namespace": namespace, "selector": selector, "port": DASHBOARD_PORT, "to": to}
+    selector = f"{names.RAY_CLUSTER_LABEL}={name},{names.RAY_ROLE_LABEL}=head"
+    wanted = {"namespace": namespace, "selector": selector, "port": names.DASHBOARD_PORT, "to": to}
     kubernetes.request("POST", "/rehearsal/bridges", wanted)
-    return f"port {DASHBOARD_PORT} of the head of RayCluster {namespace}/{name} leads to {to}"
+    return f"port {names.DASHBOARD_PORT} of the head of RayCluster {namespace}/{name} leads to {to}"

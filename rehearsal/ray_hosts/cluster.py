@@ -24,6 +24,7 @@ from typing import Any
 
 import yaml
 
+from core.names import CLIENT_PORT, DASHBOARD_PORT, GCS_PORT
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.isolation import Process
@@ -35,7 +36,6 @@ ROOT = Path(".local") / "ray"
 REHEARSAL_ENV = ".venv-rehearsal"
 FIRST_HOST = 11  # 127.0.0.11 and up; .10 is the store of the GCS
 LAST_HOST = 250
-GCS_PORT, DASHBOARD_PORT, CLIENT_PORT = 6379, 8265, 10001
 WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
 INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER", leash.VARIABLE)
 START_SECONDS = 300  # of the head, then of the nodes; 5 and 8 on a quiet machine

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from core import names
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.scale import MEMORY_BYTES, OBJECT_STORE_BYTES, rule, scale
 
@@ -231,8 +232,8 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
     if container.get("image"):
         dropped.append(f"{where}: image {container['image']} is not run; the rehearsal environment's Ray is")
     for mount in container.get("volumeMounts") or []:
-        if mount.get("mountPath") == "/fsx":
-            dropped.append(f"{where}: /fsx (the shared file system) is a folder of this machine")
+        if mount.get("mountPath") == names.MOUNT_PATH:
+            dropped.append(f"{where}: {names.MOUNT_PATH} (the shared file system) is a folder of this machine")
     for key in (
         "nodeSelector",
         "affinity",
@@ -255,7 +256,7 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
             "Ray of this machine; remove it"
         )
     return PodPlan(
-        group="headgroup" if head else str(group.get("groupName")),
+        group=names.HEAD_GROUP if head else str(group.get("groupName")),
         head=head,
         pods=small.pods,
         wanted=replicas * hosts,
@@ -282,8 +283,10 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None, pod_
     """
     if manifest.get("kind") != "RayCluster":
         raise LocalError(f"a RayCluster is needed, got kind {manifest.get('kind')!r}")
-    if manifest.get("apiVersion") != "ray.io/v1":
-        raise LocalError(f"raycluster apiVersion: ray.io/v1 is needed, got {manifest.get('apiVersion')!r}")
+    if manifest.get("apiVersion") != names.RAY_API_VERSION:
+        raise LocalError(
+            f"raycluster apiVersion: {names.RAY_API_VERSION} is needed, got {manifest.get('apiVersion')!r}"
+        )
     spec = _need(manifest.get("spec"), "spec", dict)
     dropped: list[str] = []
     head = _pod(

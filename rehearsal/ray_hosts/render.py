@@ -14,12 +14,12 @@ import yaml
 
 def render(environment: str) -> str:
     """The environment's RayCluster. Raises `core.loader.EnvironmentFileError` for a bad file."""
-    from core import loader, project  # noqa: PLC0415
+    from core import loader, names  # noqa: PLC0415
     from k8s.bindings import placeholders  # noqa: PLC0415
     from k8s.ray_cluster import ray_cluster  # noqa: PLC0415
 
     name = Path(environment).stem if environment.endswith(".yaml") else environment
-    folder = Path(os.environ.get(project.ENVIRONMENTS_VARIABLE) or loader.FOLDER)
+    folder = Path(os.environ.get(names.ENVIRONMENTS_VARIABLE) or loader.FOLDER)
     plan = loader.load(name, folder=folder).plan
     return yaml.safe_dump_all(ray_cluster(plan, placeholders(plan)).objects, sort_keys=False)
 

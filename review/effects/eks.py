@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from core import names
 from review.changes import Changes, Kind, ResourceChange, differing
 from review.facts import source
 from review.findings import Effect, Findings, Row
@@ -13,11 +14,11 @@ from review.schemas import at
 
 _MINOR = re.compile(r"^1\.(\d+)$")
 _ADD_ONS = {
-    "vpc-cni": "Its pods are rolled node by node; pods that run keep their addresses, new pods wait meanwhile.",
-    "kube-proxy": "Its pods are rolled over the nodes one by one; connections that run stay.",
+    names.CNI_ADDON: "Its pods are rolled node by node; pods that run keep their addresses, new pods wait meanwhile.",
+    names.PROXY_ADDON: "Its pods are rolled over the nodes one by one; connections that run stay.",
     "coredns": "Its two replicas are rolled; names resolve all the while.",
-    "eks-pod-identity-agent": "Its pods are rolled node by node; a pod that asks for credentials then retries.",
-    "aws-fsx-csi-driver": "Its pods are rolled; mounted volumes stay mounted, new mounts wait meanwhile.",
+    names.POD_IDENTITY_ADDON: "Its pods are rolled node by node; a pod that asks for credentials then retries.",
+    names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait meanwhile.",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core import names
 from review.changes import Changes, Kind
 from review.effects import raycluster
 from review.facts import facts, source
@@ -95,7 +96,7 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
                 consequence=f"{how.capitalize()}; its StorageClass reclaims by Delete, so the file system behind "
                 "it is deleted with everything "
                 "on it, as soon as no pod uses it any more.",
-                unavailable="/fsx, for good",
+                unavailable=f"{names.MOUNT_PATH}, for good",
                 **common,
             )
         return Row(
@@ -103,7 +104,7 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy "
             f"{policy}), but pods made later "
             "find no claim and do not start.",
-            unavailable="/fsx, for new pods",
+            unavailable=f"{names.MOUNT_PATH}, for new pods",
             **common,
         )
     if item.id.kind == "RayCluster":
@@ -276,7 +277,7 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
                 change=f"storage {_at(before, path)} → {_at(now, path)}",
                 consequence="The driver asks FSx to grow the file system: unavailable for a few minutes, clients "
                 "retry.",
-                unavailable="/fsx, for a few minutes",
+                unavailable=f"{names.MOUNT_PATH}, for a few minutes",
                 **common,
             )
         )
@@ -329,7 +330,7 @@ def _upgraded(before: Release, now: Release, findings: Findings) -> None:
     crds = ""
     if (version or content) and now.chart not in _CRD_FREE:
         crds = " Helm does not upgrade CRDs: first apply the new chart's yourself ('kubectl apply --server-side')."
-    operator = now.chart == "kuberay-operator"
+    operator = now.chart == names.OPERATOR_CHART
     consequence = "helm upgrade: pods of the release whose template changes are rolled."
     if operator:
         consequence = (

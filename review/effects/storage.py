@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core import names
 from review.changes import Changes, Kind, ResourceChange
 from review.facts import effect_when_gone, facts, source
 from review.findings import Effect, Findings, Remark, Row
@@ -109,7 +110,7 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
                 change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
                 consequence="In place: the file servers are switched out and the file system is unavailable for "
                 f"a few minutes; {_PAUSE}. Requests must be six hours apart.{doubt}",
-                unavailable="/fsx, for a few minutes",
+                unavailable=f"{names.MOUNT_PATH}, for a few minutes",
                 source=source("fsx-throughput"),
                 **common,
             )
@@ -126,7 +127,7 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
                 f"all Ray pods first.{doubt}"
                 if newer
                 else "A file system's Lustre version only goes up: the service refuses.",
-                unavailable="/fsx, from unmounting until the update is done" if newer else "",
+                unavailable=f"{names.MOUNT_PATH}, from unmounting until the update is done" if newer else "",
                 source=source("fsx-update"),
                 **common,
             )
@@ -190,7 +191,7 @@ def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
         "is then slower for hours "
         "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no "
         "sooner than six hours later.",
-        unavailable="/fsx, for a few minutes",
+        unavailable=f"{names.MOUNT_PATH}, for a few minutes",
         source=source("fsx-capacity"),
         **common,
     )

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from core import names
 from review.findings import Effect, Row
 from review.report import differences, figures
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
 
-MARKER = "<!-- ray-on-hyperpod review -->"
+MARKER = f"<!-- {names.PROJECT} review -->"
 """First line of the comment; the workflow finds its own comment by it."""
 LIMIT = 65_536
 """Characters of a GitHub comment; counted in bytes here, which is never fewer and also fits an environment variable."""

@@ -17,10 +17,12 @@ from typing import Any
 
 import yaml
 
+from service_rules import names
+
 Json = dict[str, Any]
 
 PLURALS = ("rayclusters", "raycronjobs", "rayjobs")
-TARGET = Path(__file__).parent / "kuberay-operator" / "crds"
+TARGET = Path(__file__).parent / names.OPERATOR_CHART / "crds"
 _NAMED = ("properties", "patternProperties")
 _NESTED = ("items", "additionalProperties", "anyOf", "allOf", "oneOf", "not")
 _KEPT = (

@@ -29,6 +29,7 @@ from sandbox.kubernetes.status import (
     stale,
 )
 from sandbox.kubernetes.store import Change, Key, Store, copy
+from service_rules import names
 
 Json = dict[str, Any]
 
@@ -41,7 +42,7 @@ _SERVER_FIELDS = (
     "deletionGracePeriodSeconds",
     "selfLink",
 )
-_SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_SYSTEM_NAMESPACES = ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC, names.KUBE_NODE_LEASE)
 
 
 def now() -> str:
@@ -511,7 +512,11 @@ class Api:
                     f"Precondition failed: {field_name} in precondition: {wanted}, in object meta: "
                     f"{old['metadata'][field_name]}",
                 )
-        if resource.kind == "Namespace" and not resource.group and name in ("default", "kube-system", "kube-public"):
+        if (
+            resource.kind == "Namespace"
+            and not resource.group
+            and name in ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC)
+        ):
             raise forbidden("namespaces", "", name, "this namespace may not be deleted")
         if options.dry_run:
             return old, True

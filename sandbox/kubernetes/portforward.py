@@ -84,7 +84,7 @@ def _address(text: Any) -> tuple[str, int]:
     except ValueError:
         good = False
     if not good:
-        raise bad_request(f"to must be an address of loopback such as 127.0.0.1:8265, got {text!r}")
+        raise bad_request(f"to must be an address of loopback such as 127.0.0.1:43210, got {text!r}")
     return host, int(port)
 
 

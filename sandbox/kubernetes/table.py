@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandbox.kubernetes.resources import Resource
+from service_rules import names
 
 Json = dict[str, Any]
 Cell = Callable[[Json], Any]
@@ -105,7 +106,7 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
         ("Status", _node_status, 0),
         ("Roles", lambda o: "<none>", 0),
         ("Version", _get("status.nodeInfo.kubeletVersion"), 0),
-        ("Instance-Type", lambda o: (o["metadata"].get("labels") or {}).get("node.kubernetes.io/instance-type", ""), 1),
+        ("Instance-Type", lambda o: (o["metadata"].get("labels") or {}).get(names.INSTANCE_TYPE_LABEL, ""), 1),
     ],
     "Namespace": [("Status", _get("status.phase"), 0)],
     "Service": [

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import yaml
 
+from service_rules import names
 from service_rules.kuberay import syntax
 from service_rules.kuberay.table import Json, Subject, restart_policy, rule, token
 
@@ -152,7 +153,7 @@ def cluster_selector(subject: Subject) -> Iterator[str]:
         return
     if subject.spec.get("suspend"):
         yield f"{INVALID}the ClusterSelector mode doesn't support the suspend operation"
-    if not subject.spec["clusterSelector"].get("ray.io/cluster"):
+    if not subject.spec["clusterSelector"].get(names.RAY_CLUSTER_LABEL):
         yield "cluster name in ClusterSelector should not be empty"
     if subject.spec.get("submissionMode") == "SidecarMode":
         yield "ClusterSelector is not supported in SidecarMode"

@@ -13,7 +13,7 @@ import k8s
 from charts import contents, executable, store
 from charts.errors import ChartError
 from charts.lock import Lock
-from core import Plan, load, names
+from core import Plan, environment_names, load
 from core.images import Reference, chart_images, chart_values
 from tests.charts.test_chart_store import Repository, git, left_over, lock, repository, sha
 
@@ -239,7 +239,7 @@ class TestContents:
     def test_the_stand_ins_record_is_theirs(self) -> None:
         contents.verify(Lock.read(PROJECT / "sandbox" / "charts" / "charts.lock.yaml"))
 
-    @pytest.mark.parametrize("name", [name for name in names() if name != "local"])
+    @pytest.mark.parametrize("name", [name for name in environment_names() if name != "local"])
     def test_every_value_that_is_set_is_one_that_the_chart_knows(self, name: str) -> None:
         plan = Plan(name=name, settings=load(name).settings)
         lock = plan.settings.helm.lock_file

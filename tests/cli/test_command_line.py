@@ -141,7 +141,7 @@ def names(**_):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
 
-core.names = names
+core.environment_names = names
 sys.argv = ["hyperpod-ray", "env", "check"]
 script()
 """

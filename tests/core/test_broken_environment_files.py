@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.loader import FOLDER, EnvironmentFileError, load, names, parse
+from core.loader import FOLDER, EnvironmentFileError, environment_names, load, parse
 
 PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8")
 
@@ -208,12 +208,12 @@ def test_files_outside_the_current_folder_are_named_in_full(tmp_path: Path) -> N
 
 
 def test_the_shipped_files_are_good_and_without_warnings() -> None:
-    assert names() == ["dev", "local", "prod"]
-    assert [load(name).warnings for name in names()] == [[], [], []]
+    assert environment_names() == ["dev", "local", "prod"]
+    assert [load(name).warnings for name in environment_names()] == [[], [], []]
 
 
 def test_the_shipped_files_differ_for_good_reasons() -> None:
-    files = [load(name) for name in names()]
+    files = [load(name) for name in environment_names()]
     dev, local, prod = (file.settings for file in files)
     assert [one.storage.kind for one in (dev, local, prod)] == ["dynamic", "static", "static"]
     assert [file.plan.new_file_system and file.plan.new_file_system.on_destroy for file in files] == [

@@ -13,7 +13,7 @@ import yaml
 
 from cli.main import main as cli
 from core import reference
-from core.loader import FOLDER, names
+from core.loader import FOLDER, environment_names
 from core.model import Environment
 
 PROJECT = FOLDER.parent
@@ -31,7 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in names():
+    for name in environment_names():
         (tmp_path / f"{name}.yaml").write_text((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     return tmp_path
 
@@ -112,7 +112,7 @@ def test_a_stale_reference_is_found_and_written(
     assert main([command, "--check"]) == 3
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_the_schema_accepts_the_shipped_files(name: str) -> None:
     validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
     assert list(validator.iter_errors(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))) == []

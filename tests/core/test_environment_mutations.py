@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, load, names, parse
+from core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, environment_names, load, parse
 from core.model import Environment, Settings
 
 FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2000"))
 """Files to judge, over all the tests here."""
-TEXTS = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
+TEXTS = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in environment_names()}
 DATA = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 

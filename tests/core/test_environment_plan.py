@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.loader import load, names
+from core.loader import environment_names, load
 from core.model import RayWorkerGroup
 from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, NodeRoom, Plan, PodResources, catalogue
 from tests.core.environment_files import plan
@@ -142,7 +142,7 @@ def test_names_that_others_need() -> None:
     assert one.lifecycle_bucket_name == "sagemaker-test-1-123456789012-us-west-2"
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_shipped_environments_plan(name: str) -> None:
     one = load(name).plan
     for worker in one.settings.ray.workers:

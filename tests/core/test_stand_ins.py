@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core import names, stand_ins
+from core import environment_names, stand_ins
 from core.loader import FOLDER, parse
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_each_shipped_environment_can_be_rehearsed(name: str) -> None:
     data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     before = copy.deepcopy(data)

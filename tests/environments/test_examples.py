@@ -6,17 +6,17 @@ import re
 
 import pytest
 
-from core.loader import FOLDER, load, names
+from core.loader import FOLDER, environment_names, load
 
 EXAMPLES = FOLDER / "examples"
 
 
-@pytest.mark.parametrize("name", names(folder=EXAMPLES))
+@pytest.mark.parametrize("name", environment_names(folder=EXAMPLES))
 def test_an_example_is_accepted_without_warnings(name: str) -> None:
     assert load(name, folder=EXAMPLES).warnings == []
 
 
-@pytest.mark.parametrize("name", names(folder=EXAMPLES))
+@pytest.mark.parametrize("name", environment_names(folder=EXAMPLES))
 def test_an_example_says_what_it_is_for(name: str) -> None:
     schema, title, *_ = (EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     assert schema == "# yaml-language-server: $schema=../schema.json"
@@ -24,11 +24,11 @@ def test_an_example_says_what_it_is_for(name: str) -> None:
 
 
 def test_examples_can_stand_beside_each_other() -> None:
-    found = [load(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in names(folder=EXAMPLES)]
+    found = [load(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in environment_names(folder=EXAMPLES)]
     assert len(set(found)) == len(found)
 
 
 def test_every_example_is_in_the_docs() -> None:
     page = (FOLDER.parent / "docs" / "examples.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\(\.\./environments/examples/([a-z0-9-]+)\.yaml\)", page))
-    assert linked == set(names(folder=EXAMPLES))
+    assert linked == set(environment_names(folder=EXAMPLES))

@@ -15,8 +15,8 @@ import k8s
 from cli.main import main as run
 from core import Plan
 from core.loader import FOLDER
+from core.names import PRIORITY_LABEL, QUEUE_LABEL
 from k8s.operator import FEATURE_GATES, RefusedError
-from k8s.rayjob import PRIORITY_LABEL, QUEUE_LABEL
 from service_rules import kuberay
 
 Render = Callable[[str], Any]

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ops import names as ops_names
+from core import names as ops_names
 from tests.ops.world import ROOT, World, environment_text
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from core import load
-from ops import clients, deploy, names
+from core import load, plan_names
+from ops import clients, deploy
 from ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
 from ops.progress import Expected, busy
 from ops.snapshot import Stack
 
 PLAN = load("dev").plan
-NAMES = names.stack_names(PLAN)
+NAMES = plan_names.stack_names(PLAN)
 
 
 class Account:

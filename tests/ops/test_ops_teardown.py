@@ -39,7 +39,7 @@ def small_app(world: World) -> str:
     """An assembly with the environment's stacks, as a deploy of it would have left them: empty but for a marker."""
     from aws_cdk import App, Environment, Stack, Stage, aws_ssm
 
-    from ops.names import stack_names
+    from core.plan_names import stack_names
 
     out = world.state / "cdk.out"
     app = App(outdir=str(out))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ops.names import STACKS, node_name
+from core.names import STACKS, node_name
 from ops.snapshot import (
     Claim,
     Cluster,

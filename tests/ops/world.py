@@ -188,7 +188,7 @@ class World:
 
     def make_stacks(self) -> None:
         """The environment's stacks by name, each with one small resource."""
-        from ops.names import stack_names
+        from core.plan_names import stack_names
 
         template = {
             "Resources": {"Marker": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}}

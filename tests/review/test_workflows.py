@@ -14,7 +14,7 @@ import yaml
 
 from cli.deploy import Verdict
 from cli.review import Limit
-from core import names
+from core import environment_names
 from review.report.markdown import MARKER
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
@@ -67,7 +67,7 @@ def test_deploy_asks_for_approval_and_offers_the_shipped_environments() -> None:
     assert workflow["jobs"]["deploy"]["environment"] == "${{ inputs.environment }}"
     # YAML 1.1 reads `on` as true
     offered = set(workflow[True]["workflow_dispatch"]["inputs"]["environment"]["options"])
-    assert offered <= set(names())
+    assert offered <= set(environment_names())
 
 
 def run(script: str, folder: Path, ended: int, **variables: str) -> tuple[int, list[str], dict[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core import Plan, load, names
+from core import Plan, environment_names, load
 from core.loader import FOLDER
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -81,10 +81,10 @@ def synthesize(name: str, out: Path, *, folder: Path = FOLDER) -> Assembly:
 def assemblies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Assembly]:
     """Every shipped environment, synthesized once."""
     root = tmp_path_factory.mktemp("assemblies")
-    return {name: synthesize(name, root / name) for name in names()}
+    return {name: synthesize(name, root / name) for name in environment_names()}
 
 
-@pytest.fixture(scope="session", params=names())
+@pytest.fixture(scope="session", params=environment_names())
 def assembly(request: pytest.FixtureRequest, assemblies: dict[str, Assembly]) -> Assembly:
     """Each shipped environment in turn."""
     return assemblies[request.param]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.loader import FOLDER, names
+from core.loader import FOLDER, environment_names
 from review.review import review
 from tests.review.small import write
 from tests.stacks.conftest import Assembly, synthesize
@@ -14,7 +14,7 @@ from tests.stacks.conftest import Assembly, synthesize
 EXAMPLES = FOLDER / "examples"
 
 
-@pytest.fixture(scope="module", params=names(folder=EXAMPLES))
+@pytest.fixture(scope="module", params=environment_names(folder=EXAMPLES))
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=EXAMPLES)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core import Plan, load, names
+from core import Plan, environment_names, load
 from tests.stacks.conftest import PROJECT
 
 ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())
@@ -28,7 +28,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
 
     out = tmp_path_factory.mktemp("nag")
     cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out))
-    for name in names():
+    for name in environment_names():
         EnvironmentStage(cdk_app, plan=Plan(name=name, settings=load(name).settings), project=PROJECT)
     cdk.Validations.of(cdk_app).add_plugins(AwsSolutionsChecks(cdk_app))
     # findings make the synth fail; the report is read below, the message is tens of pages

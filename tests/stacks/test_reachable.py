@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from charts.contents import images_of
-from core import Plan, load, names, needs
+from core import Plan, environment_names, load, needs
 from core.images import ChartImage, Reference, chart_images
 from core.loader import FOLDER
 from tests.stacks.conftest import Assembly, synthesize
@@ -24,7 +24,7 @@ from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 
 VARIANTS = Path(__file__).parent / "variants"
-EVERY = [*names(), *sorted(path.stem for path in VARIANTS.glob("*.yaml"))]
+EVERY = [*environment_names(), *sorted(path.stem for path in VARIANTS.glob("*.yaml"))]
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 

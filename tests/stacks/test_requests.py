@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core import Plan, load, names, requests
+from core import Plan, environment_names, load, requests
 from tests.stacks.conftest import Assembly
 
 
@@ -19,7 +19,7 @@ def agrees(judged: Any, made: Any) -> bool:
     return bool(judged == made)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_of_the_cluster(name: str, assemblies: dict[str, Assembly]) -> None:
     judged = requests.create_cluster(Plan(name=name, settings=load(name).settings))
     (made,) = [r["Properties"] for r in assemblies[name].of_type("AWS::SageMaker::Cluster").values()]
@@ -33,7 +33,7 @@ def test_of_the_cluster(name: str, assemblies: dict[str, Assembly]) -> None:
     assert ("AutoScaling" in made) == ("AutoScaling" in judged)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_of_the_file_system(name: str, assemblies: dict[str, Assembly]) -> None:
     made = [r["Properties"] for r in assemblies[name].of_type("AWS::FSx::FileSystem").values()]
     judged = requests.create_file_system(Plan(name=name, settings=load(name).settings))

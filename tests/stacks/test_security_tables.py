@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from core import names
+from core import environment_names
 from docs.security_tables import FOLDER, Assembly, pages
 from tests.stacks.conftest import Assembly as Synthesized
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", environment_names())
 def test_the_tables_are_those_of_the_templates(name: str, assemblies: dict[str, Synthesized]) -> None:
     page = pages(Assembly.read(assemblies[name].folder), environment=name)
     stored = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def test_the_tables_are_those_of_the_templates(name: str, assemblies: dict[str, 
 def test_every_table_has_rows_somewhere() -> None:
     """A reader that finds nothing would agree with every template."""
     full: dict[str, bool] = {}
-    for name in names():
+    for name in environment_names():
         for section in (FOLDER / f"{name}.md").read_text(encoding="utf-8").split("\n## ")[1:]:
             title = section.splitlines()[0]
             full[title] = full.get(title, False) or section.count("\n| ") > 1

@@ -25,16 +25,17 @@ from typing import Any
 import yaml
 
 from sandbox.kubernetes.resources import Resource, builtin_resources
+from service_rules import names
 
 Json = dict[str, Any]
 
 FOLDER = Path(__file__).parent
-KUBERAY_CRDS = FOLDER.parents[1] / "charts" / "kuberay-operator" / "crds"
+KUBERAY_CRDS = FOLDER.parents[1] / "charts" / names.OPERATOR_CHART / "crds"
 NAMESPACE = "bad"
 _PATIENCE_SECONDS = 60.0
 _RAY = (
-    Resource("ray.io", "v1", "RayCluster", "rayclusters", namespaced=True),
-    Resource("ray.io", "v1", "RayJob", "rayjobs", namespaced=True),
+    Resource(names.RAY_API_GROUP, "v1", "RayCluster", "rayclusters", namespaced=True),
+    Resource(names.RAY_API_GROUP, "v1", "RayJob", "rayjobs", namespaced=True),
 )
 _KINDS = {(r.api_version, r.kind): r for r in (*builtin_resources(), *_RAY)}
 _GOOD_CONTAINER = {"name": "c", "image": "busybox:1"}

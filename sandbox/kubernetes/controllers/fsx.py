@@ -18,12 +18,13 @@ from sandbox.kubernetes.controllers.common import event, node_ready, remove
 from sandbox.kubernetes.controllers.volumes import PROVISIONED_BY
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.status import ApiError
+from service_rules import names
 
 Json = dict[str, Any]
 
-DRIVER = "fsx.csi.aws.com"
-ADDON = "aws-fsx-csi-driver"
-VOLUME_TAG = "CSIVolumeName"
+DRIVER = names.CSI_DRIVER
+ADDON = names.CSI_ADDON
+VOLUME_TAG = names.CLAIM_TAG
 _FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 _GIB = 2**30
 _STEP_GIB = 2400

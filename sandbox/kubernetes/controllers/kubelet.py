@@ -13,6 +13,7 @@ from typing import Any
 
 from sandbox.kubernetes.api import Api, now
 from sandbox.kubernetes.controllers.common import alive, condition, event, has, node_ready, remove, set_status
+from service_rules import names
 
 Json = dict[str, Any]
 
@@ -20,8 +21,8 @@ START_SECONDS = 20.0
 RUN_SECONDS = 20.0
 STOP_SECONDS = 2.0
 TOLERATION_SECONDS = 300.0
-UNREACHABLE = "node.kubernetes.io/unreachable"
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+UNREACHABLE = names.UNREACHABLE
+OUT_OF_SERVICE = names.OUT_OF_SERVICE
 # a pod with this annotation set to "failed" ends badly: a hook for tests
 OUTCOME = "rehearsal.local/outcome"
 

@@ -25,20 +25,20 @@ from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import condition, event, node_ready, set_status
 from sandbox.kubernetes.discovery import GIT_VERSION
 from sandbox.kubernetes.status import ApiError, bad_request, not_found
-from service_rules import data
+from service_rules import data, names
 
 Json = dict[str, Any]
 
-PREFIX = "sagemaker.amazonaws.com/"
-HEALTH = PREFIX + "node-health-status"
-DEEP = PREFIX + "deep-health-check-status"
+PREFIX = names.HYPERPOD_LABELS
+HEALTH = names.HEALTH_LABEL
+DEEP = names.DEEP_HEALTH_LABEL
 MODE = "rehearsal.local/mode"
 STATE = "rehearsal.local/state"
 NOT_READY_SECONDS = 41.0
 DELETED_SECONDS = 46.0
 _TYPES = data.FOLDER / "instance_types.yaml"
 _PRESENT = ("Running", "DeepHealthCheckInProgress", "SystemUpdating", "Failure", "ShuttingDown")
-_UNREACHABLE = "node.kubernetes.io/unreachable"
+_UNREACHABLE = names.UNREACHABLE
 
 
 def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
@@ -55,11 +55,11 @@ def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
         "ephemeral-storage": "450Gi",
         "hugepages-2Mi": "5128Mi" if figures.get("efa") else "0",
     }
-    accelerators = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}.get(str(figures.get("accelerator")))
+    accelerators = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}.get(str(figures.get("accelerator")))
     if accelerators and figures.get("accelerators"):
         found[accelerators] = str(figures["accelerators"])
     if figures.get("efa"):
-        found["vpc.amazonaws.com/efa"] = str(figures["efa"])
+        found[names.EFA_RESOURCE] = str(figures["efa"])
     return found
 
 
@@ -109,8 +109,8 @@ class Nodes:
 
     async def _requests(self, aws: Aws, seen: dict[str, tuple[Json, Json, Json]]) -> None:
         calls = {
-            "UnschedulablePendingReplacement": "batch_replace_cluster_nodes",
-            "UnschedulablePendingReboot": "batch_reboot_cluster_nodes",
+            names.REPLACE: "batch_replace_cluster_nodes",
+            names.REBOOT: "batch_reboot_cluster_nodes",
         }
         for name, (cluster, node, _) in seen.items():
             found = self.api.find("v1", "Node", "", name)
@@ -129,7 +129,7 @@ class Nodes:
                     await aws.call(
                         "sagemaker", calls[label], ClusterName=cluster["ClusterName"], NodeIds=[node["InstanceId"]]
                     )
-                    if label == "UnschedulablePendingReboot":
+                    if label == names.REBOOT:
                         self._rebooting.add(name)
                 except AwsError as error:
                     if found:
@@ -152,12 +152,12 @@ class Nodes:
         zone = str(place.get("AvailabilityZone", ""))
         found = {
             PREFIX + "cluster-name": cluster["ClusterName"],
-            PREFIX + "instance-group-name": node["InstanceGroupName"],
+            names.INSTANCE_GROUP_LABEL: node["InstanceGroupName"],
             PREFIX + "compute-type": "hyperpod",
             PREFIX + "node-recovery": str(cluster.get("NodeRecovery", "None")),
-            "node.kubernetes.io/instance-type": node["InstanceType"],
+            names.INSTANCE_TYPE_LABEL: node["InstanceType"],
             "beta.kubernetes.io/instance-type": node["InstanceType"],
-            "kubernetes.io/hostname": node.get("PrivateDnsHostname")
+            names.HOSTNAME_LABEL: node.get("PrivateDnsHostname")
             or detail.get("PrivateDnsHostname")
             or f"hyperpod-{node['InstanceId']}",
             "kubernetes.io/arch": "amd64",
@@ -270,7 +270,7 @@ class Nodes:
             meta.setdefault("labels", {}).update(labels)
             # a node that failed waits for its replacement where recovery is on, else for somebody
             recovers = meta["labels"].get(PREFIX + "node-recovery") == "Automatic"
-            failed = "UnschedulablePendingReplacement" if recovers else "Unschedulable"
+            failed = names.REPLACE if recovers else "Unschedulable"
             meta["labels"][HEALTH] = "Schedulable" if healthy else (failed if status == "Failure" else "Unschedulable")
             if status == "DeepHealthCheckInProgress":
                 meta["labels"][DEEP] = "InProgress"
@@ -279,9 +279,9 @@ class Nodes:
             elif status == "Running" and (checks or DEEP in meta["labels"]):
                 meta["labels"][DEEP] = "Passed"
             if status == "Failure" and message:
-                meta["annotations"][PREFIX + "fault-details"] = message
+                meta["annotations"][names.FAULT_DETAILS] = message
             elif healthy:
-                meta["annotations"].pop(PREFIX + "fault-details", None)
+                meta["annotations"].pop(names.FAULT_DETAILS, None)
             kept = [t for t in spec.get("taints") or [] if t["key"].startswith("node.kubernetes.io/")]
             mark = [] if healthy else [{"key": HEALTH, "value": "Unschedulable", "effect": "NoSchedule"}]
             spec["taints"] = [*kept, *taints, *mark]

@@ -33,13 +33,13 @@ from sandbox.kubernetes.controllers.rayjob import RayJobs
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
-from service_rules import kuberay
+from service_rules import kuberay, names
 
 Json = dict[str, Any]
 
-API_VERSION = "ray.io/v1"
-HEAD_GROUP = "headgroup"
-_NAMES = {"app.kubernetes.io/created-by": "kuberay-operator", "app.kubernetes.io/name": "kuberay"}
+API_VERSION = names.RAY_API_VERSION
+HEAD_GROUP = names.HEAD_GROUP
+_NAMES = {"app.kubernetes.io/created-by": names.OPERATOR_CHART, "app.kubernetes.io/name": "kuberay"}
 
 
 def desired(group: Json) -> int:
@@ -61,7 +61,7 @@ class RayClusters:
 
     def _operator_runs(self) -> bool:
         return any(
-            (d["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "kuberay-operator"
+            (d["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == names.OPERATOR_CHART
             and has(d, "Available")
             and int((d.get("status") or {}).get("readyReplicas") or 0) > 0
             for d in self.api.all("apps/v1", "Deployment")
@@ -70,7 +70,7 @@ class RayClusters:
     def _operator_setting(self, name: str) -> str:
         """An environment variable of the operator's container."""
         for found in self.api.all("apps/v1", "Deployment"):
-            if (found["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "kuberay-operator":
+            if (found["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == names.OPERATOR_CHART:
                 for entry in found["spec"]["template"]["spec"]["containers"][0].get("env") or []:
                     if entry["name"] == name:
                         return str(entry.get("value") or "")
@@ -138,8 +138,8 @@ class RayClusters:
             return
         labels = {
             **_NAMES,
-            "ray.io/cluster": cluster["metadata"]["name"],
-            "ray.io/node-type": "head",
+            names.RAY_CLUSTER_LABEL: cluster["metadata"]["name"],
+            names.RAY_ROLE_LABEL: "head",
             "ray.io/identifier": f"{cluster['metadata']['name']}-head",
         }
         body = {
@@ -160,12 +160,12 @@ class RayClusters:
         name, namespace = cluster["metadata"]["name"], cluster["metadata"]["namespace"]
         if self.api.find("v1", "Secret", namespace, name) is not None:
             return
-        labels = {"ray.io/cluster": name}
+        labels = {names.RAY_CLUSTER_LABEL: name}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner(cluster)]},
-            "stringData": {"auth_token": secrets.token_urlsafe(32)},
+            "stringData": {names.TOKEN_KEY: secrets.token_urlsafe(32)},
         }
         try:
             self.api.create(self.api.kind("v1", "Secret"), namespace, body)
@@ -176,10 +176,10 @@ class RayClusters:
         name = cluster["metadata"]["name"]
         return {
             **_NAMES,
-            "ray.io/is-ray-node": "yes",
-            "ray.io/cluster": name,
-            "ray.io/node-type": node_type,
-            "ray.io/group": group,
+            names.RAY_POD_LABEL: "yes",
+            names.RAY_CLUSTER_LABEL: name,
+            names.RAY_ROLE_LABEL: node_type,
+            names.RAY_GROUP_LABEL: group,
             "ray.io/identifier": f"{name}-{node_type}",
         }
 
@@ -348,7 +348,7 @@ def _resources(spec: Json) -> dict[str, str]:
     for field, name in (
         ("desiredCPU", "cpu"),
         ("desiredMemory", "memory"),
-        ("desiredGPU", "nvidia.com/gpu"),
+        ("desiredGPU", names.GPU_RESOURCE),
         ("desiredTPU", "google.com/tpu"),
     ):
         total = sum(

@@ -14,11 +14,11 @@ from sandbox.kubernetes.api import Api, now
 from sandbox.kubernetes.controllers.common import event, owner, remove, set_status, suffix
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
-from service_rules import kuberay
+from service_rules import kuberay, names
 
 Json = dict[str, Any]
 
-API_VERSION = "ray.io/v1"
+API_VERSION = names.RAY_API_VERSION
 FINALIZER = "ray.io/rayjob-finalizer"
 SOURCE = "rayjob-controller"
 TERMINAL = {"Complete", "Failed", "ValidationFailed"}
@@ -73,7 +73,7 @@ class RayJobs:
 
             self.api.modify(job, hold)
             return
-        selected = (job["spec"].get("clusterSelector") or {}).get("ray.io/cluster")
+        selected = (job["spec"].get("clusterSelector") or {}).get(names.RAY_CLUSTER_LABEL)
         self._set(
             job,
             jobDeploymentStatus="Initializing",
@@ -98,7 +98,7 @@ class RayJobs:
         if ready:
             service = status.get("head", {}).get("serviceName", "")
             made |= {
-                "dashboardURL": f"{service}.{namespace}.svc.cluster.local:8265",
+                "dashboardURL": f"{service}.{namespace}.svc.cluster.local:{names.DASHBOARD_PORT}",
                 "jobDeploymentStatus": "Running",
             }
         self._set(job, **made)

@@ -12,14 +12,21 @@ from typing import Any
 
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.store import copy
+from service_rules import names
 
 Json = dict[str, Any]
 
 VERSION = "v1.7.0"
-_PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
-_METRICS = 8080
+_PORTS = {
+    "client": names.CLIENT_PORT,
+    "dashboard": names.DASHBOARD_PORT,
+    "gcs-server": names.GCS_PORT,
+    "metrics": names.METRICS_PORT,
+    "serve": 8000,
+}
+_METRICS = names.METRICS_PORT
 _AGENT = 52365
-_GCS = "6379"
+_GCS = str(names.GCS_PORT)
 _COMMAND = ["/bin/bash", "-c", "--"]
 _OVERWRITE = "ray.io/overwrite-container-cmd"
 # values of these options are written although they are true or false
@@ -123,7 +130,7 @@ def _authenticate(cluster: Json, container: Json) -> None:
     if options.get("mode") != "token":
         return
     secret = options.get("secretName") or cluster["metadata"]["name"]
-    reference = {"secretKeyRef": {"name": secret, "key": "auth_token"}}
+    reference = {"secretKeyRef": {"name": secret, "key": names.TOKEN_KEY}}
     _add(container, {"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": reference})
 
 
@@ -183,10 +190,10 @@ def _environment(main: Json, node_type: str, *, host: str, command: str) -> None
         _add(main, {"name": "FQ_RAY_IP", "value": host}, {"name": "RAY_IP", "value": host.partition(".")[0]})
     _add(
         main,
-        _field("RAY_CLUSTER_NAME", "metadata.labels['ray.io/cluster']"),
+        _field("RAY_CLUSTER_NAME", f"metadata.labels['{names.RAY_CLUSTER_LABEL}']"),
         _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
         _field("RAY_CLOUD_INSTANCE_ID", "metadata.name"),
-        _field("RAY_NODE_TYPE_NAME", "metadata.labels['ray.io/group']"),
+        _field("RAY_NODE_TYPE_NAME", f"metadata.labels['{names.RAY_GROUP_LABEL}']"),
         {"name": "KUBERAY_GEN_RAY_START_CMD", "value": command},
         {"name": "RAY_PORT", "value": _GCS},
         {"name": "RAY_ADDRESS", "value": f"{reach}:{_GCS}"},

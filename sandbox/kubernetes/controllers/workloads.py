@@ -30,6 +30,7 @@ from sandbox.kubernetes.controllers.common import (
 from sandbox.kubernetes.controllers.scheduler import selects, untolerated
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from service_rules import names
 
 Json = dict[str, Any]
 
@@ -37,8 +38,8 @@ _REVISION = "deployment.kubernetes.io/revision"
 _EVERYWHERE = [
     {"key": key, "operator": "Exists", "effect": effect}
     for key, effect in (
-        ("node.kubernetes.io/not-ready", "NoExecute"),
-        ("node.kubernetes.io/unreachable", "NoExecute"),
+        (names.NOT_READY, "NoExecute"),
+        (names.UNREACHABLE, "NoExecute"),
         ("node.kubernetes.io/disk-pressure", "NoSchedule"),
         ("node.kubernetes.io/memory-pressure", "NoSchedule"),
         ("node.kubernetes.io/pid-pressure", "NoSchedule"),

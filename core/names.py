@@ -1,0 +1,127 @@
+"""Every name on which two rooms must agree: this project's own here, the services' in `service_rules.names`.
+
+All of them can be had here. This module imports no other of `core`, so that every room can read it. Names that follow
+from an environment's settings are in `core.plan_names`. A test refuses a second copy of a name in the source.
+"""
+
+from __future__ import annotations
+
+from service_rules.names import *
+
+PROJECT = "ray-on-hyperpod"
+"""What this project calls itself: label `part-of`, user agent, annotations."""
+PROGRAM = "hyperpod-ray"
+"""The console script."""
+
+# --- tags --------------------------------------------------------------------------------------------------------
+
+OWN_TAGS = "hyperpod-ray:"
+"""Prefix of this project's tags; `tags` of an environment file may not use it."""
+ENVIRONMENT_TAG = f"{OWN_TAGS}environment"
+"""Tag of everything of an environment, also of what the CSI driver creates. Policies and teardown use it."""
+
+# --- stacks, in the order of their creation ----------------------------------------------------------------------
+
+NETWORK_STACK = "Network"
+EKS_STACK = "Eks"
+STORAGE_STACK = "Storage"
+IMAGE_STACK = "Image"
+MIRROR_STACK = "Mirror"
+HYPERPOD_STACK = "HyperPod"
+PLATFORM_STACK = "Platform"
+RAY_STACK = "Ray"
+STACKS = (
+    NETWORK_STACK,
+    EKS_STACK,
+    STORAGE_STACK,
+    IMAGE_STACK,
+    MIRROR_STACK,
+    HYPERPOD_STACK,
+    PLATFORM_STACK,
+    RAY_STACK,
+)
+"""Stacks of an environment; CloudFormation knows them as `NAME-Network` and so on, see `stack_name`."""
+
+# --- namespaces --------------------------------------------------------------------------------------------------
+
+OPERATOR_NAMESPACE = "kuberay-operator"
+"""Where the KubeRay operator runs; nothing of a user does."""
+STORAGE_NAMESPACE = "ray-storage"
+"""Where the one Job runs that is root on the file system; nothing of a user does."""
+SYSTEM_NAMESPACES = frozenset(
+    {
+        "default",
+        KUBE_SYSTEM,
+        KUBE_PUBLIC,
+        KUBE_NODE_LEASE,
+        HYPERPOD_NAMESPACE,
+        CLOUDWATCH_NAMESPACE,
+        OPERATOR_NAMESPACE,
+        STORAGE_NAMESPACE,
+    }
+)
+"""Namespaces of Kubernetes, EKS, the dependencies chart and the KubeRay operator."""
+
+# --- charts and add-ons ------------------------------------------------------------------------------------------
+
+DEPENDENCIES_CHART = "hyperpod-dependencies"
+"""HyperPod's Helm chart of device plugins and agents: chart, release, lock entry."""
+CHARTS = (DEPENDENCIES_CHART, OPERATOR_CHART)
+
+# --- what Ray's pods have ----------------------------------------------------------------------------------------
+
+CLAIM = "fsx"
+"""The PersistentVolumeClaim in each Ray namespace, and the pods' volume of it."""
+MOUNT_PATH = "/fsx"
+"""Where head and workers see the shared file system."""
+SERVICE_ACCOUNT = "ray"
+"""Service account of head and workers, without permissions in Kubernetes; EKS Pod Identity or IRSA may be put on it."""
+RAY_UID = 1000
+"""User `ray` of the Ray images."""
+RAY_GID = 100
+"""Group `users` of the Ray images."""
+REDIS = "ray-redis"
+"""Deployment and Service of the Redis that keeps the head's state (`ray.gcs_fault_tolerance.redis_image`)."""
+DRIVER_GROUP = "driver"
+"""Worker group and Ray resource of GCS fault tolerance: `ray job submit --entrypoint-resources '{"driver": 1}'`."""
+
+# --- ports -------------------------------------------------------------------------------------------------------
+
+REDIS_PORT = GCS_PORT
+
+# --- labels ----------------------------------------------------------------------------------------------------
+
+CLIENT_LABEL = "hyperpod-ray/client"
+"""A pod of a Ray namespace with this label (`true`) may reach the head's Jobs API and nothing else."""
+JOB_LABEL = "hyperpod-ray/job"
+"""The RayJob that the pods of its own cluster belong to."""
+
+# --- environment variables ---------------------------------------------------------------------------------------
+
+ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"
+"""Folder of environment files, in place of `--environments`."""
+TRACEBACK_VARIABLE = "HYPERPOD_RAY_TRACEBACK"
+"""Set: an internal error shows its traceback."""
+TIERED_S3_VARIABLE = "TIERED_S3_BASE"
+"""Where the tiered writer puts its second tier; `resilience.tiered` reads it."""
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+
+
+def stack_name(environment: str, stack: str) -> str:
+    """Name of a stack in CloudFormation: `dev-Network`."""
+    return f"{environment}-{stack}"
+
+
+def storage_class(cluster_name: str) -> str:
+    """The StorageClass of storage mode `dynamic`; cluster-scoped, hence with the HyperPod cluster's name."""
+    return f"{cluster_name.lower()}-{CLAIM}"
+
+
+def volume(cluster_name: str, namespace: str) -> str:
+    """The PersistentVolume of a namespace in storage modes `static` and `existing`; cluster-scoped likewise."""
+    return f"{cluster_name.lower()}-{namespace}-{CLAIM}"
+
+
+def users_group(namespace: str) -> str:
+    """Kubernetes group bound to the Ray user role of a namespace."""
+    return f"ray-users:{namespace}"

@@ -1,0 +1,123 @@
+"""Names that the services define: Kubernetes, KubeRay, Ray, HyperPod, EKS and the FSx CSI driver.
+
+The sandbox plays these services and the product uses them: both read the names here.
+"""
+
+from __future__ import annotations
+
+# --- tags --------------------------------------------------------------------------------------------------------
+
+CLAIM_TAG = "CSIVolumeName"
+"""Tag that the FSx CSI driver puts on a file system that it created for a claim."""
+
+# --- stacks ------------------------------------------------------------------------------------------------------
+
+BOOTSTRAP_STACK = "CDKToolkit"
+"""Stack of `cdk bootstrap`."""
+
+# --- namespaces --------------------------------------------------------------------------------------------------
+
+KUBE_SYSTEM = "kube-system"
+"""EKS's add-ons and the dependencies chart."""
+HYPERPOD_NAMESPACE = "aws-hyperpod"
+"""The dependencies chart's own: health monitoring agent, pods of deep health checks, memory of tiered checkpoints."""
+KUBE_PUBLIC = "kube-public"
+KUBE_NODE_LEASE = "kube-node-lease"
+CLOUDWATCH_NAMESPACE = "amazon-cloudwatch"
+
+# --- charts and add-ons ------------------------------------------------------------------------------------------
+
+OPERATOR_CHART = "kuberay-operator"
+"""KubeRay's Helm chart: chart, release, lock entry."""
+CNI_ADDON = "vpc-cni"
+PROXY_ADDON = "kube-proxy"
+POD_IDENTITY_ADDON = "eks-pod-identity-agent"
+CSI_ADDON = "aws-fsx-csi-driver"
+CSI_DRIVER = "fsx.csi.aws.com"
+"""Provisioner of claims and driver of volumes on FSx for Lustre."""
+CSI_SERVICE_ACCOUNT = "fsx-csi-controller-sa"
+"""Service account of the driver's controller, in `KUBE_SYSTEM`."""
+
+# --- KubeRay ---------------------------------------------------------------------------------------------------
+
+HEAD_GROUP = "headgroup"
+"""What KubeRay calls the head's group."""
+TOKEN_KEY = "auth_token"  # noqa: S105
+"""Key of the Secret that KubeRay creates, which has the RayCluster's name."""
+
+# --- ports -------------------------------------------------------------------------------------------------------
+
+DASHBOARD_PORT = 8265
+"""Ray's dashboard and Jobs API, on the head."""
+CLIENT_PORT = 10001
+GCS_PORT = 6379
+METRICS_PORT = 8080
+"""Prometheus metrics of Ray's pods, and of the KubeRay operator."""
+
+# --- Kubernetes: API groups, labels, taints, resources -----------------------------------------------------------
+
+RAY_API_GROUP = "ray.io"
+RAY_API_VERSION = f"{RAY_API_GROUP}/v1"
+RAY_CLUSTER_LABEL = "ray.io/cluster"
+RAY_GROUP_LABEL = "ray.io/group"
+RAY_ROLE_LABEL = "ray.io/node-type"
+RAY_POD_LABEL = "ray.io/is-ray-node"
+"""Label with the value `yes` on every pod of a RayCluster."""
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+"""Labels that Kueue and HyperPod task governance read. https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/"""
+PART_OF_LABEL = "app.kubernetes.io/part-of"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""Taint that frees pods of a node that is gone but whose object is not; https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/."""
+UNREACHABLE = "node.kubernetes.io/unreachable"
+NOT_READY = "node.kubernetes.io/not-ready"
+GPU_RESOURCE = "nvidia.com/gpu"
+"""Resource of NVIDIA GPUs, and the taint's key on nodes that have them."""
+NEURON_RESOURCE = "aws.amazon.com/neuron"
+"""Resource of Neuron devices, and the taint's key on nodes that have them."""
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+
+# --- HyperPod ----------------------------------------------------------------------------------------------------
+
+HYPERPOD_LABELS = "sagemaker.amazonaws.com/"
+"""Prefix of the labels and annotations that HyperPod puts on nodes."""
+INSTANCE_GROUP_LABEL = f"{HYPERPOD_LABELS}instance-group-name"
+HEALTH_LABEL = f"{HYPERPOD_LABELS}node-health-status"
+"""Label of a node's health, and the key of the taint that goes with it."""
+DEEP_HEALTH_LABEL = f"{HYPERPOD_LABELS}deep-health-check-status"
+# the documentation and the service's own samples differ: singular or plural
+FAULT_TYPE_LABELS = (f"{HYPERPOD_LABELS}fault-types", f"{HYPERPOD_LABELS}fault-type")
+FAULT_REASON_LABELS = (f"{HYPERPOD_LABELS}fault-reasons", f"{HYPERPOD_LABELS}fault-reason")
+FAULT_DETAILS = f"{HYPERPOD_LABELS}fault-details"
+REPLACE = "UnschedulablePendingReplacement"
+REBOOT = "UnschedulablePendingReboot"
+"""Values of `HEALTH_LABEL` that ask HyperPod to replace or to reboot a node."""
+NODE_PREFIX = "hyperpod-"
+"""Kubernetes calls a HyperPod instance `hyperpod-<instance id>`."""
+
+
+def node_name(instance_id: str) -> str:
+    """What Kubernetes calls a HyperPod instance."""
+    return f"{NODE_PREFIX}{instance_id}"
+
+
+def instance_id(node: str) -> str:
+    """The instance behind what Kubernetes calls a node; the name itself where it is no HyperPod node."""
+    return node.removeprefix(NODE_PREFIX)
+
+
+def control_plane_log_group(eks_cluster_name: str) -> str:
+    """Log group of an EKS control plane; EKS gives it its name."""
+    return f"/aws/eks/{eks_cluster_name}/cluster"
+
+
+def cluster_log_groups(cluster_name: str) -> str:
+    """Prefix of the log groups that the service creates for HyperPod clusters of a name; no stack owns them."""
+    return f"/aws/sagemaker/Clusters/{cluster_name}/"
+
+
+def cluster_log_group(cluster_name: str, cluster_arn: str) -> str:
+    """Log group that the service creates for a HyperPod cluster."""
+    return f"{cluster_log_groups(cluster_name)}{cluster_arn.rpartition('/')[2]}"
