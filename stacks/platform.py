@@ -5,6 +5,7 @@ from __future__ import annotations
 import k8s
 from constructs import Construct
 from core.plan import Plan
+from core.plan_names import ray_namespaces
 from hyperpod_ray.cluster import addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
@@ -68,7 +69,7 @@ class PlatformStack(EnvironmentStack):
             protected=settings.protected,
             eks_cluster_name=plan.eks_cluster_name,
             control_plane_logs=None if plan.existing_eks else plan.control_plane_log_group,
-            namespaces=k8s.ray_namespaces(plan),
+            namespaces=ray_namespaces(plan),
             nodes=sum(group.count for group in settings.hyperpod.instance_groups),
         )
         self.say("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")

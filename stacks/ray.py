@@ -7,6 +7,7 @@ from constructs import Construct, IDependable
 from core.model import DynamicStorage
 from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
+from core.plan_names import ray_namespaces
 from hyperpod_ray.claims import ClaimGuard
 from hyperpod_ray.cluster import EksCluster
 from hyperpod_ray.identity import PodIdentity
@@ -43,7 +44,7 @@ class RayStack(EnvironmentStack):
                     "Identity",
                     access=ray.access,
                     cluster=eks.cluster,
-                    namespaces=k8s.ray_namespaces(plan),
+                    namespaces=ray_namespaces(plan),
                     service_account=SERVICE_ACCOUNT,
                 )
             )

@@ -115,7 +115,7 @@ def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise KeyError("gone")
 
-    monkeypatch.setattr(core, "names", broken)
+    monkeypatch.setattr(core, "environment_names", broken)
     assert main(["env", "check"]) == 1
     monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(KeyError):

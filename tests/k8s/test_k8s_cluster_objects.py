@@ -9,6 +9,8 @@ from typing import Any
 import k8s
 from core import Plan
 from core.model import DynamicStorage, RayUser
+from core.names import OPERATOR_NAMESPACE
+from core.plan_names import ray_namespaces, user_groups
 
 Render = Callable[[str], Any]
 
@@ -46,7 +48,7 @@ class TestStrictMode:
             *(item for manifest in k8s.system_manifests(variant.plan) for item in manifest.objects),
         ]
         covered = {p["metadata"]["namespace"] for p in policies if p["spec"]["podSelector"] == {}}
-        assert {"kube-system", "aws-hyperpod", k8s.OPERATOR_NAMESPACE} <= covered
+        assert {"kube-system", "aws-hyperpod", OPERATOR_NAMESPACE} <= covered
         assert {namespace for namespace, _ in pods(variant)} <= covered
 
     def test_system_pods_are_as_free_as_without_it(self, variant: Any) -> None:
@@ -56,7 +58,7 @@ class TestStrictMode:
                 assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
 
     def test_the_operator_reaches_dns_the_api_and_every_ray_namespace(self, variant: Any) -> None:
-        (policy,) = [p for p in variant.kind("NetworkPolicy") if p["metadata"]["namespace"] == k8s.OPERATOR_NAMESPACE]
+        (policy,) = [p for p in variant.kind("NetworkPolicy") if p["metadata"]["namespace"] == OPERATOR_NAMESPACE]
         egress = policy["spec"]["egress"]
         reached = {
             peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
@@ -64,7 +66,7 @@ class TestStrictMode:
             for peer in rule["to"]
             if "namespaceSelector" in peer
         }
-        assert reached == {"kube-system", *k8s.ray_namespaces(variant.plan)}
+        assert reached == {"kube-system", *ray_namespaces(variant.plan)}
         assert any(p["port"] == 443 for rule in egress for p in rule.get("ports", []))
 
     def test_nobody_talks_to_the_job_that_is_root(self, render: Render) -> None:
@@ -82,9 +84,9 @@ class TestNamespaces:
     def test_pod_security(self, variant: Any) -> None:
         levels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in variant.kind("Namespace")}
         enforce = "pod-security.kubernetes.io/enforce"
-        assert levels[k8s.OPERATOR_NAMESPACE][enforce] == "restricted"
+        assert levels[OPERATOR_NAMESPACE][enforce] == "restricted"
         dynamic = isinstance(variant.plan.settings.storage, DynamicStorage)
-        own, *others = k8s.ray_namespaces(variant.plan)
+        own, *others = ray_namespaces(variant.plan)
         assert levels[own][enforce] == ("baseline" if dynamic else "restricted")
         assert ("ray-storage" in levels) is not dynamic
         for name in others:
@@ -117,7 +119,7 @@ class TestNamespaces:
 
     def test_namespaces_of_users_are_made_too(self, render: Render) -> None:
         names = {item["metadata"]["name"] for item in render("several-groups").kind("Namespace")}
-        assert names == {k8s.OPERATOR_NAMESPACE, "ray", "team-a", "team-b"}
+        assert names == {OPERATOR_NAMESPACE, "ray", "team-a", "team-b"}
 
 
 class TestStorage:
@@ -240,14 +242,14 @@ def ray_policies(plan: Plan) -> list[dict[str, Any]]:
 
 class TestNetworkPolicies:
     def test_everything_is_denied_first(self, variant: Any) -> None:
-        for namespace in k8s.ray_namespaces(variant.plan):
+        for namespace in ray_namespaces(variant.plan):
             assert policies(variant, namespace)["default-deny"] == {
                 "podSelector": {},
                 "policyTypes": ["Ingress", "Egress"],
             }
 
     def test_only_the_operator_and_observability_come_in_from_other_namespaces(self, variant: Any) -> None:
-        allowed = {k8s.OPERATOR_NAMESPACE}
+        allowed = {OPERATOR_NAMESPACE}
         if variant.plan.settings.ray.observability:
             allowed |= {"hyperpod-observability", "monitoring"}
         for name, policy in policies(variant).items():
@@ -341,7 +343,7 @@ class TestAccess:
         }
         assert bindings == {"ray": ["ray-users:ray"], "team-a": ["ray-users:team-a"], "team-b": ["ray-users:team-b"]}
         user = RayUser(role_arn="arn:aws:iam::111122223333:role/B", namespaces=["ray", "team-b"])
-        assert k8s.user_groups(user) == ["ray-users:ray", "ray-users:team-b"]
+        assert user_groups(user) == ["ray-users:ray", "ray-users:team-b"]
 
     def test_no_wildcards_and_no_way_to_secrets(self, variant: Any) -> None:
         for item in variant.kind("Role"):

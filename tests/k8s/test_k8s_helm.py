@@ -17,6 +17,7 @@ from charts import executable, store
 from charts.errors import ChartError
 from charts.lock import Lock
 from core import Plan
+from core.names import OPERATOR_NAMESPACE
 
 PROJECT = Path(__file__).resolve().parents[2]
 STAND_INS = PROJECT / "sandbox" / "charts"
@@ -72,7 +73,7 @@ class TestReleases:
         self, plan_with: Plans, render: Callable[[str], Any]
     ) -> None:
         release = k8s.kuberay_operator(plan_with("prod"))
-        assert (release.namespace, release.wait) == (k8s.OPERATOR_NAMESPACE, True)
+        assert (release.namespace, release.wait) == (OPERATOR_NAMESPACE, True)
         values = release.values
         assert values["nodeSelector"] == {"sagemaker.amazonaws.com/instance-group-name": "head"}
         assert (values["singleNamespaceInstall"], values["watchNamespace"]) == (True, ["ray"])
@@ -128,13 +129,13 @@ class TestStandIns:
     def test_the_operator_lands_where_the_release_says(self, plan_with: Plans, helm: Path, tmp_path: Path) -> None:
         objects = rendered(k8s.kuberay_operator(plan_with("local")), tmp_path)
         (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
-        assert deployment["metadata"]["namespace"] == k8s.OPERATOR_NAMESPACE
+        assert deployment["metadata"]["namespace"] == OPERATOR_NAMESPACE
         spec = deployment["spec"]["template"]["spec"]
         assert spec["nodeSelector"] == {"sagemaker.amazonaws.com/instance-group-name": "head"}
         assert "--watch-namespace=ray" in spec["containers"][0]["args"]
         assert {item["metadata"]["namespace"] for item in objects if item["kind"] == "Role"} == {
             "ray",
-            k8s.OPERATOR_NAMESPACE,
+            OPERATOR_NAMESPACE,
         }
 
     def test_without_a_region_the_chart_refuses(self, helm: Path, tmp_path: Path) -> None:
