@@ -39,10 +39,12 @@ emulator-env: setup  ## install the embedded AWS
 TORCH := torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
-.venv-rehearsal/.stamp: requirements-rehearsal.txt
+.venv-rehearsal/.stamp: requirements-rehearsal.txt image/requirements-tiered.txt image/requirements-build.txt
 	$(PYTHON) -m venv .venv-rehearsal
 	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
 	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
+	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r image/requirements-build.txt
+	PYTHONPATH=.venv-rehearsal/build $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r image/requirements-tiered.txt
 	touch $@
 
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals

@@ -34,6 +34,8 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
     bucket, key = s3_place(url)
     access = plan.settings.ray.access
     below = f"{key.rstrip('/')}/" if key else ""
+    if bucket == plan.tier_bucket_name:
+        return True
     return any(
         entry.bucket == bucket
         and (below.startswith(entry.prefix) or key.startswith(entry.prefix))
@@ -104,14 +106,20 @@ def _mlflow(plan: Plan, arn: str) -> Refusal | None:
 
 
 def _tiered(plan: Plan, variables: Mapping[str, str]) -> Refusal | None:
-    if plan.settings.hyperpod.tiered_storage_memory_percent is None:
+    if plan.settings.hyperpod.tiered_storage is None:
         return Refusal(
             what="--writer tiered needs HyperPod's tiered storage, which is off",
-            fix="set hyperpod.tiered_storage_memory_percent and deploy, or use --writer auto",
+            fix="set hyperpod.tiered_storage and deploy, or use --writer auto",
         )
-    if not {**plan.settings.ray.env, **variables}.get(TIERED_S3_VARIABLE, "").startswith("s3://"):
+    base = {**plan.settings.ray.env, **variables}.get(TIERED_S3_VARIABLE)
+    if base is not None and not base.startswith("s3://"):
         return Refusal(
-            what=f"--writer tiered needs {TIERED_S3_VARIABLE}",
-            fix=f"submit with --env {TIERED_S3_VARIABLE}=s3://BUCKET/PREFIX, a place of ray.access.s3 with mode: write",
+            what=f"{TIERED_S3_VARIABLE} is {base}, no place in S3",
+            fix=f"remove it, or use s3://{plan.tier_bucket_name}/…",
         )
     return None
+
+
+def tier_base(plan: Plan) -> str | None:
+    """Where `--writer tiered` puts its second tier; None without tiered storage."""
+    return f"s3://{plan.tier_bucket_name}/checkpoints" if plan.tier_bucket_name else None

@@ -282,6 +282,24 @@ class InstanceGroup(Settings):
     """Scheduled software updates. Left out: none; nodes change only when you say so."""
 
 
+class TieredStorage(Settings):
+    """HyperPod's managed tiered checkpointing, for `--writer tiered`: nodes' memory, and a bucket for every few saves.
+
+    Ray's pods get the bucket as `TIERED_S3_BASE`, and the right to write to it.
+    """
+
+    memory_percent: Annotated[int, Field(ge=1, le=100)]
+    """`InstanceMemoryAllocationPercentage`: share of each node's memory that holds checkpoints. Pods get the rest."""
+    bucket: Annotated[str, shapes.BUCKET.field()] | None = None
+    """A bucket that you have; its lifecycle rules are yours. Default: one that the Ray stack creates,
+    `tier-CLUSTER-ACCOUNT-REGION`."""
+    keep_days: Annotated[int, Field(ge=1, le=3650)] = 14
+    """Days after which the new bucket's lifecycle rule deletes a checkpoint; nothing else prunes them. A run that
+    stands still for longer loses its copies in S3."""
+    on_destroy: Literal["retain", "delete"] = "retain"
+    """What `cdk destroy` does with the new bucket. A bucket that was retained is taken up again by `bucket`."""
+
+
 class HyperPod(Settings):
     """The HyperPod cluster (`AWS::SageMaker::Cluster`)."""
 
@@ -295,8 +313,8 @@ class HyperPod(Settings):
     managed_autoscaling: bool = False
     """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
     `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
-    tiered_storage_memory_percent: Annotated[int, Field(ge=0, le=100)] | None = None
-    """`TieredStorageConfig`: share of node memory that holds checkpoints. Left out: off."""
+    tiered_storage: TieredStorage | None = None
+    """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""
     instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]
     """One to a hundred groups."""
     alarm_emails: list[Annotated[str, shapes.MAIL.field()]] = []

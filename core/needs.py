@@ -258,6 +258,8 @@ def calls(plan: Plan) -> list[Call]:
         actions = ["s3:GetObject", "s3:ListBucket"]
         actions += ["s3:PutObject"] if any(entry.mode == "write" for entry in access.s3) else []
         made.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
+    if plan.tier_bucket_name:
+        made += [Call(**row) for row in catalogue()["tiered_checkpoint_calls"]]
     return made
 
 
@@ -307,9 +309,9 @@ def destinations(plan: Plan) -> list[Destination]:
                 found.append(
                     Destination(host=place[0], port=place[1], pods="head", policy="dashboard-charts", setting=path)
                 )
-    if plan.settings.hyperpod.tiered_storage_memory_percent is not None:
+    if plan.settings.hyperpod.tiered_storage is not None:
         host, port = CHECKPOINT_MEMORY
-        setting = ("hyperpod", "tiered_storage_memory_percent")
+        setting = ("hyperpod", "tiered_storage")
         found.append(
             Destination(host=host, port=port, pods="ray", policy="checkpoint-memory", setting=setting, headless=True)
         )

@@ -30,6 +30,7 @@ from core.model import (
     NewFileSystem,
     NewNetwork,
     RayWorkerGroup,
+    S3Access,
     StaticStorage,
 )
 from service_rules import data
@@ -184,7 +185,8 @@ class Plan:
         vcpus = self.vcpus(group)
         cpu_reserve: int = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
         cpu = vcpus * 1000 - cpu_reserve - DAEMON_SET_CPU_MILLIS
-        checkpoints = self.settings.hyperpod.tiered_storage_memory_percent or 0
+        tiered = self.settings.hyperpod.tiered_storage
+        checkpoints = tiered.memory_percent if tiered else 0
         memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
         memory -= 255 + 11 * figures.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
         return NodeRoom(
@@ -239,6 +241,24 @@ class Plan:
         """
         settings = self.settings
         return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+
+    @property
+    def tier_bucket_name(self) -> str | None:
+        """Bucket of the second tier of checkpoints: the existing one, else the one that the Ray stack creates, whose
+        name is shorter than that of the lifecycle scripts. None without tiered storage.
+        """
+        settings, tiered = self.settings, self.settings.hyperpod.tiered_storage
+        if tiered is None:
+            return None
+        made = f"tier-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+        return tiered.bucket or made
+
+    @property
+    def bucket_access(self) -> list[S3Access]:
+        """Buckets that Ray's pods use and that may be of another account: those of `ray.access`, and a tier's own."""
+        access, tiered = self.settings.ray.access, self.settings.hyperpod.tiered_storage
+        named = [S3Access(bucket=tiered.bucket, mode="write")] if tiered and tiered.bucket else []
+        return [*(access.s3 if access else []), *named]
 
     @property
     def node_zones(self) -> list[str]:

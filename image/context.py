@@ -8,11 +8,13 @@ from pathlib import Path
 from image.versions import ImageSet
 
 DOCKERFILE = "image/Dockerfile"
+SHARED = ("image/requirements-build.txt", "image/requirements-tiered.txt")
+"""Requirements of every set."""
 
 
 def stage(target: Path, *, project: Path, chosen: ImageSet) -> None:
     """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder."""
-    for name in (DOCKERFILE, f"image/{chosen.requirements.name}"):
+    for name in (DOCKERFILE, f"image/{chosen.requirements.name}", *SHARED):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project / name, copy)

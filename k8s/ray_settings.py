@@ -6,8 +6,9 @@ here they meet the environment file and the instance type.
 
 from __future__ import annotations
 
+from core.access import tier_base
 from core.model import RayPod
-from core.names import TRACKING_VARIABLE
+from core.names import TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan, PodResources
 from resilience.settings import Settings
 
@@ -56,6 +57,8 @@ def _common(plan: Plan) -> dict[str, str]:
     access = plan.settings.ray.access
     mlflow = {TRACKING_VARIABLE: access.mlflow_arn} if access and access.mlflow_arn else {}
     # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
-    region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access else {}
+    base = tier_base(plan)
+    region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access or base else {}
+    tier = {TIERED_S3_VARIABLE: base} if base else {}
     spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
-    return {**resilience.node_env(), **resilience.job_env(), **spares, **region, **mlflow}
+    return {**resilience.node_env(), **resilience.job_env(), **spares, **region, **mlflow, **tier}

@@ -1,8 +1,8 @@
 """HyperPod's managed tier checkpointing as a writer: cluster memory first, S3 every n-th save.
 
-The package `amzn-sagemaker-checkpointing` (https://pypi.org/project/amzn-sagemaker-checkpointing/) is optional and
-needs a HyperPod cluster with `TieredStorageConfig{Mode: Enable}`; its memory daemon is not part of any local
-rehearsal.
+The package `amzn-sagemaker-checkpointing` (https://pypi.org/project/amzn-sagemaker-checkpointing/) is in the image and
+needs a HyperPod cluster with `TieredStorageConfig{Mode: Enable}` (`hyperpod.tiered_storage`), whose memory service it
+asks at port 9200 of `ai-toolkit-gossip-headless.aws-hyperpod`. Nothing in it prunes S3: a lifecycle rule does.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _module(part: str) -> Any:
     except ImportError as error:
         raise InputError(
             "writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity "
-            f"({error}); build an image with image/requirements-tiered.in, name it in image.uri, and enable tiered "
-            "storage on the HyperPod cluster; or use writer auto"
+            f"({error}); the project's image has them, and image/requirements-tiered.txt pins them for an image of "
+            "your own; or use writer auto"
         ) from error
 
 

@@ -52,7 +52,7 @@ class EksStack(EnvironmentStack):
                 public_cidrs=plan.public_subnet_cidrs,
                 endpoint_subnets=network.control_plane_subnets,
                 calls=needs.calls(plan),
-                access=settings.ray.access.s3 if settings.ray.access else [],
+                access=plan.bucket_access,
             )
         self.eks = EksCluster(
             self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct, IDependable
-from core.model import DynamicStorage
+from core.model import DynamicStorage, RayAccess
 from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
 from core.plan_names import ray_namespaces
@@ -15,6 +15,7 @@ from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.kubernetes import Manifests
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
+from hyperpod_ray.tier import TierBucket
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings
 
@@ -37,12 +38,24 @@ class RayStack(EnvironmentStack):
         storage, ray = plan.settings.storage, plan.settings.ray
         guarded = isinstance(storage, DynamicStorage) and storage.on_destroy == "delete"
         after: list[IDependable] = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
-        if ray.access is not None:
+        tiered = plan.settings.hyperpod.tiered_storage
+        if tiered is not None and tiered.bucket is None and plan.tier_bucket_name is not None:
+            tier = TierBucket(
+                self,
+                "Tier",
+                bucket_name=plan.tier_bucket_name,
+                keep_days=tiered.keep_days,
+                retain=tiered.on_destroy == "retain",
+            )
+            after.append(tier)
+            self.say("TierBucket", tier.bucket.bucket_name, "second tier of checkpoints")
+        if ray.access is not None or tiered is not None:
             after.append(
                 PodIdentity(
                     self,
                     "Identity",
-                    access=ray.access,
+                    access=ray.access or RayAccess(),
+                    tier_bucket=plan.tier_bucket_name,
                     cluster=eks.cluster,
                     namespaces=ray_namespaces(plan),
                     service_account=SERVICE_ACCOUNT,

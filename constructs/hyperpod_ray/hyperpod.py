@@ -51,7 +51,7 @@ class HyperPodCluster(Construct):
         self._plan, self._role, self._lifecycle_uri = plan, execution_role, lifecycle_uri
         self._subnets, self._security_group = subnets, security_group
         self._home_zone = plan.settings.network.availability_zone_ids[0]
-        tiered = settings.tiered_storage_memory_percent
+        tiered = settings.tiered_storage
         self.cluster = Cluster(
             self,
             "Cluster",
@@ -68,7 +68,7 @@ class HyperPodCluster(Construct):
             else None,
             cluster_role=self._autoscaling_role().role_arn if settings.managed_autoscaling else None,
             tiered_storage_config=Cluster.TieredStorageConfigProperty(
-                mode="Enable", instance_memory_allocation_percentage=tiered
+                mode="Enable", instance_memory_allocation_percentage=tiered.memory_percent
             )
             if tiered is not None
             else None,

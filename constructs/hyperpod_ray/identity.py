@@ -34,6 +34,7 @@ class PodIdentity(Construct):
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
 
     :param access: the `ray.access` section.
+    :param tier_bucket: name of the bucket of tiered checkpoints, which the pods write to. Default: none.
     :param namespaces: where the service account is.
     :param service_account: its name.
     """
@@ -44,6 +45,7 @@ class PodIdentity(Construct):
         construct_id: str,
         *,
         access: RayAccess,
+        tier_bucket: str | None = None,
         cluster: eks.ICluster,
         namespaces: Sequence[str],
         service_account: str,
@@ -65,7 +67,10 @@ class PodIdentity(Construct):
             assumed_by=principal.with_session_tags(),
             description="Ray's pods: ray.access of the environment",
         )
-        for statement in self._statements(access):
+        for statement in [
+            *self._statements(access),
+            *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
+        ]:
             self.role.add_to_policy(statement)
         for namespace in namespaces:
             association = eks_l1.CfnPodIdentityAssociation(
@@ -122,5 +127,23 @@ def _s3(partition: str, entry: S3Access) -> list[iam.PolicyStatement]:
                 ),
             ],
             resources=[f"{bucket}/{entry.prefix}*"],
+        ),
+    ]
+
+
+METRICS_NAMESPACE = "/aws/sagemaker/Clusters"
+"""CloudWatch namespace of HyperPod, as in AmazonSageMakerClusterInstanceRolePolicy."""
+
+
+def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
+    """Rights of the tiered writer: its bucket, and metrics in HyperPod's namespace.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
+    """
+    return [
+        *_s3(partition, S3Access.model_construct(bucket=bucket, prefix="", mode="write")),
+        iam.PolicyStatement(
+            actions=["cloudwatch:PutMetricData"],
+            resources=["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}},
         ),
     ]

@@ -83,3 +83,19 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
                 "ray", "access", "s3", index, message=f"{entry.bucket}/{entry.prefix} is already s3[{seen[place]}]"
             )
         seen.setdefault(place, index)
+
+
+@rule("hyperpod")
+def tier_settings_have_effect(plan: Plan) -> Iterator[Finding]:
+    """A bucket that exists keeps its own rules."""
+    tiered = plan.settings.hyperpod.tiered_storage
+    if tiered is None or tiered.bucket is None:
+        return
+    for name in ("keep_days", "on_destroy"):
+        if name in tiered.model_fields_set:
+            yield error(
+                "hyperpod",
+                "tiered_storage",
+                name,
+                message=f"is of a new bucket, and {tiered.bucket} is named in tiered_storage.bucket; remove one",
+            )

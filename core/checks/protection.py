@@ -28,6 +28,19 @@ def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("protected", "hyperpod")
+def protected_keeps_checkpoints(plan: Plan) -> Iterator[Finding]:
+    """... and the copies of its checkpoints in S3."""
+    tiered = plan.settings.hyperpod.tiered_storage
+    if plan.settings.protected and tiered is not None and tiered.bucket is None and tiered.on_destroy == "delete":
+        yield error(
+            "hyperpod",
+            "tiered_storage",
+            "on_destroy",
+            message="'delete' in a protected environment; use 'retain', or set protected: false",
+        )
+
+
 @rule("protected", "storage")
 def protected_has_backups(plan: Plan) -> Iterator[Finding]:
     """A retained file system can still lose data to a mistake."""

@@ -37,6 +37,7 @@ ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("image", platform.image),
     ("KMS keys", platform.kms_keys),
     ("linked buckets", platform.linked_buckets),
+    ("tier bucket", platform.tier_bucket),
 )
 
 

@@ -104,8 +104,8 @@ def _differs(version: str, ends: object) -> str:
 def pod_identity(target: Target) -> list[Outcome]:
     """An existing cluster has the add-on that `ray.access` needs; a new one gets it."""
     existing = target.plan.existing_eks
-    if target.plan.settings.ray.access is None:
-        return [skipped("ray.access is not set")]
+    if target.plan.settings.ray.access is None and target.plan.tier_bucket_name is None:
+        return [skipped("neither ray.access nor hyperpod.tiered_storage is set")]
     if existing is None:
         return [skipped("the Eks stack adds it")]
     try:
@@ -272,3 +272,53 @@ def linked_buckets(target: Target) -> list[Outcome]:
         else:
             found.append(ok(f"{bucket} in {there}"))
     return found
+
+
+def tier_bucket(target: Target) -> list[Outcome]:
+    """The bucket of tiered checkpoints: a new one has a free name, an existing one is there and prunes itself."""
+    name, tiered = target.plan.tier_bucket_name, target.plan.settings.hyperpod.tiered_storage
+    if name is None or tiered is None:
+        return [skipped("tiered storage is off")]
+    try:
+        target.aws.call("s3", "head_bucket", Bucket=name)
+    except Exception as error:
+        if not absent(error) and code(error) not in {"404", "403"}:
+            raise
+        if tiered.bucket is None:
+            return [ok(f"the Ray stack creates {name}")]
+        return [failed(f"{name} does not exist, or these credentials may not see it", "correct tiered_storage.bucket")]
+    if tiered.bucket is None:
+        if _of_this_environment(target, name):
+            return [ok(f"{name} is there")]
+        return [failed(f"{name} exists, kept by an earlier deployment", f"set hyperpod.tiered_storage.bucket: {name}")]
+    return (
+        [ok(name)]
+        if _prunes(target, name)
+        else [
+            warning(
+                f"{name} has no lifecycle rule that deletes objects; nothing else prunes checkpoints in S3",
+                "add a rule with an expiration",
+            )
+        ]
+    )
+
+
+def _of_this_environment(target: Target, bucket: str) -> bool:
+    """Whether a deployed Ray stack has the bucket."""
+    try:
+        answer = target.aws.call("cloudformation", "describe_stack_resources", PhysicalResourceId=bucket)
+    except Exception as error:
+        if code(error) == "ValidationError" or absent(error):
+            return False
+        raise
+    return any(item["StackName"] == f"{target.name}-Ray" for item in answer["StackResources"])
+
+
+def _prunes(target: Target, bucket: str) -> bool:
+    try:
+        answer = target.aws.call("s3", "get_bucket_lifecycle_configuration", Bucket=bucket)
+    except Exception as error:
+        if code(error) == "NoSuchLifecycleConfiguration":
+            return False
+        raise
+    return any(rule.get("Status") == "Enabled" and "Expiration" in rule for rule in answer.get("Rules", []))

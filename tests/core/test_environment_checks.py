@@ -54,6 +54,7 @@ CLUSTER = {
     "oidc_issuer_url": "https://oidc.eks.us-west-2.amazonaws.com/id/ABC",
     "kubectl_role_arn": "arn:aws:iam::123456789012:role/kubectl",
 }
+TIER = "hyperpod/tiered_storage"
 LINKS, DATA = "storage/data_repositories", {"bucket": "datasets", "path": "/data"}
 MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
 ROLE = "arn:aws:iam::123456789012:role/Admin"
@@ -256,6 +257,8 @@ CASES = [
     Case("linked_folders_lie_apart", {LINKS: [DATA, {"bucket": "other", "path": "/data/x"}]}, "storage.data_repositories[1].path", "'/data/x' overlaps '/data'", {LINKS: [DATA, {"bucket": "other", "path": "/data-x"}]}),
     Case("events_are_named_once", {LINKS: [{**DATA, "auto_export": ["NEW", "NEW"]}]}, "storage.data_repositories[0].auto_export", "names an event twice", {LINKS: [{**DATA, "auto_export": ["NEW", "CHANGED"]}]}),
     Case("linked_file_systems_take_no_backups", {LINKS: [DATA], "storage/backup_retention_days": 7}, "storage.backup_retention_days", "7, and FSx takes no backups", {LINKS: [DATA]}),
+    Case("tier_settings_have_effect", {TIER: {"memory_percent": 20, "bucket": "mine", "keep_days": 3}}, "hyperpod.tiered_storage.keep_days", "is of a new bucket, and mine is named", {TIER: {"memory_percent": 20, "bucket": "mine"}}),
+    Case("protected_keeps_checkpoints", {TIER: {"memory_percent": 20, "on_destroy": "delete"}, "protected": True, "storage/backup_retention_days": 7}, "hyperpod.tiered_storage.on_destroy", "in a protected environment", {TIER: {"memory_percent": 20}, "protected": True, "storage/backup_retention_days": 7}),
     Case("version_is_the_images", {"ray/version": "2.59.0"}, "ray.version", "is not the Ray of image set 'cu130', 2.60.0", {"ray/version": "2.59.0", **OWN_IMAGE}),
     Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change image/versions.yaml", {"ray/version": "2.60.0"}),
     Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),
@@ -273,7 +276,7 @@ CASES = [
     Case("pods_fit_their_node", {"ray/head/cpu": 4, f"{HEAD}/threads_per_core": 1}, "ray.head.cpu", "with threads_per_core 1; with 2 it has 7", {"ray/head/cpu": 3, f"{HEAD}/threads_per_core": 1}),
     Case("pods_fit_their_node", {f"{HEAD}/type": "ml.t3.medium", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, "ray.head.instance_group", "carries 5 pods, and the 5 daemon sets", {f"{HEAD}/type": "ml.t3.large", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}),
     Case("pods_fit_their_node", {"ray/head/cpu": 7, "ray/autoscaling": True}, "ray.head.cpu", "asks for 8 vCPUs", {"ray/head/cpu": 6, "ray/autoscaling": True}),
-    Case("pods_fit_their_node", {"hyperpod/tiered_storage_memory_percent": 20, f"{WORKER}/memory_gib": 1500}, "ray.workers[0].memory_gib", "has 1482", {"hyperpod/tiered_storage_memory_percent": 20, f"{WORKER}/memory_gib": 1482}),
+    Case("pods_fit_their_node", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1500}, "ray.workers[0].memory_gib", "has 1482", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1482}),
     Case("replicas_fit_the_group", {f"{WORKER}/replicas": 5}, "ray.workers[0].replicas", "need 5 nodes, 'workers' has 4 × ml.p5.48xlarge", {f"{WORKER}/replicas": 4}),
     Case("replicas_fit_the_group", {f"{WORKER}/replicas": 9, f"{WORKER}/gpus": 4}, "ray.workers[0].replicas", "9 × worker of 'gpu' (4 accelerators, 16 EFA", {f"{WORKER}/replicas": 8, f"{WORKER}/gpus": 4}),
     Case("replicas_fit_the_group", {"ray/workers/1": worker()}, "ray.workers[1].replicas", "together 'gpu' and 'more' ask for 40 accelerators", {f"{WORKER}/replicas": 3, "ray/workers/1": worker()}),

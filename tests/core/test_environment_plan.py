@@ -72,7 +72,7 @@ def test_what_is_set_wins(settings: dict[str, Any], expected: tuple[int, ...]) -
 
 
 def test_checkpoints_in_memory_take_their_share() -> None:
-    without, with_share = plan(), plan({"hyperpod/tiered_storage_memory_percent": 20})
+    without, with_share = plan(), plan({"hyperpod/tiered_storage": {"memory_percent": 20}})
     group = with_share.group("workers")
     lost = without.node_room(without.group("workers")).memory_gib - with_share.node_room(group).memory_gib
     assert lost == pytest.approx(0.2 * 2048, abs=1)

@@ -130,6 +130,44 @@ def test_an_unknown_set_is_refused() -> None:
         choose("cu1")
 
 
+@pytest.mark.parametrize("name", ["tiered", "build"])
+def test_what_every_set_has_besides_is_pinned_and_hashed(name: str) -> None:
+    file = ROOT / f"image/requirements-{name}.txt"
+    lines = [
+        line
+        for line in file.read_text().replace("\\\n", " ").splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    assert lines
+    assert [line[:60] for line in lines if not pinned.match(line) or "--hash=sha256:" not in line] == []
+    asked = [line.split("#")[0].strip() for line in file.with_suffix(".in").read_text().splitlines()]
+    assert {re.split(r"[\[=<>]", line)[0].lower() for line in asked if line} <= set(pins(file))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_tiered_checkpoints_have_all_they_need(name: str) -> None:
+    """Requirements of the three packages' own metadata; nothing is resolved in the image (`--no-deps`)."""
+    there = {**pins(choose(name).requirements), **pins(ROOT / "image/requirements-tiered.txt")}
+    assert {"requests", "boto3", "torch", "tenacity", "xxhash", "s3torchconnectorclient"} <= set(there)
+    assert there["s3torchconnector"] == there["s3torchconnectorclient"]
+    build = pins(ROOT / "image/requirements-build.txt")
+    assert {"hatchling", "setuptools", "pathspec", "pluggy", "packaging", "trove-classifiers"} <= set(build)
+
+
+def test_the_image_is_refused_without_the_tiered_package() -> None:
+    assert any("import amzn_sagemaker_checkpointing" in line for line in instructions())
+
+
+def test_sources_are_built_by_what_is_pinned_only() -> None:
+    (line,) = [line for line in instructions() if "requirements-tiered.txt" in line and line.startswith("RUN")]
+    first, second = (part for part in line.split("&&") if "pip install" in part)
+    assert "--target /tmp/build" in first
+    assert "--only-binary :all:" in first
+    assert "--no-build-isolation" in second
+    assert "PYTHONPATH=/tmp/build" in second
+    assert "rm -r /tmp/build" in line
+
+
 def instructions() -> list[str]:
     text = (ROOT / "image/Dockerfile").read_text().replace("\\\n", " ")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
@@ -146,7 +184,12 @@ def test_the_dockerfile_installs_only_with_hashes_and_copies_what_exists() -> No
     installs = [line for line in instructions() if "pip install" in line]
     assert installs
     assert all("--require-hashes" in line for line in installs)
-    sources = [line.split()[-2] for line in instructions() if line.startswith("COPY")]
+    copies = [
+        [word for word in line.split()[1:-1] if not word.startswith("--")]
+        for line in instructions()
+        if line.startswith("COPY")
+    ]
+    sources = [source for words in copies for source in words]
     missing = [s for s in sources if not (ROOT / s.replace("${REQUIREMENTS}", choose().requirements.name)).exists()]
     assert missing == []
 

@@ -15,7 +15,9 @@ def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
     chosen = choose()
     stage(tmp_path, project=PROJECT, chosen=chosen)
     text = (tmp_path / DOCKERFILE).read_text().replace("${REQUIREMENTS}", chosen.requirements.name)
-    copied = re.findall(r"^COPY (?:--\S+ )*(\S+) \S+$", text, re.MULTILINE)
+    copied = [
+        source for line in re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", text, re.MULTILINE) for source in line.split()
+    ]
     assert copied
     for source in copied:
         assert (tmp_path / source).exists(), source

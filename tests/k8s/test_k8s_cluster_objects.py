@@ -313,7 +313,7 @@ class TestNetworkPolicies:
         assert {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]} in outside
 
     def test_ray_pods_reach_the_checkpoint_memory(self, plan_with: Callable[..., Plan]) -> None:
-        plan = plan_with("prod", hyperpod={"tiered_storage_memory_percent": 20})
+        plan = plan_with("prod", hyperpod={"tiered_storage": {"memory_percent": 20}})
         found = {item["metadata"]["name"]: item["spec"] for item in ray_policies(plan)}
         assert found["checkpoint-memory"] == {
             "podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}},

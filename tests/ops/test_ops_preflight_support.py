@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from core.loader import parse
-from core.model import DataRepository, ExistingEks, ExistingEksCluster, RayAccess, S3Access
+from core.model import DataRepository, ExistingEks, ExistingEksCluster, RayAccess, S3Access, TieredStorage
 from core.plan import Plan
 from core.service_limits import platform as known
 from ops import output
@@ -223,3 +223,50 @@ def test_linked_buckets_are_there_and_near() -> None:
     (missing,) = platform.linked_buckets(with_links(near))
     assert missing.result == "failed"
     assert "aws s3 mb s3://near" in missing.do
+
+
+class TierBuckets(Buckets):
+    """S3 and CloudFormation, for the bucket of tiered checkpoints."""
+
+    def __init__(self, *, owner: str = "", rules: list[dict[str, Any]] | None = None, **regions: str) -> None:
+        super().__init__(**regions)
+        self.owner, self.rules = owner, rules
+
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "describe_stack_resources":
+            if not self.owner:
+                raise ClientError({"Error": {"Code": "ValidationError", "Message": "no stack"}}, "X")
+            return {"StackResources": [{"StackName": self.owner}]}
+        if operation == "get_bucket_lifecycle_configuration":
+            if self.rules is None:
+                raise ClientError({"Error": {"Code": "NoSuchLifecycleConfiguration", "Message": ""}}, "X")
+            return {"Rules": self.rules}
+        return super().call(service, operation, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "answers", "said"),
+    [
+        (None, {}, ("ok", "creates")),
+        (None, {"there": True}, ("failed", "kept by an earlier")),
+        (None, {"there": True, "owner": "demo-Ray"}, ("ok", "is there")),
+        (None, {"there": True, "owner": "other-Ray"}, ("failed", "kept by an earlier")),
+        ("mine", {}, ("failed", "does not exist")),
+        ("mine", {"there": True}, ("warning", "nothing else prunes")),
+        ("mine", {"there": True, "rules": [{"Status": "Disabled", "Expiration": {"Days": 1}}]}, ("warning", "prunes")),
+        ("mine", {"there": True, "rules": [{"Status": "Enabled", "Expiration": {"Days": 1}}]}, ("ok", "mine")),
+    ],
+)
+def test_the_tiers_bucket_is_free_or_prunes_itself(
+    bucket: str | None, answers: dict[str, Any], said: tuple[str, str]
+) -> None:
+    made = target("1.34")
+    tiered = TieredStorage(memory_percent=20, bucket=bucket)
+    hyperpod = made.plan.settings.hyperpod.model_copy(update={"tiered_storage": tiered})
+    made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"hyperpod": hyperpod}))
+    regions = {made.plan.tier_bucket_name or "": REGION} if answers.pop("there", False) else {}
+    made.aws = TierBuckets(**answers, **regions)  # type: ignore[assignment]
+    (found,) = platform.tier_bucket(made)
+    assert (found.result, said[1] in found.why) == (said[0], True), found
+    if "kept" in found.why:
+        assert found.do == f"set hyperpod.tiered_storage.bucket: {made.plan.tier_bucket_name}"

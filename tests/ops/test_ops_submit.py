@@ -139,7 +139,7 @@ ACCESS = """
         (ACCESS, ["--", "python", "train.py", "--storage", "s3://sets/images"], "may not write s3://sets/images"),
         (ACCESS, ["--", "python", "train.py", "--data", "s3://sets/texts/a"], "prefix: texts/a/, mode: read"),
         (ACCESS, ["--env", "DATA=s3://other", "--", "true"], "{bucket: other, mode: read}"),
-        (ACCESS, ["--", "python", "train.py", "--writer", "tiered"], "set hyperpod.tiered_storage_memory_percent"),
+        (ACCESS, ["--", "python", "train.py", "--writer", "tiered"], "set hyperpod.tiered_storage"),
         (
             ACCESS,
             ["--env", "MLFLOW_TRACKING_URI=arn:aws:sagemaker:us-west-2:1:mlflow-app/x", "--", "true"],

@@ -483,12 +483,6 @@ def test_a_loop_that_forgets_finished_is_told(run: Run) -> None:
         run.fit(forgetful, workers=0)
 
 
-def test_tiered_without_its_package_is_refused_in_words(run: Run) -> None:
-    tiered = Run(storage=run.storage, name=run.name, writer="tiered", settings=Settings())
-    with pytest.raises(InputError, match="writer tiered: needs the package amzn-sagemaker-checkpointing"):
-        fit(tiered)
-
-
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [

@@ -99,6 +99,8 @@ class World:
         for _, properties in self.resolved("AWS::EKS::Addon"):
             if properties["AddonName"] == "aws-fsx-csi-driver":
                 made["fsx-csi"] = properties["ServiceAccountRoleArn"]
+        for _, properties in self.resolved("AWS::EKS::PodIdentityAssociation"):
+            made["ray"] = properties["RoleArn"]
         for _, properties in self.resolved("AWS::Lambda::Function"):
             if properties.get("Description", "").startswith("onEvent handler for EKS kubectl"):
                 made["kubectl"] = properties["Role"]
@@ -281,6 +283,8 @@ class TestCalls:
             "lifecycle": [f"arn:aws:s3:::{world.plan.lifecycle_bucket_name}{end}" for end in ("", "/on_create.sh")],
             "assets": [f"arn:aws:s3:::cdk-hnb659fds-assets-{account}-{region}{end}" for end in ("", "/x.zip")],
             "file-system": [file_system],
+            "tier": [f"arn:aws:s3:::{world.plan.tier_bucket_name}{end}" for end in ("", "/checkpoints/x")],
+            "tier-metrics": ["*"],
         }
         there = world.plan.existing_vpc
         (vpc,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EC2::VPC")] or [
@@ -288,6 +292,7 @@ class TestCalls:
         ]
         context: dict[str, str | list[str]] = {
             "ec2:Vpc": vpc,
+            "cloudwatch:namespace": "/aws/sagemaker/Clusters",
             "ec2:CreateAction": "CreateNetworkInterface",
             "aws:ResourceTag/hyperpod-ray:environment": world.plan.name,
             "aws:RequestTag/hyperpod-ray:environment": world.plan.name,
@@ -299,7 +304,7 @@ class TestCalls:
             statements = world.permissions(world.roles[call.role])
             for action in call.actions:
                 one = [
-                    r for r in resources[call.resource] if ("/" in r.partition(":::")[2]) == (action == "s3:GetObject")
+                    r for r in resources[call.resource] if ("/" in r.partition(":::")[2]) == action.endswith("Object")
                 ]
                 for resource in one if call.endpoint == "s3" else resources[call.resource]:
                     asked = Request(action=action, resource=resource, context=context)
