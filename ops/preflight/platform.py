@@ -311,7 +311,7 @@ def _of_this_environment(target: Target, bucket: str) -> bool:
         if code(error) == "ValidationError" or absent(error):
             return False
         raise
-    return any(item["StackName"] == f"{target.name}-Ray" for item in answer["StackResources"])
+    return any(item["StackName"] == f"{target.name}-{names.RAY_STACK}" for item in answer["StackResources"])
 
 
 def _prunes(target: Target, bucket: str) -> bool:

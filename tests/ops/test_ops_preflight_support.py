@@ -228,8 +228,8 @@ def test_linked_buckets_are_there_and_near() -> None:
 class TierBuckets(Buckets):
     """S3 and CloudFormation, for the bucket of tiered checkpoints."""
 
-    def __init__(self, *, owner: str = "", rules: list[dict[str, Any]] | None = None, **regions: str) -> None:
-        super().__init__(**regions)
+    def __init__(self, *names: str, owner: str = "", rules: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(**dict.fromkeys(names, REGION))
         self.owner, self.rules = owner, rules
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
@@ -264,8 +264,8 @@ def test_the_tiers_bucket_is_free_or_prunes_itself(
     tiered = TieredStorage(memory_percent=20, bucket=bucket)
     hyperpod = made.plan.settings.hyperpod.model_copy(update={"tiered_storage": tiered})
     made.plan = Plan(name="demo", settings=made.plan.settings.model_copy(update={"hyperpod": hyperpod}))
-    regions = {made.plan.tier_bucket_name or "": REGION} if answers.pop("there", False) else {}
-    made.aws = TierBuckets(**answers, **regions)  # type: ignore[assignment]
+    more = {key: value for key, value in answers.items() if key != "there"}
+    made.aws = TierBuckets(*[made.plan.tier_bucket_name or ""] * ("there" in answers), **more)  # type: ignore[assignment]
     (found,) = platform.tier_bucket(made)
     assert (found.result, said[1] in found.why) == (said[0], True), found
     if "kept" in found.why:
