@@ -23,10 +23,10 @@ def main() -> int:
     """Build the app; exit code 2 with located messages when an environment file cannot be used."""
     gc.disable()  # a process of seconds that ends: looking for garbage among the CDK's modules is a tenth of its time
     use_pinned_node()
-    import aws_cdk as cdk  # noqa: PLC0415  (after use_pinned_node: importing it starts Node)
+    import aws_cdk as cdk  # after use_pinned_node: importing it starts Node
 
-    from charts.errors import ChartError  # noqa: PLC0415
-    from stacks.environment import EnvironmentStage  # noqa: PLC0415
+    from charts.errors import ChartError
+    from stacks.environment import EnvironmentStage
 
     app = cdk.App(context=feature_flags())
     wanted = app.node.try_get_context("env")

@@ -24,13 +24,13 @@ ROOT = Path(__file__).parents[1]
 
 def loop(config: dict[str, Any]) -> None:
     """Train a stack of square layers; AdamW makes three times the parameters' bytes of state."""
-    import torch  # noqa: PLC0415
-    import torch.distributed as dist  # noqa: PLC0415
-    from torch import nn  # noqa: PLC0415
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
-    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
 
-    from resilience import Resumable  # noqa: PLC0415
+    from resilience import Resumable
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def loop(config: dict[str, Any]) -> None:
 
 def rank_main(arguments: argparse.Namespace) -> None:
     """What each rank runs under torchrun."""
-    from resilience import Run  # noqa: PLC0415
+    from resilience import Run
 
     way, every = arguments.way, arguments.steps_between
     run = Run(storage=arguments.storage, name=way, save_every_steps=every, async_save=way == "async", keep=None)

@@ -45,7 +45,7 @@ sys.exit(app.main())
 
 def many_groups(folder: Path, count: int) -> None:
     """The prod file with as many worker groups, all of one small accelerated type, in one folder of its own."""
-    import yaml  # noqa: PLC0415
+    import yaml
 
     settings = yaml.safe_load((PROJECT / "environments" / "prod.yaml").read_text(encoding="utf-8"))
     groups = settings["hyperpod"]["instance_groups"]
@@ -57,7 +57,7 @@ def many_groups(folder: Path, count: int) -> None:
 
 def measure(code: str, *, context: dict[str, str]) -> tuple[float, float]:
     """Wall-clock and CPU seconds of one synth in a process of its own."""
-    import json  # noqa: PLC0415
+    import json
 
     with tempfile.TemporaryDirectory() as out:
         environment = {

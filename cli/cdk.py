@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
     @command(app, examples=["diff dev"])
     def diff(env: Env) -> int:
         """Compare the templates with what is deployed. For the effect on training, use review."""
-        import core  # noqa: PLC0415
-        from core import project  # noqa: PLC0415
+        import core
+        from core import project
 
         current.environment = env
         core.load(env, folder=foreign_folder() or project.OWN_ENVIRONMENTS)

@@ -45,10 +45,10 @@ def status(lock: LockFile = None, form: Plain = "table") -> int:
 def _each(
     action: Literal["fetch", "verify", "status"], lock_file: Path | None, form: str, *, frozen: bool = False
 ) -> int:
-    from charts import store  # noqa: PLC0415
-    from charts.errors import ChartError  # noqa: PLC0415
-    from charts.lock import Lock  # noqa: PLC0415
-    from core import project  # noqa: PLC0415
+    from charts import store
+    from charts.errors import ChartError
+    from charts.lock import Lock
+    from core import project
 
     rows: list[dict[str, str]] = []
     problems: list[str] = []
@@ -85,9 +85,9 @@ def _each(
 
 def _contents(action: str, lock: Lock, *, frozen: bool, problems: list[str], recorded: list[str]) -> None:
     """Compare what the packages hold with the record, or make the record."""
-    from charts import contents  # noqa: PLC0415
-    from charts.errors import ChartError  # noqa: PLC0415
-    from charts.lock import Lock as Reader  # noqa: PLC0415
+    from charts import contents
+    from charts.errors import ChartError
+    from charts.lock import Lock as Reader
 
     try:
         if action == "verify" or (frozen and not problems):

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     )
     def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Shell.")]) -> int:
         """Print the completion script of a shell. For the current shell: source <(hyperpod-ray completion bash)."""
-        from typer import completion as shells  # noqa: PLC0415
+        from typer import completion as shells
 
         source: Any = shells  # its functions are public by documentation only
         script = str(source.get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def prepare() -> None:
     """Teach the parser the shells' protocols; needed only when a shell asks."""
-    from typer import completion as shells  # noqa: PLC0415
+    from typer import completion as shells
 
     source: Any = shells
     source.completion_init()

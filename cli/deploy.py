@@ -45,9 +45,9 @@ def register(app: typer.Typer) -> None:
         Waits for stacks in progress and compares the templates with those that are deployed. Exit code 3, and nothing
         is changed, when the change interrupts training or loses nodes or data: see --accept. Asks nothing.
         """
-        from cli.deploy_review import Reviewer  # noqa: PLC0415
-        from ops import deploy as verb  # noqa: PLC0415
-        from review.findings import Effect  # noqa: PLC0415
+        from cli.deploy_review import Reviewer
+        from ops import deploy as verb
+        from review.findings import Effect
 
         chosen = target(env)
         chosen.aws.require_account()

@@ -28,7 +28,7 @@ def check(
     form: Plain = "table",
 ) -> int:
     """Check environment files. Prints every error with file and line; exit code 2 when there is one."""
-    import core  # noqa: PLC0415
+    import core
 
     where = folder()
     selected = names_ or core.environment_names(folder=where)
@@ -58,14 +58,14 @@ def check(
 @command(app, examples=["env show prod", "env show prod -o json"])
 def show(env: Env, form: Plain = "table") -> int:
     """Print the settings of an environment with every default filled in, as YAML or JSON."""
-    import core  # noqa: PLC0415
+    import core
 
     current.environment = env
     settings = core.load(env, folder=folder()).settings.model_dump(mode="json")
     if form == "json":
         output.write_json("environment", {"environment": env, "settings": settings})
     else:
-        import yaml  # noqa: PLC0415
+        import yaml
 
         output.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=110))
     return OK
@@ -78,8 +78,8 @@ def needs(
     write: Annotated[bool, typer.Option("--write", help="Write docs/needs-ENV.md instead of printing it.")] = False,
 ) -> int:
     """Print every image, AWS call and destination of an environment, and why each works."""
-    import core  # noqa: PLC0415
-    from core import needs_page  # noqa: PLC0415
+    import core
+    from core import needs_page
 
     current.environment = env
     plan = core.Plan(name=env, settings=core.load(env, folder=folder()).settings)
@@ -93,7 +93,7 @@ def needs(
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Out = None) -> int:
     """Write the JSON Schema for editors, made from the settings model."""
-    from core import reference  # noqa: PLC0415
+    from core import reference
 
     return written(out or reference.SCHEMA_FILE, reference.schema(), command="env schema", check=check)
 
@@ -101,7 +101,7 @@ def schema(check: Check = False, out: Out = None) -> int:
 @command(app, examples=["env settings", "env settings --check"])
 def settings(check: Check = False, out: Out = None) -> int:
     """Write the settings page of the documentation, made from the settings model."""
-    from core import reference  # noqa: PLC0415
+    from core import reference
 
     return written(out or reference.SETTINGS_FILE, reference.settings_page(), command="env settings", check=check)
 

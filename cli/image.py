@@ -23,7 +23,7 @@ def build_args(set_name: SetName = None) -> int:
 
     Build by hand: docker build -f image/Dockerfile $(hyperpod-ray image build-args) .
     """
-    from image.versions import ImageError, choose  # noqa: PLC0415
+    from image.versions import ImageError, choose
 
     try:
         arguments = choose(set_name).build_args()
@@ -43,8 +43,8 @@ def pin(
     ] = None,
 ) -> int:
     """Record the digest of the base image in image/versions.yaml, or confirm the recorded one."""
-    from image.registry import digest  # noqa: PLC0415
-    from image.versions import ImageError, choose, record_digest  # noqa: PLC0415
+    from image.registry import digest
+    from image.versions import ImageError, choose, record_digest
 
     try:
         chosen = choose(set_name)
@@ -67,8 +67,8 @@ def pin_copies(
     ] = None,
 ) -> int:
     """Record the digests of the images that a mirror copies in images.lock.yaml, or confirm the recorded ones."""
-    from image import copies  # noqa: PLC0415
-    from image.versions import ImageError  # noqa: PLC0415
+    from image import copies
+    from image.versions import ImageError
 
     try:
         lines = copies.pin(copies.asked(mirror), update=update)
@@ -83,8 +83,8 @@ def pin_copies(
 
 def _pages() -> list[Path]:
     """The kept pages of what environments need name the copies' tags: bring them up to date."""
-    import core  # noqa: PLC0415
-    from core import needs, needs_page  # noqa: PLC0415
+    import core
+    from core import needs, needs_page
 
     needs.image_lock.cache_clear()
     made = []

@@ -28,7 +28,7 @@ State = Annotated[
 @contextlib.contextmanager
 def sandbox_errors() -> Iterator[None]:
     """Turn a failure of the embedded AWS into one line."""
-    from sandbox.aws import client, install, process  # noqa: PLC0415
+    from sandbox.aws import client, install, process
 
     try:
         yield
@@ -39,8 +39,8 @@ def sandbox_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def rehearsal_errors() -> Iterator[None]:
     """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
-    from core.names import ENVIRONMENTS_VARIABLE  # noqa: PLC0415
-    from rehearsal.ray_hosts.errors import LocalError  # noqa: PLC0415
+    from core.names import ENVIRONMENTS_VARIABLE
+    from rehearsal.ray_hosts.errors import LocalError
 
     with contextlib.suppress(OpsError):
         os.environ[ENVIRONMENTS_VARIABLE] = str(folder())
@@ -52,7 +52,7 @@ def rehearsal_errors() -> Iterator[None]:
 
 def state_folder(given: Path | None) -> Path:
     """The state folder of a command."""
-    from sandbox.aws import paths  # noqa: PLC0415
+    from sandbox.aws import paths
 
     return given or paths.STATE
 
@@ -60,7 +60,7 @@ def state_folder(given: Path | None) -> Path:
 @command(app, examples=["local setup"])
 def setup() -> int:
     """Install what the embedded AWS needs. Skips what is installed."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.setup()
@@ -81,7 +81,7 @@ def up(  # noqa: PLR0917
     state: State = None,
 ) -> int:
     """Start the embedded AWS and the local Kubernetes API."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.up(
@@ -98,7 +98,7 @@ def up(  # noqa: PLR0917
 @command(app, examples=["local down"])
 def down(state: State = None) -> int:
     """Stop the embedded AWS and delete everything in it. Its logs stay."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.down(state=state_folder(state))
@@ -108,7 +108,7 @@ def down(state: State = None) -> int:
 @command(app, examples=["local status"])
 def status(state: State = None) -> int:
     """Show whether the embedded AWS runs, and where. Exit code 3 when it does not."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         return OK if commands.status(state=state_folder(state)) else CONDITION_FALSE
@@ -117,7 +117,7 @@ def status(state: State = None) -> int:
 @command(app, examples=["local env"])
 def env(state: State = None) -> int:
     """Print the exports that point a shell at the embedded AWS: eval "$(hyperpod-ray local env)"."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.env(state=state_folder(state))
@@ -131,7 +131,7 @@ def deploy(env: Env, state: State = None) -> int:
     The embedded AWS starts in the environment's account and region. The container image and the Helm charts are
     replaced by stand-ins. Existing networks, clusters and file systems are replaced by new ones.
     """
-    from cli import local_deploy  # noqa: PLC0415
+    from cli import local_deploy
 
     current.environment = env
     with sandbox_errors():
@@ -141,7 +141,7 @@ def deploy(env: Env, state: State = None) -> int:
 @command(app, examples=["local destroy dev"])
 def destroy(env: Env, state: State = None) -> int:
     """Destroy an environment on the embedded AWS. Exit code 3 when something is left."""
-    from cli import local_deploy  # noqa: PLC0415
+    from cli import local_deploy
 
     current.environment = env
     with sandbox_errors():
@@ -155,7 +155,7 @@ def fail_node(
     state: State = None,
 ) -> int:
     """Make a HyperPod node of the embedded AWS faulty."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.show(commands.found(state_folder(state)).client.fail_node(node_id, message))
@@ -169,7 +169,7 @@ def quota(
     state: State = None,
 ) -> int:
     """Set a service quota of the embedded AWS."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         commands.found(state_folder(state)).client.set_quota(name, value)
@@ -186,7 +186,7 @@ def inventory(
     state: State = None,
 ) -> int:
     """Print everything that exists in the embedded AWS, as JSON."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         found = commands.inventory(
@@ -240,7 +240,7 @@ def faults_list(state: State = None) -> int:
 
 
 def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: dict[str, Any]) -> int:
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     with sandbox_errors():
         control = commands.found(state_folder(state)).client
@@ -286,9 +286,9 @@ def rehearse(  # noqa: PLR0917
     form: Plain = "table",
 ) -> int:
     """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
-    from rehearsal import commands  # noqa: PLC0415
-    from rehearsal.runner import Options  # noqa: PLC0415
-    from sandbox import leash  # noqa: PLC0415
+    from rehearsal import commands
+    from rehearsal.runner import Options
+    from sandbox import leash
 
     with rehearsal_errors():
         leash.hold()
@@ -323,9 +323,9 @@ def soak(  # noqa: PLR0917
     out: ReportFolder = None,
 ) -> int:
     """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
-    from rehearsal import commands  # noqa: PLC0415
-    from rehearsal.runner import Options  # noqa: PLC0415
-    from sandbox import leash  # noqa: PLC0415
+    from rehearsal import commands
+    from rehearsal.runner import Options
+    from sandbox import leash
 
     with rehearsal_errors():
         leash.hold()
@@ -355,8 +355,8 @@ def register_demo(root: typer.Typer) -> None:
     ) -> int:
         """Deploy, change, break, recover and destroy on this machine, without an AWS account."""
         with rehearsal_errors():
-            from rehearsal.demo import demo as run  # noqa: PLC0415
-            from sandbox import leash  # noqa: PLC0415
+            from rehearsal.demo import demo as run
+            from sandbox import leash
 
             if not keep:
                 leash.hold()

@@ -15,10 +15,10 @@ from ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
     """Start the embedded AWS in the environment's account and region, and deploy the environment to it."""
-    from charts import store  # noqa: PLC0415
-    from charts.lock import Lock  # noqa: PLC0415
-    from core import project, stand_ins  # noqa: PLC0415
-    from sandbox.aws import commands, process  # noqa: PLC0415
+    from charts import store
+    from charts.lock import Lock
+    from core import project, stand_ins
+    from sandbox.aws import commands, process
 
     rehearsed, settings = _rehearsed(env, folder=folder, state=state)
     running = process.find(state)
@@ -43,7 +43,7 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
 
 def destroy(env: str, *, folder: Path, state: Path) -> int:
     """Destroy the environment's stacks on the embedded AWS and list what is left of it."""
-    from sandbox.aws import commands  # noqa: PLC0415
+    from sandbox.aws import commands
 
     running = commands.found(state)
     rehearsed, _ = _rehearsed(env, folder=folder, state=state)
@@ -63,10 +63,10 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
 
 def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
     """The file with stand-ins, written beside the state, and its settings."""
-    import yaml  # noqa: PLC0415
+    import yaml
 
-    import core  # noqa: PLC0415
-    from core import stand_ins  # noqa: PLC0415
+    import core
+    from core import stand_ins
 
     file = core.load(env, folder=folder)
     data, notes = stand_ins.rehearsed(yaml.safe_load(file.path.read_text(encoding="utf-8-sig")))
@@ -90,7 +90,7 @@ class Cdk:
     """
 
     def __init__(self, env: str, *, environments: Path, variables: dict[str, str], work: Path) -> None:
-        from core import project  # noqa: PLC0415
+        from core import project
 
         self.env, self.environments, self.work = env, environments, work
         self.project = project.SOURCE

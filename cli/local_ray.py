@@ -17,8 +17,8 @@ Pod = Annotated[str | None, typer.Option(help="Pod name or address. Default: the
 
 
 def _run(action: str, *arguments: Any, **options: Any) -> int:
-    from cli.local import rehearsal_errors  # noqa: PLC0415
-    from rehearsal.ray_hosts import commands  # noqa: PLC0415
+    from cli.local import rehearsal_errors
+    from rehearsal.ray_hosts import commands
 
     with rehearsal_errors():
         getattr(commands, action)(*arguments, **options)
@@ -47,8 +47,8 @@ def stop(cluster: Cluster = None) -> int:
 @command(app, examples=["local ray status", "local ray status -o json"])
 def status(cluster: Cluster = None, form: Plain = "table") -> int:
     """Show pods, their processes and what Ray reports of them."""
-    from cli.local import rehearsal_errors  # noqa: PLC0415
-    from rehearsal.ray_hosts import commands  # noqa: PLC0415
+    from cli.local import rehearsal_errors
+    from rehearsal.ray_hosts import commands
 
     with rehearsal_errors():
         commands.show(commands.only(cluster), as_json=form == "json")
@@ -63,7 +63,7 @@ def bridge(
     ] = None,
 ) -> int:
     """Put the cluster behind the RayCluster of the local Kubernetes API, for `connect` and `submit`."""
-    from cli.local import state_folder  # noqa: PLC0415
+    from cli.local import state_folder
 
     return _run("bridge", cluster, state=state_folder(state))
 

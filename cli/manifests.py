@@ -28,10 +28,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Write the Kubernetes objects of an environment as YAML files."""
-        from core import project  # noqa: PLC0415
+        from core import project
 
         plan, k8s = _prepared(env)
-        from k8s import render  # noqa: PLC0415
+        from k8s import render
 
         target = out or project.SOURCE / "dist" / "manifests" / plan.name
         with _refusals():
@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Print a RayJob or RayCronJob for `kubectl create -f -`."""
         plan, k8s = _prepared(env)
-        from k8s import render  # noqa: PLC0415
+        from k8s import render
 
         if schedule is None and time_zone is not None:
             raise OpsError(f"--time-zone: '{time_zone}'. Expected a schedule. Fix: add --schedule", code=BAD_USE)
@@ -105,14 +105,14 @@ def register(app: typer.Typer) -> None:
 
 def _prepared(env: str) -> tuple[Any, Any]:
     """The plan, and the package `k8s`, whose cdk8s runs on the project's own Node.js."""
-    import core  # noqa: PLC0415
+    import core
 
     current.environment = env
     plan = core.load(env, folder=folder()).plan
     node = Path(sys.executable).parent / "node"
     if node.exists():
         os.environ["PATH"] = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    import k8s  # noqa: PLC0415
+    import k8s
 
     return plan, k8s
 
@@ -120,8 +120,8 @@ def _prepared(env: str) -> tuple[Any, Any]:
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
     """Turn an error about a chart, and what the operator would refuse, into one line."""
-    from charts.errors import ChartError  # noqa: PLC0415
-    from k8s.operator import RefusedError  # noqa: PLC0415
+    from charts.errors import ChartError
+    from k8s.operator import RefusedError
 
     try:
         yield

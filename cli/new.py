@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _target(name: str) -> Path:
-    from core import project  # noqa: PLC0415
+    from core import project
 
     folder = current.folder or project.environments() or Path.cwd() / project.FOLDER_NAME
     target = folder / f"{name}.yaml"
@@ -92,13 +92,13 @@ def _target(name: str) -> Path:
 
 
 def _regions() -> list[str]:
-    from core import regions  # noqa: PLC0415
+    from core import regions
 
     return [region for region in regions.regions() if regions.accelerated(region)]
 
 
 def _types(region: str) -> list[str]:
-    from core import regions  # noqa: PLC0415
+    from core import regions
 
     found = regions.accelerated(region)
     if not found:
@@ -149,8 +149,8 @@ def _text(
     capacity_gib: int, on_destroy: str, admin_role: str, target: Path,
 ) -> str:  # fmt: skip
     """The file's text, after the same check that every command makes."""
-    from core import loader, new_file, regions  # noqa: PLC0415
-    from core.findings import suggestion  # noqa: PLC0415
+    from core import loader, new_file, regions
+    from core.findings import suggestion
 
     offered = _types(region)
     if not regions.offers(region, instance_type) or not instance_type.startswith("ml."):

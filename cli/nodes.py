@@ -32,7 +32,7 @@ def listing(
     env: Env, form: Output = Format.table, group: Annotated[str, typer.Option(help="Only this instance group.")] = ""
 ) -> int:
     """List nodes with health, fault, age and replacements."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.listing(target(env), form=form, group=group)
 
@@ -40,7 +40,7 @@ def listing(
 @command(app, examples=["nodes show prod i-0123456789abcdef0"])
 def show(env: Env, node: NodeName, form: Output = Format.table) -> int:
     """Show one node in HyperPod, Kubernetes and Ray."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.show(target(env), node, form=form)
 
@@ -54,7 +54,7 @@ def events(
     form: Output = Format.table,
 ) -> int:
     """List events of the cluster, newest first, with the failure message."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.events(target(env), node=node, group=group, limit=limit, form=form)
 
@@ -62,7 +62,7 @@ def events(
 @command(app, examples=["nodes reboot prod i-0123456789abcdef0"])
 def reboot(env: Env, node: NodeNames, yes: Yes = False) -> int:
     """Restart nodes. Names, addresses and disks stay."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.reboot(target(env), node, yes=yes)
 
@@ -70,7 +70,7 @@ def reboot(env: Env, node: NodeNames, yes: Yes = False) -> int:
 @command(app, examples=["nodes replace prod i-0123456789abcdef0 --yes"])
 def replace(env: Env, node: NodeNames, yes: Yes = False) -> int:
     """Replace nodes by new ones. Their disks are destroyed."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.replace(target(env), node, yes=yes)
 
@@ -83,7 +83,7 @@ def drill(
     yes: Yes = False,
 ) -> int:
     """Inject a fault on one worker node, to see recovery work. Never the head's node."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.drill(target(env), node, action=action, yes=yes)
 
@@ -91,7 +91,7 @@ def drill(
 @command(app, examples=["nodes free prod hyperpod-i-0123456789abcdef0"])
 def free(env: Env, node: NodeName, yes: Yes = False) -> int:
     """Force-delete the pods stuck on an unreachable node."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.free(target(env), node, yes=yes)
 
@@ -103,6 +103,6 @@ def shell(
     show: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
 ) -> int:
     """Open a Session Manager shell on a node."""
-    from ops import nodes as verb  # noqa: PLC0415
+    from ops import nodes as verb
 
     return verb.shell(target(env), node, show_only=show)

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         events: Annotated[int, typer.Option(min=0, help="Number of events to show.")] = 5,
     ) -> int:
         """Show one screen and a verdict. Exit code 3 unless the environment is Healthy."""
-        from ops import status as verb  # noqa: PLC0415
+        from ops import status as verb
 
         return verb.run(target(env), form=form, events=events)
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Wait for a condition."""
-        from ops import wait as verb  # noqa: PLC0415
+        from ops import wait as verb
 
         return verb.run(target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
 
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
     ) -> int:
         """Check quotas, permissions and capacity before a deployment; read-only. Exit code 3 when a check fails."""
-        from ops import preflight as verb  # noqa: PLC0415
+        from ops import preflight as verb
 
         return verb.run(target(env), offline=offline, form=form)
 
@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
     ) -> int:
         """Show dollars per hour and month: groups, storage, EKS and network egress."""
-        from ops import cost as verb  # noqa: PLC0415
+        from ops import cost as verb
 
         return verb.run(target(env), form=form, offline=offline, update=update)
 
@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Destroy the environment and prove by inventory that nothing is left. Continues an interrupted run."""
-        from ops import teardown as verb  # noqa: PLC0415
+        from ops import teardown as verb
 
         found = target(env)
         return verb.run(
@@ -107,7 +107,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Print lifecycle, health-agent and deep-health-check logs of the nodes."""
-        from ops import logs as verb  # noqa: PLC0415
+        from ops import logs as verb
 
         return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form))
 
@@ -124,7 +124,7 @@ def register(app: typer.Typer) -> None:
         check: Annotated[bool, typer.Option("--check", help="Check that they answer, and exit.")] = False,
     ) -> int:
         """Forward the dashboard and Jobs API to 127.0.0.1 until Ctrl-C."""
-        from ops import connect as verb  # noqa: PLC0415
+        from ops import connect as verb
 
         return verb.run(target(env), port=port, grafana=grafana, grafana_port=grafana_port, check=check)
 
@@ -154,7 +154,7 @@ def register(app: typer.Typer) -> None:
         follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that is already submitted.")] = "",
     ) -> int:
         """Submit a job and follow its log. Exits with the job's own exit code."""
-        from ops import submit as verb  # noqa: PLC0415
+        from ops import submit as verb
 
         return verb.run(
             target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [],

@@ -36,7 +36,7 @@ def folder() -> Path:
     Raises:
         OpsError: there is none at or above the current folder.
     """
-    from core import project  # noqa: PLC0415
+    from core import project
 
     found = current.folder or project.environments()
     if found is None:
@@ -50,7 +50,7 @@ def folder() -> Path:
 
 def foreign_folder() -> Path | None:
     """The folder of environment files where it is not the checkout's own, else None."""
-    from core import project  # noqa: PLC0415
+    from core import project
 
     found = folder()
     return None if found == project.OWN_ENVIRONMENTS else found
@@ -58,7 +58,7 @@ def foreign_folder() -> Path | None:
 
 def target(name: str) -> Target:
     """The environment called `name` with its clients."""
-    from ops.clients import target as made  # noqa: PLC0415
+    from ops.clients import target as made
 
     current.environment = name
     return made(name, folder=foreign_folder())
@@ -66,7 +66,7 @@ def target(name: str) -> Target:
 
 def names(incomplete: str = "") -> list[str]:
     """Environments that begin with `incomplete`, for completion."""
-    import core  # noqa: PLC0415
+    import core
 
     try:
         return [name for name in core.environment_names(folder=folder()) if name.startswith(incomplete)]

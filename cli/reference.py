@@ -31,15 +31,15 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> int:
         """Write docs/reference/commands.md, made from the command tree."""
-        from cli.environments import written  # noqa: PLC0415
-        from cli.main import tree  # noqa: PLC0415
+        from cli.environments import written
+        from cli.main import tree
 
         return written(FILE, page(tree()), command="commands", check=check)
 
 
 def page(root: Any) -> str:
     """The page."""
-    from cli.main import EXIT_CODES  # noqa: PLC0415
+    from cli.main import EXIT_CODES
 
     lines = [
         "# Commands",

@@ -66,14 +66,14 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Show what a change does to running training: nodes, jobs, data, money and time. Needs no AWS account."""
-        from review.errors import ReviewError  # noqa: PLC0415
+        from review.errors import ReviewError
 
         current.environment = env or "ENV"
         try:
             made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
         except ReviewError as error:
             raise OpsError(str(error), code=BAD_USE) from error
-        from review.report import FORMATS  # noqa: PLC0415
+        from review.report import FORMATS
 
         text = FORMATS[form.value](made).rstrip("\n") + "\n"
         if out is not None:
@@ -81,15 +81,15 @@ def register(app: typer.Typer) -> None:
         else:
             output.write_text(text)
         output.say(f"compared in {made.seconds:.1f} s")
-        from review.review import fails  # noqa: PLC0415
+        from review.review import fails
 
         return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
-    from core import project  # noqa: PLC0415
-    from review.review import review as compare  # noqa: PLC0415
-    from review.worktrees import assemblies  # noqa: PLC0415
+    from core import project
+    from review.review import review as compare
+    from review.worktrees import assemblies
 
     if base_assembly and head_assembly:
         return compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")

@@ -21,7 +21,7 @@ def program() -> Path:
     Raises:
         OpsError: it is not installed.
     """
-    from core import project  # noqa: PLC0415
+    from core import project
 
     found = project.SOURCE / "node_modules" / ".bin" / "cdk"
     if not found.exists():
@@ -38,7 +38,7 @@ def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
         out: Folder for the assembly.
         validate: Whether to validate the templates. Takes more than half of a synthesis.
     """
-    from core import project  # noqa: PLC0415
+    from core import project
 
     where = foreign_folder()
     arguments = [str(program()), *verb, "-c", f"env={env}", "--output", str(out)]

@@ -78,7 +78,8 @@ def environment_names(*, folder: Path = FOLDER) -> list[str]:
 def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     """Read the environment called `name`.
 
-    :raises EnvironmentFileError: with every problem of the file; warnings alone do not raise.
+    Raises:
+        EnvironmentFileError: With every problem of the file; warnings alone do not raise.
     """
     path = folder / f"{name}.yaml"
     file = _relative(path)

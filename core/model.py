@@ -341,9 +341,11 @@ FileEvent = Literal["NEW", "CHANGED", "DELETED"]
 
 
 class DataRepository(Settings):
-    """A link between a folder of the file system and a bucket, or what is below a prefix of it
-    (`AWS::FSx::DataRepositoryAssociation`). FSx itself reads and writes the bucket: pods and nodes need no right to it.
-    Files appear with their names at once and get their content at the first read."""
+    """A link between a folder of the file system and a bucket, or what is below a prefix of it.
+
+    Creates `AWS::FSx::DataRepositoryAssociation`. FSx itself reads and writes the bucket: pods and nodes need no right
+    to it. Files appear with their names at once and get their content at the first read.
+    """
 
     bucket: Annotated[str, shapes.BUCKET.field()]
     """Name of the bucket. It exists before the deploy."""
@@ -392,8 +394,10 @@ class StaticStorage(NewFileSystem):
 
 
 class DynamicStorage(NewFileSystem):
-    """A file system that the FSx CSI driver creates from a claim, as in the AWS article. It takes ten minutes more, and
-    CloudFormation does not own it."""
+    """A file system that the FSx CSI driver creates from a claim, as in the AWS article.
+
+    It takes ten minutes more, and CloudFormation does not own it.
+    """
 
     kind: ClassVar = "dynamic"
 

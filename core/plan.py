@@ -166,7 +166,7 @@ class Plan:
         return self.figures(group.type).accelerators > 0
 
     def vcpus(self, group: InstanceGroup) -> int:
-        """vCPUs of one node of a group, with the threads per core it asks for."""
+        """Number of vCPUs of one node of a group, with the threads per core it asks for."""
         figures = self.figures(group.type)
         return max(1, figures.vcpus * min(group.threads_per_core, figures.threads) // figures.threads)
 
@@ -236,16 +236,18 @@ class Plan:
 
     @property
     def lifecycle_bucket_name(self) -> str:
-        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global. A check
-        refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global.
+
+        A check refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.
         """
         settings = self.settings
         return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
 
     @property
     def tier_bucket_name(self) -> str | None:
-        """Bucket of the second tier of checkpoints: the existing one, else the one that the Ray stack creates, whose
-        name is shorter than that of the lifecycle scripts. None without tiered storage.
+        """Bucket of the second tier of checkpoints: the existing one, else the one that the Ray stack creates.
+
+        Its name is shorter than that of the lifecycle scripts. None without tiered storage.
         """
         settings, tiered = self.settings, self.settings.hyperpod.tiered_storage
         if tiered is None:
@@ -290,8 +292,9 @@ class Plan:
 
     @property
     def node_subnet_prefix(self) -> int:
-        """Prefix length of every node subnet: as set, else an eighth of the VPC each (a quarter with 2 or 3 slots). 0
-        for an existing VPC, whose subnets have sizes of their own.
+        """Prefix length of every node subnet: as set, else an eighth of the VPC each (a quarter with 2 or 3 slots).
+
+        0 for an existing VPC, whose subnets have sizes of their own.
 
         It must follow neither the groups' counts nor the number of zones: a subnet's CIDR is create-only, so that
         scaling a group or adding a zone would replace the subnets under a running cluster. The checks compare counts
@@ -305,8 +308,10 @@ class Plan:
 
     @property
     def vpc_addresses_needed(self) -> int:
-        """Addresses that the new VPC's slots span: per slot one subnet for nodes, one for the control plane and, with
-        NAT gateways, a public one. The large ones are laid out first, so that nothing is lost to alignment.
+        """Addresses that the new VPC's slots span.
+
+        Each slot has one subnet for nodes, one for the control plane and, with NAT gateways, a public one. The large
+        ones are laid out first, so that nothing is lost to alignment.
         """
         network = self.new_network
         if network is None:
@@ -317,6 +322,7 @@ class Plan:
     @property
     def public_subnet_cidrs(self) -> list[str]:
         """Range of each zone's public subnet, which holds a NAT gateway: behind the slots of nodes and control plane.
+
         Empty for a closed and for an existing network.
         """
         network = self.new_network

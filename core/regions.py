@@ -48,8 +48,10 @@ def unlisted(plan: Plan) -> list[str]:
 
 
 def vouched(plan: Plan, instance_type: str) -> bool:
-    """Whether an unlisted type is accepted all the same: no region has it in the list, which is then behind the
-    service, or the environment gives its figures under `instance_types`.
+    """Whether an unlisted type is accepted all the same.
+
+    No region has it in the list, which is then behind the service, or the environment gives its figures under
+    `instance_types`.
     """
     return instance_type in plan.settings.instance_types or not offering(instance_type)
 

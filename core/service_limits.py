@@ -26,6 +26,7 @@ class Support:
 
     def phase(self, day: date) -> Phase:
         """In which a cluster is on that day; extended support is billed from the beginning of its first day.
+
         https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html#kubernetes-release-calendar
         """
         if day < self.standard:
@@ -87,7 +88,10 @@ def kubectl_for(version: str) -> str:
 
 
 def partition_of(region: str) -> str:
-    """ARN partition of a region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+    """ARN partition of a region.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html
+    """
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -43,7 +43,8 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
 
     Nothing is written where a registry does not answer, or where a tag was moved and `update` is not set.
 
-    :raises ImageError: no answer, or another digest than the recorded one.
+    Raises:
+        ImageError: No answer, or another digest than the recorded one.
     """
     there = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("images") or {} if file.is_file() else {}
     made: dict[str, str] = {}

@@ -34,9 +34,12 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
     """The digest that `base:tag` has now, `sha256:…`; of the index where there are several platforms.
 
-    :param base: host and repository, such as `docker.io/rayproject/ray`.
-    :param mirror: address of a registry that is asked instead of the base's own; https, or http on this machine.
-    :raises ImageError: unreachable, no such tag, not for linux/amd64, or an answer that contradicts itself.
+    Args:
+        base: Host and repository, such as `docker.io/rayproject/ray`.
+        mirror: Address of a registry that is asked instead of the base's own; https, or http on this machine.
+
+    Raises:
+        ImageError: Unreachable, no such tag, not for linux/amd64, or an answer that contradicts itself.
     """
     host, _, repository = base.partition("/")
     origin = (mirror or f"https://{'registry-1.docker.io' if host == 'docker.io' else host}").rstrip("/")

@@ -96,8 +96,11 @@ def choose(name: str | None = None) -> ImageSet:
 def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: Path = FILE) -> str:
     """Write a base's digest into the file, comments and all else untouched; what was done, in words.
 
-    :param update: replace a recorded digest by another one.
-    :raises ImageError: another digest is recorded (the tag was moved), or the file has no line for it.
+    Args:
+        update: Replace a recorded digest by another one.
+
+    Raises:
+        ImageError: Another digest is recorded (the tag was moved), or the file has no line for it.
     """
     if chosen.digest == digest:
         return "still what image/versions.yaml says"

@@ -31,8 +31,9 @@ def system_manifests(plan: Plan) -> list[Manifest]:
 
 
 def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
-    """The StorageClass (mode dynamic), or the PersistentVolumes and the claims that are bound to them; and node pools
-    where Karpenter scales groups.
+    """The StorageClass (mode dynamic), or the PersistentVolumes and the claims that are bound to them.
+
+    Node pools come with them where Karpenter scales groups.
     """
     volume = cluster_storage(plan, bindings)
     made = [volume]

@@ -45,7 +45,7 @@ EVERYTHING: dict[str, Any] = {"podSelector": {}, "policyTypes": BOTH, "ingress":
 
 
 def network_policies(plan: Plan) -> Manifest:
-    """Per Ray namespace: nothing in or out but
+    """Per Ray namespace, nothing in or out except what is listed here.
 
     - between the pods of RayClusters, every port;
     - from the KubeRay operator's namespace to heads, 8265 and 8080; from pods labelled `hyperpod-ray/client`, 8265;

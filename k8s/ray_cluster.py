@@ -213,8 +213,9 @@ def _template(
     ports: list[dict[str, Any]] | None = None,
     token: bool = False,
 ) -> dict[str, Any]:
-    """Pod template of head and workers. The Ray container must be the first; no preStop hook: `ray stop` would cut the
-    drain that SIGTERM starts.
+    """Pod template of head and workers.
+
+    The Ray container must be the first; no preStop hook: `ray stop` would cut the drain that SIGTERM starts.
     """
     container: dict[str, Any] = {
         "name": name,

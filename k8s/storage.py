@@ -153,8 +153,7 @@ OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mo
 
 
 def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
-    """The Job that makes `FOLDERS` and the folders exported to S3 on the file system and gives them to uid 1000,
-    group 100.
+    """The Job that makes `FOLDERS` and the folders exported to S3, and gives them to uid 1000, group 100.
 
     A Lustre volume's root stays root's (the driver's fsGroupPolicy ignores ReadWriteMany), and Ray does not run as
     root. The Job runs as root with CHOWN, FOWNER and DAC_OVERRIDE only, touches the named folders and not what is in

@@ -76,13 +76,13 @@ class Aws:
     @functools.cached_property
     def session(self) -> boto3.session.Session:
         """A session with whatever credentials the environment variables, profile or role give."""
-        import boto3.session  # noqa: PLC0415
+        import boto3.session
 
         return boto3.session.Session(region_name=self._plan.settings.region)
 
     def client(self, service: str, *, region: str | None = None) -> Any:
         """A client that gives up in reasonable time: retries with backoff, five attempts."""
-        from botocore.config import Config  # noqa: PLC0415
+        from botocore.config import Config
 
         key = f"{service}/{region}"
         if key not in self._clients:
@@ -174,8 +174,8 @@ class Kubernetes:
         return str(cluster["endpoint"]), str(cluster.get("certificateAuthority", {}).get("data", ""))
 
     def _configuration(self) -> Any:
-        import urllib3  # noqa: PLC0415
-        from kubernetes import client  # noqa: PLC0415
+        import urllib3
+        from kubernetes import client
 
         configuration = client.Configuration()
         configuration.retries = urllib3.Retry(
@@ -189,7 +189,7 @@ class Kubernetes:
 
     def _own(self) -> kubernetes_client.ApiClient:
         """Through EKS: the cluster's own address and authority, and a token as `aws eks get-token` makes it."""
-        from kubernetes import client  # noqa: PLC0415
+        from kubernetes import client
 
         configuration = self._configuration()
         configuration.host = self.endpoint
@@ -208,7 +208,7 @@ class Kubernetes:
 
     def _given(self) -> kubernetes_client.ApiClient:
         """Through KUBECONFIG, but only where its current context is this environment's cluster."""
-        from kubernetes import client, config  # noqa: PLC0415
+        from kubernetes import client, config
 
         configuration = self._configuration()
         config.load_kube_config(config_file=os.environ["KUBECONFIG"], client_configuration=configuration)
@@ -232,7 +232,7 @@ class Kubernetes:
         content_type: str = "application/json",
     ) -> Json:
         """One request by path. A failure is the client's own `ApiException`."""
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+        from kubernetes.client.exceptions import ApiException
 
         serialized = self.api.param_serialize(
             method=method,
@@ -265,7 +265,7 @@ class Kubernetes:
 
     def delete(self, path: str, *, propagation: str = "Foreground") -> bool:
         """Ask for an object's deletion; False where it is not there."""
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+        from kubernetes.client.exceptions import ApiException
 
         try:
             self.request("DELETE", path, body={"propagationPolicy": propagation})
@@ -285,8 +285,8 @@ def eks_token(session: boto3.session.Session, *, cluster_name: str, region: str)
 
     https://github.com/kubernetes-sigs/aws-iam-authenticator#api-authorization-from-outside-a-cluster
     """
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.signers import RequestSigner  # noqa: PLC0415
+    from botocore.config import Config
+    from botocore.signers import RequestSigner
 
     # the signed host must be the service's own, whatever endpoint this machine is told to call
     options: Any = {"ignore_configured_endpoint_urls": True}  # newer than botocore's stubs

@@ -25,7 +25,8 @@ LOOK_SECONDS = 1.0
 def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA_PORT, check: bool = False) -> int:
     """Forward until Ctrl-C; prints the URLs and the line that submits a job.
 
-    :param check: only see whether what is forwarded answers, and end.
+    Args:
+        check: Only see whether what is forwarded answers, and end.
     """
     target.aws.require_account()
     with contextlib.ExitStack() as stack:

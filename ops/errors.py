@@ -12,9 +12,10 @@ OK, ERROR, BAD_USE, CONDITION_FALSE, STILL_GOING, INTERRUPTED = 0, 1, 2, 3, 4, 1
 class OpsError(Exception):
     """A failure that a person can act on.
 
-    :param message: what is wrong; lower case, no final period.
-    :param next: what to do about it, a command where there is one.
-    :param code: exit code of the command.
+    Args:
+        message: What is wrong; lower case, no final period.
+        next: What to do about it, a command where there is one.
+        code: Exit code of the command.
     """
 
     def __init__(self, message: str, *, next: str = "", code: int = ERROR) -> None:
@@ -169,7 +170,7 @@ def _innermost(error: BaseException) -> str:
 
 def body_message(error: BaseException) -> str:
     """The API server's own sentence, out of the body of its answer."""
-    import json  # noqa: PLC0415
+    import json
 
     body = getattr(error, "body", None)
     with contextlib.suppress(TypeError, ValueError, AttributeError):

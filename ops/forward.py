@@ -31,10 +31,13 @@ class Forward:
     A pod that went is looked for again, so that a new head is found under its new name. The protocol knows no
     half-close: a client that ends its sending side gets no more of the answer.
 
-    :param find: the name of the pod now; called at once, and again when the pod cannot be reached.
-    :param local: local port; 0 takes any.
-    :param busy: the next command to say where the local port is taken.
-    :raises OpsError: the local port cannot be used, or there is no pod.
+    Args:
+        find: The name of the pod now; called at once, and again when the pod cannot be reached.
+        local: Local port; 0 takes any.
+        busy: The next command to say where the local port is taken.
+
+    Raises:
+        OpsError: The local port cannot be used, or there is no pod.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class Forward:
             return self._open(name)
 
     def _open(self, pod: str) -> Any:
-        from kubernetes.stream import ws_client  # noqa: PLC0415
+        from kubernetes.stream import ws_client
 
         configuration = copy.copy(self._kubernetes.api.configuration)
         if configuration.ca_cert_data and not configuration.ssl_ca_cert:
@@ -184,7 +187,7 @@ class Forward:
 @functools.cache
 def _stream_class() -> Any:
     """The client's own port-forward, that says how it ended where the client's would show a traceback."""
-    from kubernetes.stream import ws_client  # noqa: PLC0415
+    from kubernetes.stream import ws_client
 
     base: Any = ws_client.PortForward
 
@@ -224,7 +227,8 @@ def relay(near: socket.socket, far: socket.socket, *, at_end: Callable[[], None]
 
     A thread for each way: one that waits for room in one direction must not stop the other.
 
-    :param at_end: called when `far` has ended, before `near` is told.
+    Args:
+        at_end: Called when `far` has ended, before `near` is told.
     """
 
     def send() -> None:

@@ -41,7 +41,8 @@ NODES = "Kubernetes nodes"
 def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     """One snapshot. `only` limits the sources that are asked; the others are then empty and not `unseen`.
 
-    :raises OpsError: where the credentials are missing, expired or of another account: then nothing can be said.
+    Raises:
+        OpsError: Where the credentials are missing, expired or of another account: then nothing can be said.
     """
     target.aws.require_account()
     settings = target.plan.settings

@@ -40,12 +40,12 @@ def now() -> datetime:
 
 def console(form: Format = Format.table, *, stderr: bool = False) -> Console:
     """A console for a stream. Rich itself obeys NO_COLOR, and omits colours where the stream is no terminal."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.theme import Theme  # noqa: PLC0415
+    from rich.console import Console
+    from rich.theme import Theme
 
     stream = sys.stderr if stderr else sys.stdout
     if form is Format.markdown:
-        from ops.markdown import MarkdownConsole  # noqa: PLC0415
+        from ops.markdown import MarkdownConsole
 
         return MarkdownConsole(stream, theme=Theme(STYLES))
     # a pipe has no width: wide enough that nothing is cut in a log
@@ -64,8 +64,8 @@ def table(*columns: str, title: str = "") -> Table:
 
     A column called `>X` holds numbers, one called `=X` ids to copy: neither is folded.
     """
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
 
     made = Table(
         box=box.SIMPLE_HEAD,
@@ -173,8 +173,11 @@ def interactive() -> bool:
 def confirm(question: str, *, yes: bool, word: str = "") -> None:
     """Go on only when told so.
 
-    :param word: what must be typed; empty asks for y. `--yes` answers the question, but not one that wants a word.
-    :raises OpsError: where nobody can be asked, or the answer is no.
+    Args:
+        word: What must be typed; empty asks for y. `--yes` answers the question, but not one that wants a word.
+
+    Raises:
+        OpsError: Where nobody can be asked, or the answer is no.
     """
     if yes and not word:
         return

@@ -35,7 +35,7 @@ def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
 
 def with_failures(target: Target, seen: Snapshot, *, most: int) -> Snapshot:
     """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
     wanted = {event.id for event in [event for event in seen.events if event.level == "Error"][:most]}
     if not wanted:
@@ -116,7 +116,7 @@ def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> 
 
 def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
     """The verdict and what led to it."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     title = Text(f"{seen.environment}: ", style="bold")
     title.append(verdict.state, style=f"bold {STYLE[verdict.state]}")
@@ -130,8 +130,8 @@ def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
 
 def lines_of(finding: Finding) -> list[Any]:
     """A finding: what; why; since and expected; next."""
-    from rich.padding import Padding  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.padding import Padding
+    from rich.text import Text
 
     style = {"needs-you": "bad", "recovering": "busy", "note": "note"}[finding.kind]
     first = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")

@@ -79,7 +79,7 @@ def _request(
 ) -> dict[str, Any]:
     runtime: dict[str, Any] = {}
     if runtime_env:
-        import yaml  # noqa: PLC0415
+        import yaml
 
         try:
             runtime = yaml.safe_load(runtime_env.read_text(encoding="utf-8")) or {}

@@ -93,7 +93,7 @@ def _interrupted(target: Target) -> OpsError:
 
 def show(target: Target, found: Inventory, *, stderr: bool) -> None:
     """The inventory as a table."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     if not found.items:
         return

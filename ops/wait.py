@@ -273,7 +273,7 @@ class _Display:
 
     def __enter__(self) -> _Display:
         if self._console.is_terminal:
-            from rich.live import Live  # noqa: PLC0415
+            from rich.live import Live
 
             self._live = Live(console=self._console, refresh_per_second=4, transient=True)
             self._live.__enter__()
@@ -301,8 +301,8 @@ class _Display:
                 self.update(progress, time.monotonic() - started)
 
     def _block(self, progress: Progress, elapsed: float) -> Any:
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+        from rich.table import Table
+        from rich.text import Text
 
         grid = Table.grid(padding=(0, 1))
         grid.add_column(no_wrap=True)

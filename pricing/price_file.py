@@ -33,7 +33,8 @@ class PriceFileError(Exception):
 def recorded(folder: Path | None = None) -> Prices:
     """The prices of this project's file, under those of the file in `folder` where there is one.
 
-    :raises PriceFileError: a file is not what it should be.
+    Raises:
+        PriceFileError: A file is not what it should be.
     """
     own = _read((folder or PACKAGE) / FILE)
     return own if _is_package(folder) else own.over(_read(PACKAGE / FILE))
@@ -42,7 +43,8 @@ def recorded(folder: Path | None = None) -> Prices:
 def write(asked: Prices, *, folder: Path | None = None) -> Path:
     """Put prices into the file in `folder` (left out: the project's own): they replace those it has of the same things.
 
-    :raises PriceFileError: the file that is there is not what it should be.
+    Raises:
+        PriceFileError: The file that is there is not what it should be.
     """
     path = (folder or PACKAGE) / FILE
     text = path.read_text(encoding="utf-8") if path.is_file() else HEADER

@@ -222,8 +222,10 @@ def in_extended_support(version: str, *, day: date) -> bool:
 
 
 def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[Fixed, int]]:
-    """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each; existing ones
-    are not counted, somebody pays for them already."""
+    """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
+
+    Existing ones are not counted: somebody pays for them already.
+    """
     network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
     if plan.existing_eks is None:
         yield "eks_cluster", 1

@@ -85,7 +85,7 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
 
 
 def _start(state: Path) -> process.Running:
-    import core  # noqa: PLC0415  (its errors are told by the first synth)
+    import core  # its errors are told by the first synth
 
     settings = core.load(ENVIRONMENT).settings
     process.clear(state)  # what an earlier demo kept, or left when it was killed
@@ -122,7 +122,8 @@ class Cdk:
     def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,), folder: Path = PROJECT) -> tuple[int, str]:
         """Run a command, its output streamed; DemoError when it exits otherwise than expected.
 
-        :param folder: where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
+        Args:
+            folder: Where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
         """
         process_ = subprocess.Popen(
             [str(CDK), *arguments],
@@ -196,7 +197,7 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
 
 def _show_cluster(story: Story, running: process.Running) -> int:
     """A table of the cluster's nodes; their number. Waits for those that are still on their way."""
-    import boto3  # noqa: PLC0415  (slow to import, not needed for --help)
+    import boto3  # slow to import, not needed for --help
 
     client = boto3.client(
         "sagemaker",

@@ -86,7 +86,7 @@ class Job:
         )  # fmt: skip
 
     def arm(self, cluster: Cluster, *, run: str, fault: str, rank: int) -> None:
-        """Ask a rank for a fault from inside (`resilience/faults.py`): hang, die, die-after-shard, …"""
+        """Ask a rank for a fault from inside (`resilience/faults.py`): hang, die, die-after-shard and others."""
         folder = cluster.fsx / run / "faults"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{fault}-rank-{rank}").touch()

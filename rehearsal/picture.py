@@ -93,12 +93,12 @@ def places(times: list[float], *, room: float, right: float) -> list[float]:
 
 def draw(report: dict[str, Any], folder: Path) -> list[Path]:
     """Draw the report; the files written."""
-    import matplotlib as mpl  # noqa: PLC0415  # facts and pieces are tested without it
+    import matplotlib as mpl  # facts and pieces are tested without it
 
     mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib import pyplot as plt
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     mpl.rcParams.update(
         {

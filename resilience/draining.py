@@ -21,7 +21,7 @@ _MOST_STEPS = 10_000
 
 def notice() -> Any:
     """The notice Ray's watcher has left with this worker (`ray.train.PreemptionInfo`), or None."""
-    from ray.train.v2._internal.execution.context import get_train_context  # noqa: PLC0415 - local mode has none
+    from ray.train.v2._internal.execution.context import get_train_context
 
     try:
         return get_train_context().preemption_context.preemption_info

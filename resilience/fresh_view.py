@@ -26,8 +26,8 @@ Clock = Callable[[], float]
 
 def recompute() -> None:
     """Let the coordinator look at the cluster now. Whatever goes wrong in Ray is raised."""
-    import ray  # noqa: PLC0415
-    from ray.data._internal.cluster_autoscaler import default_autoscaling_coordinator as ray_internal  # noqa: PLC0415
+    import ray
+    from ray.data._internal.cluster_autoscaler import default_autoscaling_coordinator as ray_internal
 
     coordinator: Any = ray_internal.get_or_create_autoscaling_coordinator()
     try:

@@ -1,5 +1,6 @@
-"""What a run writes about itself: `progress.json` (where it stands, replaced atomically) and `events.jsonl` (what
-happened).
+"""What a run writes about itself: `progress.json` and `events.jsonl`.
+
+The first says where it stands and is replaced atomically; the second says what happened.
 
 `progress.json`: version, name, state (starting, restoring, running, draining, recovering, done, failed), t (unix
 seconds of this writing), last_step and last_step_t, last_checkpoint_step, last_checkpoint_t and last_checkpoint_path,

@@ -22,7 +22,7 @@ def placeable(nodes: Sequence[Mapping[str, Any]], resources: Mapping[str, float]
 
 def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: float) -> None:
     """Wait until the cluster could hold the smallest size; InputError after `wait_s` with what it has instead."""
-    import ray  # noqa: PLC0415
+    import ray
 
     until, told = time.monotonic() + wait_s, 0.0
     while (room := placeable(ray.nodes(), resources)) < least:
@@ -44,7 +44,7 @@ def spares_with_room(*, workers: int, spares: int, resources: Mapping[str, float
 
     The run is not held up for a spare that has no place, and says so.
     """
-    import ray  # noqa: PLC0415
+    import ray
 
     until = time.monotonic() + wait_s
     while (room := placeable(ray.nodes(), resources)) < workers + spares and time.monotonic() < until:

@@ -159,11 +159,11 @@ class Run:
         gpus: float,
         cpus: float,
     ) -> Any:
-        import ray  # noqa: PLC0415
-        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig  # noqa: PLC0415
-        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
+        import ray
+        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
 
-        from resilience.watch import Watch  # noqa: PLC0415
+        from resilience.watch import Watch
 
         resources = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
         least, most = sizes
@@ -179,7 +179,7 @@ class Run:
             )
         parts = Parts(loop=loop, torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s))
         if most > 0 and spares:
-            from resilience.spares.driver import with_spares  # noqa: PLC0415
+            from resilience.spares.driver import with_spares
 
             parts = with_spares(self, parts, workers=most, spares=spares, on_gpu=gpus > 0)
             least = most = most + parts.spares
@@ -243,7 +243,7 @@ class Run:
 
     @staticmethod
     def _problem_with(folder: RunFolder, version: str | None, names: frozenset[str]) -> str | None:
-        import ray  # noqa: PLC0415
+        import ray
 
         if version != ray.__version__:
             return (

@@ -46,8 +46,8 @@ class Submissions:
                 self.run.preflight()  # a controller killed while it wrote its snapshot leaves half of it
 
     def _worth_another(self, error: Exception) -> bool:
-        import ray  # noqa: PLC0415
-        from ray.train import ControllerError  # noqa: PLC0415
+        import ray
+        from ray.train import ControllerError
 
         if MARK in str(error) or not isinstance(error, (ControllerError, ray.exceptions.RayActorError)):
             return False

@@ -103,7 +103,8 @@ class EnvironmentAssembly:
 def read(folder: Path) -> dict[str, EnvironmentAssembly]:
     """Every environment of the assembly in `folder`; stacks outside a stage are the environment called ''.
 
-    :raises ReviewError: when `folder` holds no assembly.
+    Raises:
+        ReviewError: When `folder` holds no assembly.
     """
     manifest = _json(folder / "manifest.json")
     found: dict[str, EnvironmentAssembly] = {}

@@ -92,7 +92,7 @@ class _Item:
 
 def money(changes: Changes, *, day: date) -> Money:
     """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
-    from pricing import price_file, prices  # noqa: PLC0415  (only when something changes)
+    from pricing import price_file, prices  # only when something changes
 
     try:
         known = price_file.recorded()
@@ -120,7 +120,7 @@ def money(changes: Changes, *, day: date) -> Money:
 
 
 def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day: date) -> dict[str, _Item]:
-    from pricing.prices import HOURS_PER_MONTH as hours  # noqa: PLC0415
+    from pricing.prices import HOURS_PER_MONTH as hours
 
     found: dict[str, _Item] = {}
     region = _region(assembly)
@@ -158,7 +158,7 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day:
 
 def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> dict[str, _Item]:
     """EKS, NAT gateways with their addresses, interface endpoints: paid by the hour, used or not."""
-    from pricing.prices import FIXED  # noqa: PLC0415
+    from pricing.prices import FIXED
 
     region = _region(assembly)
     found: dict[str, _Item] = {}
@@ -170,7 +170,7 @@ def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> di
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[Fixed]:
-    from pricing.prices import in_extended_support  # noqa: PLC0415
+    from pricing.prices import in_extended_support
 
     for _, resource in assembly.of_type("AWS::EKS::Cluster"):
         yield "eks_cluster"

@@ -80,9 +80,12 @@ def review(
 ) -> Review:
     """Compare two cloud assemblies.
 
-    :param only: name of the one environment to look at. Left out: all.
-    :param day: for which to say what it costs: EKS asks more for an old version. Left out: today, in UTC.
-    :raises ReviewError: when an assembly cannot be read or has no environment of that name.
+    Args:
+        only: Name of the one environment to look at. Left out: all.
+        day: For which to say what it costs: EKS asks more for an old version. Left out: today, in UTC.
+
+    Raises:
+        ReviewError: When an assembly cannot be read or has no environment of that name.
     """
     started = time.perf_counter()
     before, after = assembly.read(base), assembly.read(head)

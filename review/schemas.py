@@ -27,8 +27,8 @@ class TypeRules:
 def rules(resource_type: str, region: str) -> TypeRules:
     """The registry's rules of a type in a region; `known` is false where the registry has none (custom resources)."""
     # importing cfn-lint takes longer than a whole review of two equal assemblies
-    from cfnlint.schema import ResourceNotFoundError  # noqa: PLC0415
-    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415
+    from cfnlint.schema import ResourceNotFoundError
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
     if resource_type.startswith("Custom::"):
         return TypeRules(known=False)
@@ -53,7 +53,7 @@ def rules(resource_type: str, region: str) -> TypeRules:
 
 def schema_version() -> str:
     """Version of cfn-lint, whose release fixes the schemas."""
-    from importlib.metadata import version  # noqa: PLC0415
+    from importlib.metadata import version
 
     return f"cfn-lint {version('cfn-lint')}"
 

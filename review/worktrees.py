@@ -21,10 +21,11 @@ def assemblies(
 ) -> Iterator[tuple[Path, Path]]:
     """Folders of the two assemblies; all that was made for them is gone afterwards.
 
-    :param base: revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that
-        what others merged meanwhile is no part of the review.
-    :param head: revision to review. Left out: the working tree as it lies there.
-    :param environment: synthesize this one only. Left out: all.
+    Args:
+        base: Revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that what
+            others merged meanwhile is no part of the review.
+        head: Revision to review. Left out: the working tree as it lies there.
+        environment: Synthesize this one only. Left out: all.
     """
     with tempfile.TemporaryDirectory(prefix="review-") as name:
         folder = Path(name)

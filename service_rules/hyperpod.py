@@ -206,6 +206,7 @@ def deep_checks_once(request: Json, _where: Where) -> Iterator[Refusal]:
 
 def threads_exist(request: Json, where: Where) -> Iterator[Refusal]:
     """Two threads per core are refused by types whose cores have one (Graviton, g7, m8a).
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
     """
     for index, group in groups_of(request):
@@ -217,6 +218,7 @@ def threads_exist(request: Json, where: Where) -> Iterator[Refusal]:
 
 def schedule_is_cron(request: Json, _where: Where) -> Iterator[Refusal]:
     """`ScheduleExpression`: six fields, narrower than EventBridge's cron.
+
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-sagemaker-cluster-scheduledupdateconfig.html
     """
     for index, group in groups_of(request):
@@ -290,6 +292,7 @@ def update_group(old: Json, new: Json) -> Iterator[Refusal]:
 
 def orchestrator_version(version: str) -> Iterator[Refusal]:
     """HyperPod supports a range of Kubernetes versions.
+
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
     supported = data.kubernetes_versions()

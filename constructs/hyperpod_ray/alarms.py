@@ -126,7 +126,8 @@ https://docs.aws.amazon.com/eks/latest/best-practices/auditing-and-logging.html"
 class Watch(Construct):
     """Metric filters (`AWS::Logs::MetricFilter`) and alarms (`AWS::CloudWatch::Alarm`) that notify one topic.
 
-    :param nodes: nodes of the cluster at full count, of which thresholds are a share.
+    Args:
+        nodes: Nodes of the cluster at full count, of which thresholds are a share.
     """
 
     def __init__(

@@ -44,8 +44,9 @@ class ControlPlaneGround(Construct):
     Creates its role (`AWS::IAM::Role`), its log group with retention, the KMS key of the Kubernetes secrets, and the
     security group of its network interfaces.
 
-    :param cluster_name: the log group's name derives from it.
-    :param protected: keep key and log group when the cluster is destroyed.
+    Args:
+        cluster_name: The log group's name derives from it.
+        protected: Keep key and log group when the cluster is destroyed.
     """
 
     def __init__(
@@ -91,11 +92,12 @@ class EksCluster(Construct):
     HyperPod accepts no Auto Mode and no self-managed nodes here:
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
 
-    :param cluster_name: physical name; the log group's name derives from it and `kubectl` needs it.
-    :param subnets: at least two private subnets in different zones.
-    :param node_security_group: gets free passage to and from the cluster security group.
-    :param ray_user_groups: role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
-    :param ground: what a new cluster stands on; None with an existing one.
+    Args:
+        cluster_name: Physical name; the log group's name derives from it and `kubectl` needs it.
+        subnets: At least two private subnets in different zones.
+        node_security_group: Gets free passage to and from the cluster security group.
+        ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
+        ground: What a new cluster stands on; None with an existing one.
     """
 
     def __init__(

@@ -21,13 +21,14 @@ class ClusterEgress(Construct):
     the S3 gateway endpoint. The EKS control plane needs none of it: make it beside the control plane, and before
     whatever runs in the subnets.
 
-    :param settings: the `network` section.
-    :param vpc: the new VPC.
-    :param private_subnets: node and control-plane subnets; each list in the order of the zones.
-    :param public_cidrs: range of each zone's public subnet; empty in a closed network.
-    :param endpoint_subnets: where interface endpoints have their addresses.
-    :param calls: AWS calls from inside the VPC, for the endpoints of a closed network; `core.needs.calls`.
-    :param access: buckets that Ray's pods may use, for the S3 endpoint's policy in a closed network; `ray.access.s3`.
+    Args:
+        settings: The `network` section.
+        vpc: The new VPC.
+        private_subnets: Node and control-plane subnets; each list in the order of the zones.
+        public_cidrs: Range of each zone's public subnet; empty in a closed network.
+        endpoint_subnets: Where interface endpoints have their addresses.
+        calls: AWS calls from inside the VPC, for the endpoints of a closed network; `core.needs.calls`.
+        access: Buckets that Ray's pods may use, for the S3 endpoint's policy in a closed network; `ray.access.s3`.
     """
 
     def __init__(

@@ -78,7 +78,8 @@ def gateway_policy(scope: Construct, *, access: Sequence[S3Access] = ()) -> list
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-minimum-s3-perms
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/vpc-interface-endpoints.html
 
-    :param access: buckets that Ray's pods may use; `ray.access.s3`.
+    Args:
+        access: Buckets that Ray's pods may use; `ray.access.s3`.
     """
     stack = Stack.of(scope)
     arn = f"arn:{stack.partition}:s3:::"

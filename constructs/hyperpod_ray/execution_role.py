@@ -42,9 +42,10 @@ class ExecutionRole(Construct):
     and writes with the pods' own identities. Also creates the access entry of type `HYPERPOD_LINUX`.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
 
-    :param repository: the one that the Image stack makes; None: no image is built.
-    :param pull_from: ARNs of all other repositories that nodes pull from; `core.needs.repositories`.
-    :param caches: those among them that pull-through caches fill; `core.needs.cache_repositories`.
+    Args:
+        repository: The one that the Image stack makes; None: no image is built.
+        pull_from: ARNs of all other repositories that nodes pull from; `core.needs.repositories`.
+        caches: Those among them that pull-through caches fill; `core.needs.cache_repositories`.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
 
 def _filling(caches: Sequence[str]) -> list[iam.PolicyStatement]:
     """The first pull of an image through a cache makes its repository.
+
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-iam.html
     """
     actions = ["ecr:BatchImportUpstreamImage", "ecr:CreateRepository"]

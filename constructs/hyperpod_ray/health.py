@@ -29,15 +29,16 @@ class HealthNotifications(Construct):
     one e-mail subscription per address; `AWS::Logs::LogGroup` with every event, because the service keeps 500;
     three `AWS::Events::Rule`; and the metric filters and alarms of `hyperpod_ray.alarms`.
 
-    :param cluster_arn: of the HyperPod cluster.
-    :param emails: receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
-    :param event_retention_days: how long the archive keeps an event.
-    :param protected: keep the archive when the cluster is destroyed.
-    :param eks_cluster_name: dimension of the control plane's metrics.
-    :param control_plane_logs: log group with the audit log of the EKS cluster; None where the environment does not own
-        it: the alarms that read it are then left out.
-    :param namespaces: where a crash loop is an alarm.
-    :param nodes: nodes of the cluster at full count.
+    Args:
+        cluster_arn: Of the HyperPod cluster.
+        emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
+        event_retention_days: How long the archive keeps an event.
+        protected: Keep the archive when the cluster is destroyed.
+        eks_cluster_name: Dimension of the control plane's metrics.
+        control_plane_logs: Log group with the audit log of the EKS cluster; None where the environment does not own it:
+            the alarms that read it are then left out.
+        namespaces: Where a crash loop is an alarm.
+        nodes: Nodes of the cluster at full count.
     """
 
     def __init__(

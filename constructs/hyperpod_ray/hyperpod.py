@@ -24,12 +24,13 @@ class HyperPodCluster(Construct):
     them replaces the cluster. Groups are changed in place, but a renamed or retyped group loses its nodes.
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
 
-    :param plan: the environment's `hyperpod` section and what follows from it.
-    :param eks_cluster: the orchestrator.
-    :param execution_role: role of the nodes.
-    :param lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
-    :param subnets: node subnet per availability zone ID.
-    :param security_group: of the nodes.
+    Args:
+        plan: The environment's `hyperpod` section and what follows from it.
+        eks_cluster: The orchestrator.
+        execution_role: Role of the nodes.
+        lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
+        subnets: Node subnet per availability zone ID.
+        security_group: Of the nodes.
 
     The HyperPod dependencies chart, the scripts, the access entry, the CNI and its policies must exist first.
     """

@@ -33,10 +33,11 @@ class PodIdentity(Construct):
     must be there before the pods.
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
 
-    :param access: the `ray.access` section.
-    :param tier_bucket: name of the bucket of tiered checkpoints, which the pods write to. Default: none.
-    :param namespaces: where the service account is.
-    :param service_account: its name.
+    Args:
+        access: The `ray.access` section.
+        tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
+        namespaces: Where the service account is.
+        service_account: Its name.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ METRICS_NAMESPACE = "/aws/sagemaker/Clusters"
 
 def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
     """Rights of the tiered writer: its bucket, and metrics in HyperPod's namespace.
+
     https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
     """
     return [

@@ -29,10 +29,11 @@ class TrainingImage(Construct):
     RayCluster refers to exists and never changes. The build is `ContainerImageBuild` of cdklabs.
     https://github.com/cdklabs/deploy-time-build
 
-    :param settings: the `image` section, without `uri`.
-    :param context: folder that holds the Dockerfile and everything it copies.
-    :param build_args: Docker build arguments.
-    :param incomplete: what is missing for a build, for people; the stack can then be reviewed but not deployed.
+    Args:
+        settings: The `image` section, without `uri`.
+        context: Folder that holds the Dockerfile and everything it copies.
+        build_args: Docker build arguments.
+        incomplete: What is missing for a build, for people; the stack can then be reviewed but not deployed.
     """
 
     def __init__(

@@ -53,7 +53,8 @@ class Manifests(Construct):
     Built here and not by `cluster.add_manifest`, which would put them into the cluster's stack. On destroy they are
     deleted in reverse; the handler swallows errors of a delete, so what must be gone needs a waiter of its own.
 
-    :param after: what must exist before all of them.
+    Args:
+        after: What must exist before all of them.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class HelmRelease(Construct):
     A chart that was not fetched yet does not stop `cdk synth` or `cdk diff`: the stack then carries a CloudFormation
     rule that refuses any deployment of it, before anything is created, saying what to run.
 
-    :param chart: the unpacked chart with its sub-charts inside (the handler only unzips the asset); None: not fetched.
+    Args:
+        chart: The unpacked chart with its sub-charts inside (the handler only unzips the asset); None: not fetched.
     """
 
     def __init__(

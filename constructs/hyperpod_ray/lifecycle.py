@@ -20,8 +20,9 @@ class LifecycleScripts(Construct):
     script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes made meanwhile see a whole version.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
 
-    :param bucket_name: physical name, beginning with `sagemaker-`.
-    :param folder: the scripts.
+    Args:
+        bucket_name: Physical name, beginning with `sagemaker-`.
+        folder: The scripts.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, folder: Path) -> None:

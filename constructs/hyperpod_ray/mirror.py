@@ -29,7 +29,8 @@ class ImageMirror(Construct):
 
     An image whose digest is not recorded yet does not stop a synth: CloudFormation refuses the stack.
 
-    :param copies: what to copy where; `core.needs.copies`.
+    Args:
+        copies: What to copy where; `core.needs.copies`.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, copies: Sequence[Copy]) -> None:

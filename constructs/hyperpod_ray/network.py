@@ -27,11 +27,12 @@ class ClusterNetwork(Construct):
     The range is laid out for `zone_slots` zones from the start: the address range, logical id and zone of a subnet do
     not depend on how many zones follow it, so that a zone can be added at the end of the list later.
 
-    :param settings: the `network` section.
-    :param node_subnet_prefix: prefix length of each node subnet; `Plan.node_subnet_prefix`.
-    :param outside_ports: TCP ports of destinations outside the cluster; `core.needs.outside_ports`.
-    :param keep_zone: zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
-        then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
+    Args:
+        settings: The `network` section.
+        node_subnet_prefix: Prefix length of each node subnet; `Plan.node_subnet_prefix`.
+        outside_ports: TCP ports of destinations outside the cluster; `core.needs.outside_ports`.
+        keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
+            then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
 
     def __init__(

@@ -32,15 +32,17 @@ FREE_SPACE_ALARM_SHARE = 0.1
 
 
 class LustreFileSystem(Construct):
-    """An FSx for Lustre file system made beside EKS (`AWS::FSx::FileSystem`, PERSISTENT_2, SSD) with its own KMS key,
-    and its links to S3 (`AWS::FSx::DataRepositoryAssociation`).
+    """An FSx for Lustre file system beside EKS, with its own KMS key and its links to S3.
+
+    Creates `AWS::FSx::FileSystem` (PERSISTENT_2, SSD) and `AWS::FSx::DataRepositoryAssociation`.
 
     Its subnet, key, deployment type and Lustre version are create-only: changing one makes a new, empty file system.
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-fsx-filesystem.html
 
-    :param settings: the `storage` section.
-    :param subnet: exactly one; the workers' zone, because traffic between zones is slow and charged.
-    :param security_group: lets the nodes in.
+    Args:
+        settings: The `storage` section.
+        subnet: Exactly one; the workers' zone, because traffic between zones is slow and charged.
+        security_group: Lets the nodes in.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class LustreFileSystem(Construct):
 
 
 def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: DataRepository) -> None:
-    """A link to S3 (`AWS::FSx::DataRepositoryAssociation`). It goes with the stack, also where the file system stays:
-    files and objects stay, and files whose content was never read can then no longer be read.
+    """A link to S3 (`AWS::FSx::DataRepositoryAssociation`).
+
+    It goes with the stack, also where the file system stays: files and objects stay, and files whose content was never
+    read can then no longer be read.
 
     FSx makes itself a service-linked role for the bucket; whoever deploys may `iam:CreateServiceLinkedRole`,
     `iam:PutRolePolicy` and `s3:ListBucket`, as the bootstrap stack's execution role may.
@@ -147,8 +151,9 @@ class FsxCsiRole(Construct):
     change or delete only what carries this environment's tag; otherwise it may only describe. The AWS article grants
     AmazonFSxFullAccess.
 
-    :param settings: the `storage` section.
-    :param environment_name: value of the tag that the StorageClass puts on every file system.
+    Args:
+        settings: The `storage` section.
+        environment_name: Value of the tag that the StorageClass puts on every file system.
     """
 
     def __init__(
@@ -211,9 +216,10 @@ class FsxCsiDriver(Construct):
 
     Needs running nodes: the add-on's controller is a Deployment.
 
-    :param role: of its controller, see `FsxCsiRole`.
-    :param node_selector: node labels of a CPU group, so that the controller keeps off accelerated nodes.
-    :param tolerations: of that group's taints. Default: those of the add-on only.
+    Args:
+        role: Of its controller, see `FsxCsiRole`.
+        node_selector: Node labels of a CPU group, so that the controller keeps off accelerated nodes.
+        tolerations: Of that group's taints. Default: those of the add-on only.
     """
 
     def __init__(

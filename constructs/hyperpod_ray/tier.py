@@ -14,9 +14,10 @@ class TierBucket(Construct):
     Its lifecycle rule is what prunes it: neither HyperPod nor Ray deletes a checkpoint in S3.
     https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
 
-    :param bucket_name: physical name.
-    :param keep_days: days after which an object is deleted.
-    :param retain: whether the bucket stays when the stack goes; otherwise its objects go with it.
+    Args:
+        bucket_name: Physical name.
+        keep_days: Days after which an object is deleted.
+        retain: Whether the bucket stays when the stack goes; otherwise its objects go with it.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, keep_days: int, retain: bool) -> None:

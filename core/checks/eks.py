@@ -21,6 +21,7 @@ EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 @rule("eks")
 def version_is_supported(plan: Plan) -> Iterator[Finding]:
     """HyperPod supports a range of Kubernetes versions (`service_rules/data/platform_versions.yaml`).
+
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
     for found in orchestrator_version(plan.settings.eks.version):
@@ -30,6 +31,7 @@ def version_is_supported(plan: Plan) -> Iterator[Finding]:
 @rule("eks", "region")
 def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
     """EKS charges more for a version after its standard support, and later updates the cluster by itself.
+
     https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
     """
     version, day = plan.settings.eks.version, today()
@@ -59,6 +61,7 @@ def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
 @rule("eks")
 def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
     """A public API server is open to named ranges only, and those ranges are public addresses.
+
     https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
     """
     if not isinstance(plan.settings.eks, NewEks):
@@ -125,6 +128,7 @@ def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
 @rule("eks", "region", "account")
 def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
     """Role ARNs are in the region's partition, name one role each, and none twice (EKS has one access entry for each).
+
     A role of another account works only if that account is trusted: a warning.
     https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
     """

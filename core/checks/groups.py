@@ -15,8 +15,10 @@ from core.service_limits import platform
 
 @rule("hyperpod")
 def group_names_differ(plan: Plan) -> Iterator[Finding]:
-    """Group names are unique in a cluster, and differ in more than upper and lower case (log streams and labels derive
-    from them). https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
+    """Group names are unique in a cluster, and differ in more than upper and lower case.
+
+    Log streams and labels derive from them.
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
     """
     first: dict[str, int] = {}
     for index, group in groups(plan):
@@ -32,8 +34,9 @@ def group_names_differ(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def type_is_known(plan: Plan) -> Iterator[Finding]:
-    """A type that the service's API model does not list is most likely a misspelling; a new one is possible, and then
-    its figures must be given in the file.
+    """A type that the service's API model does not list is most likely a misspelling.
+
+    A new type is possible; then the file must give its figures.
     """
     types = platform().instance_types
     for index, group in groups(plan):
@@ -56,6 +59,7 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "region", "instance_types")
 def type_is_in_the_region(plan: Plan) -> Iterator[Finding]:
     """The region offers the type, as far as CloudFormation's list says; synth leaves the judgement to this rule.
+
     https://github.com/aws-cloudformation/cfn-lint (aws_sagemaker_cluster/instancetype_enum.json)
     """
     region = plan.settings.region
@@ -115,6 +119,7 @@ def figures_agree(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types", "region", "account")
 def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
     """Deep health checks exist for GPU and Trainium types only.
+
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html
     """
     for index, group in _refused(plan, "deep_checks_have_a_device"):
@@ -152,8 +157,9 @@ def deep_health_checks_once(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
-    """The guide says that groups with deep health checks take no custom taints, because the checks' pods do not
-    tolerate them. Whether that still holds was not seen: a warning.
+    """Groups with deep health checks take no custom taints: the checks' pods do not tolerate them.
+
+    The guide says so; no account confirmed it: a warning.
     """
     for index, group in known_groups(plan):
         if group.taints and plan.deep_health_checks(group):
@@ -169,8 +175,9 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types", "region", "account")
 def continuous_features(plan: Plan) -> Iterator[Finding]:
-    """Spot capacity, `MinInstanceCount` and managed Karpenter exist in provisioning mode `Continuous` only; Karpenter
-    also needs node recovery. CloudFormation accepts them without, and the create fails.
+    """Spot capacity, `MinInstanceCount` and managed Karpenter need provisioning mode `Continuous`.
+
+    Karpenter also needs node recovery. CloudFormation accepts them without, and the create fails.
     """
     fix = "set hyperpod.node_provisioning_mode: Continuous"
     for found in refused(plan, "continuous_members"):
@@ -193,8 +200,9 @@ def continuous_features(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "ray")
 def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
-    """Managed Karpenter scales groups that start from 0, draw from no plan and have no deep health checks. What runs
-    before it does needs nodes of its own.
+    """Managed Karpenter scales groups that start from 0, draw from no plan and have no deep health checks.
+
+    What runs before it does needs nodes of its own.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html
     """
     hyperpod, ray = plan.settings.hyperpod, plan.settings.ray
@@ -271,6 +279,7 @@ def plan_and_key_are_ours(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types", "region", "account")
 def threads_exist(plan: Plan) -> Iterator[Finding]:
     """`ThreadsPerCore: 2` is refused by types whose cores have one thread (Graviton, g7, m8a).
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
     """
     for index, group in _refused(plan, "threads_exist"):
@@ -318,8 +327,9 @@ def groups_are_used(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod", "instance_types")
 def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
-    """CoreDNS, the CSI controller and the KubeRay operator need a node without accelerators, else they take room on the
-    nodes that train and go with them when a GPU fails.
+    """CoreDNS, the CSI controller and the KubeRay operator need a node without accelerators.
+
+    Otherwise they take room on the nodes that train, and go with them when a GPU fails.
     """
     known = list(known_groups(plan))
     if len(known) == len(plan.settings.hyperpod.instance_groups) and all(

@@ -72,6 +72,7 @@ def _value_fault(value: str) -> str | None:
 @rule("hyperpod")
 def labels_are_valid(plan: Plan) -> Iterator[Finding]:
     """Kubernetes label syntax, and prefixes that are not ours to set.
+
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
     """
     for index, group in groups(plan):
@@ -84,6 +85,7 @@ def labels_are_valid(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod")
 def taints_are_valid(plan: Plan) -> Iterator[Finding]:
     """As for labels; a taint is identified by key and effect, so the pair is unique.
+
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
     """
     for index, group in groups(plan):
@@ -103,7 +105,10 @@ def taints_are_valid(plan: Plan) -> Iterator[Finding]:
 
 @rule("tags")
 def tags_are_valid(plan: Plan) -> Iterator[Finding]:
-    """Tag limits and the reserved prefix. https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"""
+    """Tag limits and the reserved prefix.
+
+    https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
+    """
     folded: dict[str, str] = {}
     for key, value in plan.settings.tags.items():
         path = ("tags", key)
@@ -128,8 +133,10 @@ def tags_are_valid(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
-    """KubeRay accepts a RayCluster name that is a DNS-1035 label (it begins with a letter) of at most 53 characters:
-    service names derive from it. (ValidateRayClusterMetadata in kuberay's ray-operator/controllers/ray/utils)
+    """KubeRay accepts a RayCluster name that is a DNS-1035 label of at most 53 characters.
+
+    Such a label begins with a letter; service names derive from it. (ValidateRayClusterMetadata in kuberay's
+    ray-operator/controllers/ray/utils)
     """
     name = plan.settings.ray.cluster_name
     if name[0].isdigit():
@@ -161,6 +168,7 @@ def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
 @rule("hyperpod", "account", "region")
 def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
     """The bucket of the lifecycle scripts is named after the cluster; bucket names have at most 63 characters.
+
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
     name = plan.lifecycle_bucket_name
@@ -211,8 +219,10 @@ def lock_file_is_inside(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def variables_are_free(plan: Plan) -> Iterator[Finding]:
-    """Some variables are set by KubeRay, by Ray's start-up or by a setting of their own: setting them twice breaks the
-    cluster in ways that are hard to see. Secrets belong into a Secret, not into a file under version control.
+    """Some variables are set by KubeRay, by Ray's start-up or by a setting of their own.
+
+    Setting them twice breaks the cluster in ways that are hard to see. Secrets belong into a Secret, not into a file
+    under version control.
     """
     ray = plan.settings.ray
     places: list[tuple[Path, dict[str, str]]] = [(("ray", "env"), ray.env), (("ray", "head", "env"), ray.head.env)]

@@ -48,7 +48,9 @@ def _cidrs(plan: Plan) -> Iterator[tuple[tuple[str, ...], str]]:
 
 @rule("network")
 def ranges_exist(plan: Plan) -> Iterator[Finding]:
-    """Ranges are ranges: numbers to 255, a prefix to 32, no bits beyond it. VPCs and subnets are /16 to /28.
+    """Ranges are ranges: numbers to 255, a prefix to 32, no bits beyond it.
+
+    VPCs and subnets are /16 to /28.
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
     for path, cidr in _cidrs(plan):
@@ -63,8 +65,10 @@ def ranges_exist(plan: Plan) -> Iterator[Finding]:
 
 @rule("network")
 def range_is_private(plan: Plan) -> Iterator[Finding]:
-    """A VPC in public address space hides that part of the internet from its nodes; 172.17.0.0/16 is where container
-    runtimes and some AWS services put their bridge. https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+    """A VPC in public address space hides that part of the internet from its nodes.
+
+    172.17.0.0/16 is where container runtimes and some AWS services put their bridge.
+    https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
     network = plan.new_network
     found = _range(network.cidr) if network else ""
@@ -111,8 +115,9 @@ def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
 
 @rule("network")
 def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
-    """Every zone with an id has a CIDR and the other way round, every zone of the network has a node subnet, and the
-    control plane's subnets are different ones.
+    """Every zone with an ID has a CIDR, every zone of the network a node subnet.
+
+    A CIDR belongs to a zone with an ID, and the control plane's subnets are different ones.
     """
     network = plan.settings.network
     existing = plan.existing_vpc
@@ -179,6 +184,7 @@ def zones_differ(plan: Plan) -> Iterator[Finding]:
 @rule("network", "region")
 def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
     """Zone IDs begin with their region's short form (`usw2` for us-west-2).
+
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
     """
     region = plan.settings.region
@@ -198,8 +204,10 @@ def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
 
 @rule("network", "eks")
 def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
-    """EKS takes no subnet for the control plane in a few zones. A new network has one in each of its zones; in an
-    existing one those subnets stand in the first zones, in their order, and a later zone may hold nodes.
+    """EKS takes no subnet for the control plane in a few zones.
+
+    A new network has one in each of its zones; in an existing one those subnets stand in the first zones, in their
+    order, and a later zone may hold nodes.
     https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#cluster-subnets
     """
     if plan.existing_eks is not None:
@@ -239,6 +247,7 @@ def region_is_known(plan: Plan) -> Iterator[Finding]:
 @rule("region")
 def region_has_clusters(plan: Plan) -> Iterator[Finding]:
     """Synth refuses `AWS::SageMaker::Cluster` in a region where its data does not have the resource type.
+
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
     """
     region = plan.settings.region
@@ -277,8 +286,10 @@ def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
 
 @rule("network", "hyperpod", "instance_types")
 def addresses_fit(plan: Plan) -> Iterator[Finding]:
-    """Every node takes its pods' addresses from its subnet (81 for a P5), so a subnet bounds the number of nodes. A
-    replacement starts before the lost node's addresses are free: room for one more node per group is wanted (warning).
+    """Every node takes its pods' addresses from its subnet (81 for a P5), so a subnet bounds the number of nodes.
+
+    A replacement starts before the lost node's addresses are free: room for one more node per group is wanted
+    (warning).
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
     for zone, (prefix, room, path) in _rooms(plan).items():
@@ -326,8 +337,9 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 
 @rule("network")
 def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
-    """Per slot one node subnet, one for the control plane and, with NAT gateways, a public one: all within the VPC,
-    also those of zones that are added later.
+    """The subnets of every slot are within the VPC, also those of zones that you add later.
+
+    A slot has one node subnet, one for the control plane and, with NAT gateways, a public one.
     """
     network = plan.new_network
     found = _range(network.cidr) if network else ""

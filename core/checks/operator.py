@@ -25,6 +25,7 @@ VARIABLES = {
 @rule("ray")
 def operator_accepts_the_cluster(plan: Plan) -> Iterator[Finding]:
     """The operator checks a RayCluster only when it is deployed, and then says so in an event.
+
     https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/utils/validation.go
     """
     for verdict in kuberay.judge(outline(plan)):

@@ -115,8 +115,10 @@ def _loaded_groups(plan: Plan) -> list[InstanceGroup]:
 
 @rule(*SECTIONS)
 def pods_fit_their_node(plan: Plan) -> Iterator[Finding]:
-    """GPUs, EFA interfaces, vCPUs and memory of one pod within what one node can give (the EKS AMI's kubelet reserve
-    and the daemon sets taken off), and a place among the pods of one network interface.
+    """One pod's GPUs, EFA interfaces, vCPUs and memory are within what one node can give.
+
+    The EKS AMI's kubelet reserve and the daemon sets are deducted. The pod has a place among the pods of one network
+    interface.
     """
     for group in _loaded_groups(plan):
         for demand in _demands(plan, group.name, most=False):
@@ -125,8 +127,9 @@ def pods_fit_their_node(plan: Plan) -> Iterator[Finding]:
 
 @rule(*SECTIONS)
 def replicas_fit_the_group(plan: Plan) -> Iterator[Finding]:
-    """Replicas × GPUs (EFA, vCPUs, memory, pods) within the group's nodes, for all worker groups that share them. With
-    managed autoscaling nodes follow pods, so nothing is counted.
+    """Replicas × GPUs (EFA, vCPUs, memory, pods) within the group's nodes, for all worker groups that share them.
+
+    With managed autoscaling nodes follow pods, so nothing is counted.
     """
     if plan.settings.hyperpod.managed_autoscaling:
         return

@@ -55,7 +55,10 @@ def protected_has_backups(plan: Plan) -> Iterator[Finding]:
 
 @rule("protected", "ray")
 def protected_has_auth(plan: Plan) -> Iterator[Finding]:
-    """Ray's dashboard and Jobs API run code by design. https://nvd.nist.gov/vuln/detail/CVE-2023-48022"""
+    """Ray's dashboard and Jobs API run code by design.
+
+    https://nvd.nist.gov/vuln/detail/CVE-2023-48022
+    """
     if plan.settings.ray.auth == "none":
         found = error if plan.settings.protected else warning
         yield found(

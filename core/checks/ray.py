@@ -72,7 +72,7 @@ def worker_names_differ(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray")
 def replicas_are_in_order(plan: Plan) -> Iterator[Finding]:
-    """min ≤ replicas ≤ max; KubeRay rejects the object later, as an event."""
+    """`min_replicas` ≤ `replicas` ≤ `max_replicas`; KubeRay rejects the object later, as an event."""
     for index, worker in enumerate(plan.settings.ray.workers):
         path = ("ray", "workers", index)
         if worker.min_replicas is not None and worker.min_replicas > worker.replicas:
@@ -256,6 +256,7 @@ def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
 @rule("ray", "hyperpod", "instance_types", "network")
 def workers_share_a_zone(plan: Plan) -> Iterator[Finding]:
     """EFA does not cross availability zones: workers that train together stand in one.
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
     """
     first: tuple[str, str] | None = None

@@ -15,6 +15,7 @@ SECTIONS = ("account", "region", "network", "hyperpod", "image", "ray", "helm", 
 @rule(*SECTIONS)
 def images_are_reachable(plan: Plan) -> Iterator[Finding]:
     """A closed network reaches Amazon ECR of its own region and no other registry.
+
     https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
     """
     if not plan.settings.network.closed:

@@ -17,6 +17,7 @@ OWN_FOLDER = "/.system"
 @rule("storage")
 def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
     """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB.
+
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
     """
     if plan.new_file_system is None:
@@ -55,6 +56,7 @@ def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
 @rule("storage", "ray", "hyperpod", "network", "instance_types")
 def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
     """Traffic between zones is charged in both directions and adds latency to every read of a training step.
+
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html
     """
     if find(plan, plan.settings.ray.workers[0].instance_group) is None:
@@ -91,6 +93,7 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
 @rule("storage")
 def linked_folders_lie_apart(plan: Plan) -> Iterator[Finding]:
     """Folders of two links do not overlap, `/` stands alone, and each place in S3 has one link.
+
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateDataRepositoryAssociation.html (FileSystemPath)
     """
     links = plan.data_repositories
@@ -158,6 +161,7 @@ def events_are_named_once(plan: Plan) -> Iterator[Finding]:
 @rule("storage")
 def linked_file_systems_take_no_backups(plan: Plan) -> Iterator[Finding]:
     """FSx backs up no file system that is linked to S3.
+
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html
     """
     storage = plan.new_file_system

@@ -1,4 +1,6 @@
-"""The smallest complete job: classify scikit-learn's digits with DDP. Read this one first. From the repository's root:
+"""The smallest complete job: classify scikit-learn's digits with DDP.
+
+Read this one first. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/classify \
         --runtime-env-json '{"py_modules": ["resilience"]}' \

@@ -80,7 +80,7 @@ class ByteModel(nn.Module):
 def read_text(path: str | None) -> torch.Tensor:
     """The training text as bytes; InputError where the file cannot be read."""
     if path is None:
-        from pydoc_data.topics import topics  # noqa: PLC0415 - 0.5 MB, only where it is wanted
+        from pydoc_data.topics import topics
 
         return torch.frombuffer(bytearray("\n".join(topics[key] for key in sorted(topics)).encode()), dtype=torch.uint8)
     try:

@@ -77,7 +77,7 @@ def _run(target: Target, name: str, check: Callable[[Target], list[Outcome]]) ->
 
 
 def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -> None:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     table = output.table("Check", "Result", "Why", "What to do")
     for check in checks:

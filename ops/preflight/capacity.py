@@ -88,7 +88,7 @@ def quotas(target: Target) -> list[Outcome]:
 
 
 def _network_stack(target: Target) -> Any:
-    from ops.gather import stack  # noqa: PLC0415
+    from ops.gather import stack
 
     return stack(target, names.stack_name(target.name, names.NETWORK_STACK))
 

@@ -21,7 +21,7 @@ def environment_file(target: Target) -> list[Outcome]:
 
 def charts(target: Target) -> list[Outcome]:
     """Every Helm chart has a recorded digest and is there."""
-    import yaml  # noqa: PLC0415
+    import yaml
 
     name = target.plan.settings.helm.lock_file
     lock = PROJECT / name

@@ -238,6 +238,7 @@ def kms_keys(target: Target) -> list[Outcome]:
 
 def linked_buckets(target: Target) -> list[Outcome]:
     """The buckets of `storage.data_repositories` are there, and in the region where objects are imported automatically.
+
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/autoimport-data-repo-dra.html
     """
     links = target.plan.data_repositories

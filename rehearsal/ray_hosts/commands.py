@@ -111,8 +111,8 @@ def bridge(name: str | None, *, state: Path) -> None:
         name: Name of the cluster. Default: the only one.
         state: State folder of the embedded AWS.
     """
-    from rehearsal.ray_hosts.bridge import Kubernetes  # noqa: PLC0415  (ssl and urllib are slow to import)
-    from rehearsal.ray_hosts.bridge import bridge as connect  # noqa: PLC0415
+    from rehearsal.ray_hosts.bridge import Kubernetes  # ssl and urllib are slow to import
+    from rehearsal.ray_hosts.bridge import bridge as connect
 
     _say(connect(only(name), Kubernetes(state / "kubernetes")))
     _say("next: hyperpod-ray connect ENV, hyperpod-ray submit ENV -- COMMAND")

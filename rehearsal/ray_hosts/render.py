@@ -14,9 +14,9 @@ import yaml
 
 def render(environment: str) -> str:
     """The environment's RayCluster. Raises `core.loader.EnvironmentFileError` for a bad file."""
-    from core import loader, names  # noqa: PLC0415
-    from k8s.bindings import placeholders  # noqa: PLC0415
-    from k8s.ray_cluster import ray_cluster  # noqa: PLC0415
+    from core import loader, names
+    from k8s.bindings import placeholders
+    from k8s.ray_cluster import ray_cluster
 
     name = Path(environment).stem if environment.endswith(".yaml") else environment
     folder = Path(os.environ.get(names.ENVIRONMENTS_VARIABLE) or loader.FOLDER)
@@ -26,7 +26,7 @@ def render(environment: str) -> str:
 
 def main(argv: list[str]) -> int:
     """0, or 2 and one line a problem on stderr."""
-    from core.loader import EnvironmentFileError  # noqa: PLC0415
+    from core.loader import EnvironmentFileError
 
     try:
         sys.stdout.write(render(argv[0]))

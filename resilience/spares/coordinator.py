@@ -42,7 +42,7 @@ class Coordinator:
 
     async def address(self) -> tuple[str, int]:
         """Where to connect; starts to listen at the first call."""
-        import ray  # noqa: PLC0415 - this module is imported without Ray by its tests
+        import ray
 
         return await self.listen(ray.util.get_node_ip_address(), nodes=True)
 
@@ -113,7 +113,7 @@ class Coordinator:
 
     async def _watch_nodes(self) -> None:
         """Ray's own watcher of drain notices does not run for a group that keeps its survivors (ray 2.60)."""
-        import ray  # noqa: PLC0415
+        import ray
 
         settings = self.run.settings
         while True:

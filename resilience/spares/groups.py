@@ -120,7 +120,7 @@ def _shut(handle: int) -> None:
 
 def forget_meshes() -> None:
     """Empty DTensor's caches, which do not know that this process has another rank now."""
-    from torch.distributed.tensor import DTensor, _redistribute  # noqa: PLC0415 - slow to import
+    from torch.distributed.tensor import DTensor, _redistribute
 
     torch._C._clear_DTensor_sharding_propagator_cache()
     propagator = DTensor._op_dispatcher.sharding_propagator

@@ -227,7 +227,7 @@ def is_network(error: BaseException) -> bool:
 
 def _show_ray(*, rank: int, world: int) -> None:
     """Let `ray.train.get_context()` say the rank and size that train; Ray counts spares too."""
-    from ray.train.v2._internal.execution.context import get_train_context  # noqa: PLC0415
+    from ray.train.v2._internal.execution.context import get_train_context
 
     try:
         context = get_train_context()

@@ -135,7 +135,7 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def actor_class(self) -> Any:
         """The remote class of a worker, as Ray makes it."""
-        from ray.train.v2._internal.util import bundle_to_remote_args  # noqa: PLC0415
+        from ray.train.v2._internal.util import bundle_to_remote_args
 
         runtime_env = self._get_worker_runtime_env(
             custom_runtime_env=self._train_run_context.run_config.worker_runtime_env
@@ -228,8 +228,8 @@ def report_alone(checkpoint: Any, metrics: dict[str, Any]) -> None:
 
     Ray takes one report a poll, so this waits in a thread.
     """
-    from ray.train.v2._internal.execution.context import get_train_context  # noqa: PLC0415
-    from ray.train.v2._internal.execution.training_report import _TrainingReport  # noqa: PLC0415
+    from ray.train.v2._internal.execution.context import get_train_context
+    from ray.train.v2._internal.execution.training_report import _TrainingReport
 
     report = _TrainingReport(checkpoint=checkpoint, metrics=metrics, validation=False)
     queue = get_train_context().get_result_queue()

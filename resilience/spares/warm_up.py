@@ -34,7 +34,7 @@ def under_way() -> bool:
 @contextlib.contextmanager
 def _fake_groups(world: int) -> Iterator[None]:
     # registers the backend as it is imported; torch ships it for its own tests and for dry runs
-    from torch.testing._internal.distributed import fake_pg  # noqa: PLC0415
+    from torch.testing._internal.distributed import fake_pg
 
     before = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
     os.environ.update(RANK="0", WORLD_SIZE=str(world))

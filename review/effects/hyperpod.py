@@ -383,7 +383,7 @@ def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, A
 
 def _replaced_networks(change: ResourceChange, changes: Changes, findings: Findings) -> None:
     """Groups in another zone whose subnet or security group is replaced: the same text, another value, refused."""
-    from review.references import references  # noqa: PLC0415  (only here)
+    from review.references import references  # only here
 
     stack = changes.head.stacks[change.key.stack]
     before = groups(change.base)

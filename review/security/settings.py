@@ -60,7 +60,7 @@ def _better(guard: dict[str, Any], before: Any, now: Any) -> bool | None:
 
 def _volume_keys(changes: Changes) -> Iterator[Remark]:
     """Keys of HyperPod groups' volumes that go or come."""
-    from review.effects.groups import groups  # noqa: PLC0415  (effects import nothing of security)
+    from review.effects.groups import groups  # effects import nothing of security
 
     for change in changes.of_type("AWS::SageMaker::Cluster"):
         before, now = groups(change.base), groups(change.head)

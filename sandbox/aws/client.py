@@ -106,9 +106,9 @@ class Client:
 
     def signed(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> dict[str, str]:
         """Return a request's headers with its signature, made as for any AWS service."""
-        import botocore.auth  # noqa: PLC0415  # slow to import, and `--help` needs no request
-        import botocore.awsrequest  # noqa: PLC0415
-        import botocore.credentials  # noqa: PLC0415
+        import botocore.auth  # slow to import, and `--help` needs no request
+        import botocore.awsrequest
+        import botocore.credentials
 
         request = botocore.awsrequest.AWSRequest(method=method, url=url, data=body, headers=headers)
         credentials = botocore.credentials.Credentials(self.account, self.secret)

@@ -146,8 +146,9 @@ def _merge_list(
 
 
 def strategic_merge(target: Any, patch: Any, schema: Json | None) -> Any:  # noqa: PLR0912
-    """Kubernetes' strategic merge: lists merge by the key the schema names; `$patch`, `$retainKeys` and the like
-    obeyed.
+    """Kubernetes' strategic merge: lists merge by the key that the schema names.
+
+    `$patch`, `$retainKeys` and the like are obeyed.
 
     Source:
     https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md

@@ -196,9 +196,7 @@ class _Walk:
 
 
 def _for_jsonschema(schema: Any) -> Any:
-    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string and the old exclusive
-    bounds.
-    """
+    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string, old exclusive bounds."""
     if isinstance(schema, list):
         return [_for_jsonschema(s) for s in schema]
     if not isinstance(schema, dict):
@@ -291,9 +289,7 @@ def _cause(error: Any) -> Cause:
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
-    """Only the first half of `check`: the object without unknown fields, refused with 400 if it has any under
-    `strict`.
-    """
+    """Only the first half of `check`: the object without unknown fields; under `strict`, 400 if it has any."""
     walk = _Walk(custom=resource.schema is not None, fill=False)
     clean = walk.object(obj, SHAPES.of(resource), "")
     warnings = [f'unknown field "{path}"' for path in walk.unknown]

@@ -42,9 +42,10 @@ class SpdyError(Exception):
 class Frame:
     """One thing the other side said.
 
-    :param kind: `open` (with `headers`), `data`, `reset`, `ping` or `goaway`.
-    :param stream: of a ping, its id.
-    :param end: the other side says no more on this stream.
+    Args:
+        kind: `open` (with `headers`), `data`, `reset`, `ping` or `goaway`.
+        stream: Of a ping, its id.
+        end: The other side says no more on this stream.
     """
 
     kind: str

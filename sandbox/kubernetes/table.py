@@ -177,8 +177,9 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
 
 
 def jsonpath(obj: Json, path: str) -> Any:
-    """The value of a printer column's JSON path: dotted fields, `[n]` and `['quoted.key']`, the first match of a
-    filter.
+    """The value of a printer column's JSON path.
+
+    It knows dotted fields, `[n]` and `['quoted.key']`, and takes the first match of a filter.
     """
     value: Any = obj
     for name, quoted, index, key, wanted in re.findall(

@@ -21,7 +21,8 @@ LIMIT = 8
 class Links:
     """The part of the FSx API for data repository associations.
 
-    :param file_system: answers a file system's record, `FileSystemNotFound` without one.
+    Args:
+        file_system: Answers a file system's record, `FileSystemNotFound` without one.
     """
 
     def __init__(self, context: Context, *, file_system: Callable[[str], Json]) -> None:

@@ -13,7 +13,7 @@ Lister = Callable[[], list[Json]]
 
 def take(context: Context, *, account: str, region: str, extra: Iterable[Lister]) -> list[Json]:
     """Return every resource of an account and region as `{type, id, stack, …}`; `stack` is the one that owns it."""
-    import importlib  # noqa: PLC0415  # MiniStack's modules load lazily, and so does this
+    import importlib  # MiniStack's modules load lazily, and so does this
 
     def service(name: str) -> Any:
         return importlib.import_module(f"ministack.services.{name}")

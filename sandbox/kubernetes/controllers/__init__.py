@@ -66,7 +66,7 @@ class Controllers:
                     self.api.create(self.api.kind("v1", "Node"), "", node, trusted=True)
         tasks = [asyncio.ensure_future(self._local())]
         if self.settings.aws_endpoint:
-            from sandbox.kubernetes.controllers.cloud import Cloud  # noqa: PLC0415  (botocore is needed only then)
+            from sandbox.kubernetes.controllers.cloud import Cloud  # botocore is needed only then
 
             tasks.append(asyncio.ensure_future(Cloud(self.api, self.settings, self.nodes).run()))
         try:

@@ -370,8 +370,9 @@ class Nodes:
         return {"name": name, "mode": mode}
 
     def follow_given(self) -> None:
-        """Nodes that no HyperPod cluster made (created by hand or given at start) are ready unless a hook says
-        otherwise.
+        """Nodes that no HyperPod cluster made are ready unless a hook says otherwise.
+
+        Such nodes are created by hand or given at start.
         """
         for node in self.api.all("v1", "Node"):
             meta = node["metadata"]

@@ -1,5 +1,6 @@
-"""Deployment, ReplicaSet, StatefulSet, DaemonSet and Job: pods from templates, and the statuses that helm and kubectl
-read.
+"""Deployment, ReplicaSet, StatefulSet, DaemonSet and Job.
+
+Pods come from templates; helm and kubectl read the statuses.
 
 A model of kube-controller-manager's controllers. A rolling update makes the new pods first and takes the old away
 once as many new ones are ready; surge and partition are not looked at. With no node that takes the pods nothing gets
