@@ -13,6 +13,7 @@ from resilience.errors import InputError, Unrecoverable
 from resilience.settings import Settings
 
 if TYPE_CHECKING:
+    from resilience.batches import Values
     from resilience.order import batch_of, share_of
     from resilience.resumable import Resumable, ensure_process_group
     from resilience.run import Run, add_arguments, main_of, run_from
@@ -23,6 +24,7 @@ __all__ = [
     "Run",
     "Settings",
     "Unrecoverable",
+    "Values",
     "add_arguments",
     "batch_of",
     "ensure_process_group",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Values": "resilience.batches",
     "Resumable": "resilience.resumable",
     "ensure_process_group": "resilience.resumable",
     "Run": "resilience.run",

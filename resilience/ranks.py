@@ -7,6 +7,8 @@ it at the next, while the ranks compute, so that a thousand ranks do not wait fo
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -75,3 +77,38 @@ class Ranks:
     def meet(self) -> None:
         """A barrier for ranks that come out of something long far apart."""
         dist.barrier(group=self.patient)
+
+
+@contextlib.contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """While inside, a collective of any group of this process may take so long."""
+    before: list[tuple[dist.ProcessGroup, timedelta]] = []
+    for group in list(dist.distributed_c10d._world.pg_map):
+        limit = _limit_of(group)
+        if limit is not None and limit.total_seconds() < seconds:
+            before.append((group, limit))
+            _set_limit(group, timedelta(seconds=seconds))
+    try:
+        yield
+    finally:
+        for group, limit in before:
+            _set_limit(group, limit)
+
+
+def _backends(group: dist.ProcessGroup) -> list[Any]:
+    found = {}
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        found[id(backend)] = backend
+    return list(found.values())
+
+
+def _limit_of(group: dist.ProcessGroup) -> timedelta | None:
+    """The limit of a group's collectives; None for a backend that has none (torch's `fake`)."""
+    limits = [backend.options._timeout for backend in _backends(group) if hasattr(backend, "options")]
+    return min(limits, default=None)
+
+
+def _set_limit(group: dist.ProcessGroup, limit: timedelta) -> None:
+    for backend in _backends(group):
+        backend._set_default_timeout(limit)

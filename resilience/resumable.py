@@ -1,9 +1,15 @@
 """The training loop's half: resume, save in the background, react to a drain notice, report only what is complete.
 
-    with Resumable(run, model=model, optimizer=optimizer) as training:
-        for step in training.steps(1000):
-            loss = train_one(step)
-            training.finished(step, loss=loss)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(1000):
+        loss = train_one(step)
+        training.finished(step, loss=loss)
+
+or, around a loader that the loop has already,
+
+    for epoch in training.epochs(10):
+        for batch in training.batches(loader):
+            training.note(loss=train_one(batch))
 
 Every rank runs the same lines in the same order. This class is the order of things in a loop; the parts do the work:
 `saving`, `restoring`, `draining`, `ranks` (what the ranks agree on) and `state` (what a checkpoint holds).
@@ -28,11 +34,14 @@ from ray.train import Checkpoint, CheckpointUploadMode
 from torch.distributed.checkpoint.stateful import Stateful
 
 from resilience import rng
+from resilience.batches import Position
 from resilience.draining import NONE, DrainWatch
 from resilience.errors import InputError, Unrecoverable
 from resilience.faults import FaultHooks
 from resilience.journal import Journal
-from resilience.ranks import Ranks
+from resilience.live import LIVE
+from resilience.looping import Looping
+from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
 from resilience.run import Run
 from resilience.saving import Save, Saver
@@ -45,16 +54,20 @@ from resilience.tiered import Tier
 from resilience.writers import kind_for
 
 
-class Resumable:
-    """Keeps one run's model, optimizer, random numbers and step through faults.
+class Resumable(Looping):
+    """Keeps one run's model, optimizer, random numbers, place in the data and step through faults.
 
     Args:
         run: What the driver described; in the loop it is `config["run"]`.
         model: The module, plain, DDP or FSDP2 (`fully_shard`); wrap it first.
         optimizer: Its optimizer.
-        extra: Further state by name, each with `state_dict` and `load_state_dict` (a scheduler, a data reader).
+        extra: Further state by name, each with `state_dict` and `load_state_dict`: a scheduler, a `GradScaler`, an
+            `AveragedModel`. Tensors may be sharded as the model's; the rest is the same on every rank.
+        per_rank: State by name that each rank has its own of, any that can be pickled: `Values` of the loop. It is left
+            out where another number of ranks takes the run up.
 
-    Needs a process group; in Ray's local mode without torchrun it makes one of a single process.
+    Needs a process group; in Ray's local mode without torchrun it makes one of a single process. Works with and
+    without `with`: a loop that `Run.fit` started leaves it at its end.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Resumable:
@@ -68,6 +81,7 @@ class Resumable:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         extra: Mapping[str, Stateful] | None = None,
+        per_rank: Mapping[str, Stateful] | None = None,
     ) -> None:
         ensure_process_group()
         self.run, self.settings = run, run.settings
@@ -75,7 +89,11 @@ class Resumable:
         self.generation = current()
         self.ranks = Ranks(run.settings)
         self.rank, self.world = self.ranks.rank, self.ranks.world
-        self.state = TrainingState(model=model, optimizer=optimizer, extra=extra or {}, rank=self.rank)
+        self.state = TrainingState(
+            model=model, optimizer=optimizer, extra=extra or {}, per_rank=per_rank or {}, rank=self.rank,
+            world=self.world,
+        )  # fmt: skip
+        self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
         self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
         self.hooks = FaultHooks(
@@ -94,15 +112,14 @@ class Resumable:
             attempt=self.attempt, tier=tier, report=self._report, node=node_address(),
         )  # fmt: skip
         self.drains = DrainWatch(run.settings, self.journal)
-        self.memory = self._make_memory(model, optimizer)
-        self.step = 0
-        self.total_steps: int | None = None
+        self.memory = self._make_memory()
         self.metrics: dict[str, Any] = {}
         self.draining = False
         self.leaving = False
         self._asked_about: Save | None = None
+        LIVE.append(self)
 
-    def _make_memory(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Memory | None:
+    def _make_memory(self) -> Memory | None:
         generation = self.generation
         if generation is None:
             return None
@@ -112,7 +129,7 @@ class Resumable:
         generation.groups.all_open()
         if not self.settings.memory_every_steps:
             return None
-        snapshot = Snapshot(model=model, optimizer=optimizer, extra=self.state.extra)
+        snapshot = Snapshot(self.state)
         neighbour = Neighbour(store=generation.store, group=group, nodes=generation.nodes, rank=self.rank)
         return Memory(snapshot=snapshot, neighbour=neighbour, every=self.settings.memory_every_steps)
 
@@ -120,25 +137,30 @@ class Resumable:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+        if self in LIVE:
+            LIVE.remove(self)
+            self.leave(failed=kind is not None)
+
+    def leave(self, *, failed: bool) -> None:
+        """The loop has ended, well or not; a second call does nothing."""
+        if failed:
+            if self.generation is None:
+                self.saver.abandon()
+            elif self.memory is not None:
+                self.memory.neighbour.salvage()
+        elif self._loaders:
+            self._end()  # a loop over batches that ended early, or has no epochs
+        else:
             self._finish_save()
-        elif self.generation is None:
-            self.saver.abandon()
-        elif self.memory is not None:
-            self.memory.neighbour.salvage()
 
     # ---- the loop ----
 
-    def steps(self, total: int) -> Iterator[int]:
-        """Yield the steps that are left of `total`, from the newest complete checkpoint on; save when due."""
-        self.total_steps = total
-        self.restore()
-        while self.step < total:
-            self.hooks.at_step()
-            step = self.step
-            yield step
-            if self.step != step + 1:
-                raise InputError(f"step {step}: call finished({step}, …) once at the end of each step")
+    def about_to_step(self) -> None:
+        """Faults on request."""
+        self.hooks.at_step()
+
+    def finish(self) -> None:
+        """All steps are done: save the last, unless it is."""
         self._finish_save()
         if self.saver.saved_step != self.step:
             self.save("final", wait=True)
@@ -192,6 +214,17 @@ class Resumable:
             return
         with self.generation.member.busy():
             yield
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Declare a pause that may take minutes: a validation, an export, a download.
+
+        Every rank enters it, also those that have nothing to do there. No rank counts as hung in it, a collective in it
+        may take `checkpoint_group_timeout_s`, and the ranks meet at its end.
+        """
+        with self.unhurried(), patience(self.settings.checkpoint_group_timeout_s):
+            yield
+            self.ranks.meet()
 
     def _finish_save(self) -> None:
         with self.unhurried():
@@ -310,15 +343,23 @@ class Resumable:
 class Rehearsed(Resumable):
     """What a spare gets while it rehearses the loop: two steps from 0, nothing restored, nothing written."""
 
-    def __init__(self, run: Run, **_: Any) -> None:
-        self.run, self.step = run, 0
+    def __init__(self, run: Run, *, model: torch.nn.Module, **_: Any) -> None:
+        self.run, self.settings, self.position = run, run.settings, Position()
+        self.device = next(model.parameters()).device
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.generation, self.memory = None, None
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def leave(self, *, failed: bool) -> None:
         """Nothing to save."""
 
-    def steps(self, total: int) -> Iterator[int]:
-        """The first steps; then the rehearsal is over."""
-        yield from range(min(total, warm_up.STEPS))
+    def restore(self) -> None:
+        """Nothing."""
+
+    def about_to_step(self) -> None:
+        """Nothing."""
+
+    def finish(self) -> None:
+        """The rehearsal is over."""
         raise warm_up.RehearsalOverError
 
     def finished(self, step: int, **metrics: float) -> None:
@@ -334,6 +375,8 @@ class Rehearsed(Resumable):
     def unhurried(self) -> Iterator[None]:
         """Nothing."""
         yield
+
+    pause = unhurried
 
 
 def ensure_process_group() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from resilience.errors import MARK, InputError, Unrecoverable
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.journal import Journal, say
+from resilience.live import closing
 from resilience.places import spares_with_room, wait_for_placement
 from resilience.settings import Settings
 from resilience.submissions import Submissions, cause_of
@@ -177,7 +178,7 @@ class Run:
             spares = spares_with_room(
                 workers=most, spares=spares, resources=resources, wait_s=self.settings.spare_wait_s
             )
-        parts = Parts(loop=loop, torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s))
+        parts = Parts(loop=closing(loop), torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s))
         if most > 0 and spares:
             from resilience.spares.driver import with_spares
 

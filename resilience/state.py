@@ -1,7 +1,12 @@
-"""What a checkpoint holds: model, optimizer, further state by name, the step and every rank's random numbers."""
+"""What a checkpoint holds: model, optimizer, further state by name, the step, the place in the data, random numbers.
+
+Random numbers, the place in a loader that knows its own, and `per_rank` are different on each rank. A checkpoint taken
+up by another number of ranks fits none of them there: they are left out.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +16,9 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.stateful import Stateful
 
 from resilience import rng
+from resilience.batches import Position
 
-_RNG = "rng"
+_RNG, _OWN, _DATA = "rng", "own", "data"
 
 
 class TrainingState:
@@ -22,7 +28,9 @@ class TrainingState:
         model: The module as the loop uses it.
         optimizer: Its optimizer.
         extra: Further state by name.
+        per_rank: State by name that each rank has its own of; any picklable.
         rank: This rank.
+        world: Number of ranks.
     """
 
     def __init__(
@@ -31,11 +39,33 @@ class TrainingState:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         extra: Mapping[str, Stateful],
+        per_rank: Mapping[str, Stateful],
         rank: int,
+        world: int,
     ) -> None:
-        self.model, self.optimizer, self.extra, self.rank = model, optimizer, dict(extra), rank
+        self.model, self.optimizer, self.extra, self.per_rank = model, optimizer, dict(extra), dict(per_rank)
+        self.rank, self.world, self.position = rank, world, Position()
         self.device = next(model.parameters()).device
         self.seed = torch.initial_seed()
+
+    def own(self) -> dict[str, Any]:
+        """What this rank alone has."""
+        return {
+            "position": self.position.own(),
+            "per_rank": {key: value.state_dict() for key, value in self.per_rank.items()},
+        }
+
+    def shared(self) -> dict[str, int]:
+        """The place in the data, and for how many ranks it counts."""
+        return self.position.shared() | {"world": self.world}
+
+    def fill_own(self, shared: Mapping[str, int], own: Mapping[str, Any] | None) -> None:
+        """Take over the place in the data and, where it fits, what this rank alone has."""
+        position = None if own is None else own["position"]
+        self.position.restore(shared, position, before=int(shared["world"]), now=self.world)
+        for key, value in self.per_rank.items():
+            if own is not None and key in own["per_rank"]:
+                value.load_state_dict(own["per_rank"][key])
 
     def to_save(self, step: int) -> dict[str, Any]:
         """The state as torch's distributed checkpoint takes it; each rank adds its random numbers under its own key."""
@@ -46,6 +76,8 @@ class TrainingState:
             "optimizer": optimizer,
             "extra": extra,
             "step": step,
+            _DATA: self.shared(),
+            _OWN: {_key(self.rank): pickle.dumps(self.own())},
             _RNG: {_key(self.rank): rng.capture(self.device)},
         }
 
@@ -53,7 +85,7 @@ class TrainingState:
         """Where a checkpoint is loaded into. Random numbers are asked for only where they fit this rank."""
         state = self.to_save(0)
         if not same_world:
-            del state[_RNG]
+            del state[_RNG], state[_OWN]
         return state
 
     def fill(self, state: Mapping[str, Any]) -> int:
@@ -62,6 +94,8 @@ class TrainingState:
         for key, value in self.extra.items():
             value.load_state_dict(state["extra"][key])
         step = int(state["step"])
+        own = state[_OWN][_key(self.rank)] if _OWN in state else None
+        self.fill_own(state[_DATA], None if own is None else pickle.loads(own))  # noqa: S301 - the run's own checkpoint
         if _RNG in state:
             rng.restore(state[_RNG][_key(self.rank)], self.device)
         else:

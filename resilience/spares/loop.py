@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from resilience.errors import MARK
 from resilience.journal import say
+from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
 from resilience.spares.member import CoordinatorLostError, Member, Message
 from resilience.spares.memory import Store
@@ -113,7 +114,7 @@ class Survivor:
         order: int,
         find: Callable[[], tuple[str, int]],
     ) -> None:
-        self.loop, self.config, self.plan = loop, config, plan
+        self.loop, self.config, self.plan = closing(loop), config, plan
         settings = config["run"].settings
         self.groups = Groups(node=node, timeout_s=settings.process_group_timeout_s, backend=plan.backend)
         self.store = Store()

@@ -11,17 +11,19 @@ survivor could have dropped the one step that all others still hold.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
 from resilience import rng
 from resilience.journal import say
+from resilience.state import TrainingState
 
 KEPT = 3
 _HEAD_BYTES, _LEAST_META = 16, 1 << 16
@@ -95,12 +97,10 @@ class Store:
 class Snapshot:
     """What a step changes in this rank, as one buffer: a head, a pickled part of bounded size, then all tensors."""
 
-    def __init__(
-        self, *, model: torch.nn.Module, optimizer: torch.optim.Optimizer, extra: Mapping[str, Stateful]
-    ) -> None:
-        self.model, self.optimizer, self.extra = model, optimizer, extra
-        self.device = next(model.parameters()).device
-        self.room = 0
+    def __init__(self, state: TrainingState) -> None:
+        self.state, self.model, self.optimizer, self.extra = state, state.model, state.optimizer, state.extra
+        self.device = state.device
+        self.room = self.size = 0
         self._said = False
 
     def _parameters(self) -> list[torch.Tensor]:
@@ -117,31 +117,42 @@ class Snapshot:
             tensors += [local(state[key]) for key in sorted(state) if torch.is_tensor(state[key])]
         return tensors
 
-    def _meta(self, step: int) -> bytes:
+    def _extra(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """State by name, with its tensors apart from the rest."""
+        tensors: list[torch.Tensor] = []
+        return {key: without_tensors(value.state_dict(), tensors) for key, value in self.extra.items()}, tensors
+
+    def _meta(self, step: int, extra: Mapping[str, Any]) -> bytes:
         shapes = []
         for parameter in self._parameters():
             state = self.optimizer.state[parameter]
             shapes.append({key: _shape(state[key], parameter) for key in sorted(state)})
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
-        extra = {key: value.state_dict() for key, value in self.extra.items()}
         return pickle.dumps(
-            {"step": step, "rng": rng.capture(self.device), "state": shapes, "groups": groups, "extra": extra}
-        )
+            {
+                "step": step, "rng": rng.capture(self.device), "state": shapes, "groups": groups, "extra": extra,
+                "shared": self.state.shared(), "own": self.state.own(),
+            }
+        )  # fmt: skip
 
     def take(self, step: int, store: Store) -> torch.Tensor:
         """Copy this moment into a buffer of the store."""
-        meta, tensors = self._meta(step), self._tensors()
+        extra, extra_tensors = self._extra()
+        meta, tensors = self._meta(step, extra), self._tensors() + extra_tensors
         if not self.room:
             self.room = max(_LEAST_META, 2 * len(meta))  # sizes vary with the step: a learning rate's digits
-        if len(meta) > self.room:
+        size = _HEAD_BYTES + self.room + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        self.size = self.size or size
+        if len(meta) > self.room or size != self.size:
             if not self._said:
                 say(
-                    f"neighbour's memory: the state by name grew to {len(meta)} bytes, {self.room} expected; not copied"
+                    f"neighbour's memory: the state grew from {self.size} to {size - self.room + len(meta)} bytes; "
+                    "not copied, a lost rank goes back to the checkpoint"
                 )
-            self._said, meta = True, b""  # the exchange goes on, its size is agreed; what is in it does not count
-        size = _HEAD_BYTES + self.room + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            # the exchange goes on, its size is agreed; what is in it does not count
+            self._said, meta, tensors = True, b"", []
         on_gpu = self.device.type == "cuda"
-        buffer = store.buffer(size, pinned=on_gpu)
+        buffer = store.buffer(self.size, pinned=on_gpu)
         head = len(meta).to_bytes(8, "big") + self.room.to_bytes(8, "big")
         buffer[: _HEAD_BYTES + len(meta)].copy_(torch.frombuffer(bytearray(head + meta), dtype=torch.uint8))
         at = _HEAD_BYTES + self.room
@@ -171,11 +182,13 @@ class Snapshot:
                 part = buffer[at : at + size].to(tensor.device).clone().view(tensor.dtype).reshape(tensor.shape)
                 tensor.copy_(part)
                 at += size
+        for key, value in self.extra.items():
+            state, at = with_tensors(meta["extra"][key], buffer, at, value.state_dict())
+            value.load_state_dict(state)
         if at != buffer.numel():
             raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
-        for key, value in self.extra.items():
-            value.load_state_dict(meta["extra"][key])
-        self.room = room
+        self.state.fill_own(meta["shared"], meta["own"])
+        self.room, self.size = room, buffer.numel()
         rng.restore(meta["rng"], self.device)
         return int(meta["step"])
 
@@ -183,6 +196,59 @@ class Snapshot:
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's part of a tensor."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """Stands for a tensor of a state by name, whose content is elsewhere."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+
+
+def without_tensors(tree: Any, found: list[torch.Tensor]) -> Any:
+    """`tree` with a mark for each tensor in it, whose local parts are added to `found`."""
+    if torch.is_tensor(tree):
+        part = local(tree.detach())
+        found.append(part)
+        return _Tensor(tuple(part.shape), part.dtype, part.device.type)
+    if isinstance(tree, Mapping):
+        return {key: without_tensors(value, found) for key, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(without_tensors(value, found) for value in tree)
+    return tree
+
+
+def with_tensors(tree: Any, buffer: torch.Tensor, at: int, current: Any) -> tuple[Any, int]:
+    """`tree` with its tensors from `buffer`, and where the next begins.
+
+    A sharded tensor takes its mesh from `current`, the same tree as it is here: a copy may come from another process.
+    """
+    if isinstance(tree, _Tensor):
+        size = tree.dtype.itemsize * math.prod(tree.shape)
+        part = buffer[at : at + size].clone().view(tree.dtype).reshape(tree.shape)
+        if tree.device == "cuda" and torch.is_tensor(current):
+            part = part.to(current.device)
+        if isinstance(current, DTensor):
+            part = DTensor.from_local(
+                part, current.device_mesh, current.placements, run_check=False, shape=current.shape,
+                stride=current.stride(),
+            )  # fmt: skip
+        return part, at + size
+    if isinstance(tree, dict):
+        out = {}
+        for key, value in tree.items():
+            out[key], at = with_tensors(value, buffer, at, current.get(key) if isinstance(current, Mapping) else None)
+        return out, at
+    if type(tree) in (list, tuple):
+        items = []
+        for index, value in enumerate(tree):
+            known = current[index] if type(current) is type(tree) and index < len(current) else None
+            item, at = with_tensors(value, buffer, at, known)
+            items.append(item)
+        return type(tree)(items), at
+    return tree, at
 
 
 def _shape(value: Any, parameter: torch.Tensor) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from resilience.spares.memory import KEPT, Snapshot, Store, counts, neighbour_distance, newest_whole
+from resilience.state import TrainingState
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,10 @@ def test_ranks_a_step_apart_with_a_copy_under_way_always_share_a_step() -> None:
         assert found[0] >= s - 1
 
 
+def snapshot_of(model: Any, optimizer: Any, extra: Any, **per_rank: Any) -> Snapshot:
+    return Snapshot(TrainingState(model=model, optimizer=optimizer, extra=extra, per_rank=per_rank, rank=0, world=1))
+
+
 def make(seed: int, *, momentum: bool = False) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, Any]]:
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5))
@@ -99,12 +104,12 @@ def test_a_newcomer_goes_on_to_the_last_bit(momentum: bool) -> None:
     first = make(0, momentum=momentum)
     train(first, range(5))
     store = Store()
-    snapshot = Snapshot(model=first[0], optimizer=first[1], extra=first[2])
+    snapshot = snapshot_of(*first)
     copy = snapshot.take(5, store)
     expected = train(first, range(5, 9))
     newcomer = make(99, momentum=momentum)  # its optimizer has no state yet, its generators are elsewhere
     random.seed(77)
-    assert Snapshot(model=newcomer[0], optimizer=newcomer[1], extra=newcomer[2]).load(copy) == 5
+    assert snapshot_of(*newcomer).load(copy) == 5
     assert train(newcomer, range(5, 9)) == expected
     assert newcomer[1].param_groups[0]["lr"] == first[1].param_groups[0]["lr"]
 
@@ -112,7 +117,7 @@ def test_a_newcomer_goes_on_to_the_last_bit(momentum: bool) -> None:
 def test_a_copy_is_of_its_moment() -> None:
     parts = make(0)
     train(parts, range(2))
-    copy = Snapshot(model=parts[0], optimizer=parts[1], extra=parts[2]).take(2, Store())
+    copy = snapshot_of(*parts).take(2, Store())
     before = copy.clone()
     train(parts, range(2, 4))
     assert torch.equal(copy, before)
@@ -129,7 +134,7 @@ def test_a_state_by_name_that_outgrows_its_room_does_not_count() -> None:
 
     model, optimizer, _ = make(0)
     growing = Growing()
-    snapshot = Snapshot(model=model, optimizer=optimizer, extra={"growing": growing})
+    snapshot = snapshot_of(model, optimizer, {"growing": growing})
     first = snapshot.take(1, Store())
     assert counts(first)
     growing.content = bytes(1 << 20)
