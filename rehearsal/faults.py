@@ -162,10 +162,9 @@ class Elastic(Fault):
 
 
 class Driver(Fault):
-    """SIGKILL to the job's driver; the same command is submitted again."""
+    """SIGKILL to the job's driver; its supervisor starts it again."""
 
     name = "driver"
-    resubmits = True
 
     def inject(self, scene: Rehearsal) -> Harm:
         t = time.time()

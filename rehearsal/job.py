@@ -12,7 +12,7 @@ from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.jobs_api import submit
 from sandbox import leash
 
-DRIVER = "train.py"
+DRIVER, SUPERVISOR = "train.py", "resilience.supervise"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,10 @@ class Job:
         """What `--working-dir` is."""
         return self.other_folder or self.project / "jobs" / self.name
 
+    def script(self) -> list[str]:
+        """What `python` runs: the script under its supervisor. A baseline has no supervisor."""
+        return [DRIVER] if self.other_folder else ["-m", SUPERVISOR, DRIVER]
+
     def arguments(self, *, storage: Path, run: str, workers: str, delay_s: float) -> list[str]:
         """The driver's arguments."""
         out = ["--storage", str(storage), "--name", run, "--workers", workers, "--steps", str(self.steps)]
@@ -78,7 +82,7 @@ class Job:
             cwd=self.project,
             working_dir=self.folder,
             py_modules=["resilience"],
-            entrypoint=["python", DRIVER, *self.arguments(
+            entrypoint=["python", *self.script(), *self.arguments(
                 storage=cluster.fsx, run=run, workers=self.workers, delay_s=self.step_delay_s)],
             submission_id=submission,
             env_vars={"RESILIENCE_FAULT_HOOKS": "1", **self.env},

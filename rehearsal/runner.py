@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from rehearsal.events import Event, Tail
 from rehearsal.faults import Fault, faults_named
-from rehearsal.job import DRIVER, Job, Undisturbed
+from rehearsal.job import DRIVER, SUPERVISOR, Job, Undisturbed
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.cluster import Cluster, Pod, rehearsal_bin
 from rehearsal.ray_hosts.errors import LocalError
@@ -232,7 +232,7 @@ class Rehearsal:
                 self.pump(run, job, doing="waiting for the head")
                 time.sleep(0.5)
         self.watcher.follow(submission)
-        self.tell(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … python {DRIVER} … --name {run})")
+        self.tell(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … {DRIVER} … --name {run})")
 
     def pump(self, run: str, job: Job, *, doing: str) -> list[Event]:
         """One turn: replacements, new events, progress."""
@@ -420,13 +420,15 @@ class Rehearsal:
         return self.under_way
 
     def driver(self) -> int:
-        """The driver's process: the innermost one whose command line names the script and the run."""
+        """The driver's process: the innermost one that names the script and the run, not its supervisor."""
         run, _ = self._running()
         for pod in self.cluster.alive_pods():
             found = [
                 pid
                 for pid in self.cluster.find(pod, f"--name {run} ")
-                if DRIVER in isolation.command_line(pid) and not isolation.command_line(pid).startswith("/bin/sh")
+                if DRIVER in (line := isolation.command_line(pid))
+                and not line.startswith("/bin/sh")
+                and SUPERVISOR not in line
             ]
             if found:
                 return found[-1]

@@ -21,9 +21,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resilience.folder import RunFolder
+if TYPE_CHECKING:  # `resilience.supervise` imports this module, and has no use for file systems
+    from resilience.folder import RunFolder
 
 PROGRESS = "progress.json"
 EVENTS = "events.jsonl"

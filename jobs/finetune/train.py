@@ -5,7 +5,8 @@ it trains in bf16 over NCCL, on CPUs in float32 over gloo. From the repository's
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/finetune \
         --runtime-env-json '{"py_modules": ["resilience"]}' \
-        -- python train.py --storage /fsx/runs --name first --workers 2 --gpus-per-worker 1 --steps 1000
+        -- python -m resilience.supervise train.py --storage /fsx/runs --name first \
+        --workers 2 --gpus-per-worker 1 --steps 1000
 
 The same line again resumes the run.
 """

@@ -68,14 +68,15 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     assert done.exit_code == 0, done.output
     runtime = seen["runtime_env"]
     assert isinstance(runtime, dict)
-    assert (ROOT / runtime["working_dir"] / entrypoint[1]).is_file()
+    assert entrypoint[:3] == ["python", "-m", "resilience.supervise"]
+    assert (ROOT / runtime["working_dir"] / entrypoint[3]).is_file()
     assert [(ROOT / module / "resumable.py").is_file() for module in runtime["py_modules"]] == [True]
     # and the job takes those arguments
     from resilience import add_arguments, run_from
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    arguments, rest = parser.parse_known_args(entrypoint[2:])
+    arguments, rest = parser.parse_known_args(entrypoint[4:])
     assert run_from(arguments).url == "/fsx/runs/first"
     assert rest == ["--steps", "1000"]
 

@@ -1,0 +1,116 @@
+"""A driver that comes back without a new submission: `python -m resilience.supervise train.py ARGUMENTS`.
+
+Ray marks a job as failed when the process of its entrypoint is lost, for example to the out-of-memory killer. The
+supervisor is that process: it imports neither Ray nor torch, starts the script, and starts it again when a signal
+killed it. The script resumes from the newest checkpoint, as after a second submission.
+
+It does not help when the node of the driver is lost, because the supervisor runs there too. A RayJob with a
+`backoffLimit` covers that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType
+
+from resilience.errors import InputError
+from resilience.journal import say
+from resilience.settings import Settings
+
+LOST = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
+STOPS = (signal.SIGTERM, signal.SIGINT)
+SOON_S = 60.0
+PR_SET_PDEATHSIG = 1
+
+
+class Supervisor:
+    """Runs a command until it ends by itself.
+
+    Args:
+        command: Program and arguments.
+        limit: So many losses in a row, each within `SOON_S` seconds of the start, end the job; 0 = never.
+        sleep: Waits between two starts.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        limit: int,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.command, self.limit, self.sleep, self.clock = list(command), limit, sleep, clock
+        self.child: subprocess.Popen[bytes] | None = None
+        self.stopping = False
+
+    def run(self) -> int:
+        """Start the command, again where a signal killed it, and return its exit code (128 + signal for a signal)."""
+        before = {number: signal.signal(number, self._stop) for number in STOPS}
+        try:
+            return self._until_ended()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _until_ended(self) -> int:
+        soon = 0
+        while True:
+            started = self.clock()
+            # safe: this process has one thread
+            self.child = subprocess.Popen(self.command, preexec_fn=partial(_end_with, os.getpid()))  # noqa: PLW1509
+            if self.stopping:  # the signal came before there was a child to hand it to
+                self.child.terminate()
+            code = self.child.wait()
+            number = -code
+            if self.stopping or number not in LOST:
+                return code if code >= 0 else 128 + number
+            soon = soon + 1 if self.clock() - started < SOON_S else 1
+            name = signal.Signals(number).name
+            if self.limit and soon >= self.limit:
+                say(f"the driver was killed by {name} {soon} times in a row, each within {SOON_S:g} s; the job ends")
+                return 128 + number
+            pause = min(0.5 * 2.0 ** (soon - 1), 30.0)
+            say(f"the driver was killed by {name}; it starts again in {pause:g} s")
+            self.sleep(pause)
+            if self.stopping:
+                return 128 + number
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopping = True
+        if self.child is not None and self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.child.send_signal(number)
+
+
+def _end_with(parent: int) -> None:
+    """In the child: SIGKILL when the supervisor ends, so that no driver trains on without a job."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the request
+        os._exit(1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code of the script; 2 without a script or with an invalid setting."""
+    if not arguments or arguments[0] in {"-h", "--help"}:
+        print("Usage: python -m resilience.supervise SCRIPT [ARGUMENTS…]", file=sys.stderr)
+        return 0 if arguments else 2
+    try:
+        limit = Settings.from_env().crash_loop_limit
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return Supervisor([sys.executable, *arguments], limit=limit).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""The supervisor with real processes: what starts again, what ends the job, and what a stop reaches."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resilience.supervise import SOON_S, Supervisor
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# counts its starts in a file, then does what the start's number says
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+count = Path(sys.argv[1])
+count.write_text(count.read_text() + "x" if count.exists() else "x")
+what = sys.argv[1 + len(count.read_text())]
+if what == "wait":
+    Path(sys.argv[1] + ".pid").write_text(str(os.getpid()))
+    time.sleep(600)
+if what.startswith("SIG"):
+    os.kill(os.getpid(), getattr(signal, what))
+sys.exit(int(what))
+"""
+
+
+class Clock:
+    """Seconds that pass only where the supervisor sleeps, and by `work_s` at each look."""
+
+    def __init__(self, *, work_s: float = 0.0) -> None:
+        self.now, self.work_s, self.slept = 0.0, work_s, list[float]()
+
+    def __call__(self) -> float:
+        self.now += self.work_s
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def _supervise(folder: Path, *whats: str, limit: int = 5, work_s: float = 0.0) -> tuple[int, int, list[float]]:
+    count, clock = folder / "count", Clock(work_s=work_s)
+    command = [sys.executable, "-c", SCRIPT, str(count), *whats]
+    code = Supervisor(command, limit=limit, sleep=clock.sleep, clock=clock).run()
+    return code, len(count.read_text()), clock.slept
+
+
+def test_a_script_that_ends_is_not_started_again(tmp_path: Path) -> None:
+    assert _supervise(tmp_path, "0") == (0, 1, [])
+
+
+def test_an_error_of_the_script_is_the_job_s(tmp_path: Path) -> None:
+    assert _supervise(tmp_path, "3", "0") == (3, 1, [])
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGSEGV", "SIGBUS", "SIGABRT"])
+def test_a_killed_driver_starts_again(tmp_path: Path, number: str) -> None:
+    assert _supervise(tmp_path, number, "0") == (0, 2, [0.5])
+
+
+def test_a_stopped_driver_does_not_start_again(tmp_path: Path) -> None:
+    assert _supervise(tmp_path, "SIGTERM", "0") == (128 + signal.SIGTERM, 1, [])
+
+
+def test_losses_soon_after_the_start_end_the_job(tmp_path: Path) -> None:
+    code, starts, slept = _supervise(tmp_path, *["SIGKILL"] * 5, "0", limit=3)
+    assert (code, starts, slept) == (137, 3, [0.5, 1.0])
+
+
+def test_a_driver_that_worked_for_long_may_be_lost_any_number_of_times(tmp_path: Path) -> None:
+    code, starts, slept = _supervise(tmp_path, *["SIGKILL"] * 5, "0", limit=2, work_s=SOON_S + 1)
+    assert (code, starts, slept) == (0, 6, [0.5] * 5)
+
+
+def test_without_a_limit_it_never_gives_up(tmp_path: Path) -> None:
+    assert _supervise(tmp_path, *["SIGKILL"] * 5, "0", limit=0)[:2] == (0, 6)
+
+
+def _wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+def _start(folder: Path, *whats: str) -> subprocess.Popen[bytes]:
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "resilience.supervise", str(script), str(folder / "count"), *whats]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+
+
+def _gone(pid: int) -> bool:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_stop_of_the_job_reaches_the_driver_and_nothing_starts_again(tmp_path: Path) -> None:
+    with _start(tmp_path, "wait", "0") as process:
+        pid = _wait_for(tmp_path / "count.pid")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+        assert _gone(pid)
+        assert (tmp_path / "count").read_text() == "x"
+
+
+def test_a_killed_driver_says_so_in_the_job_s_log(tmp_path: Path) -> None:
+    with _start(tmp_path, "wait", "0") as process:
+        os.kill(_wait_for(tmp_path / "count.pid"), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert b"the driver was killed by SIGKILL; it starts again in 0.5 s" in errors
+
+
+def test_no_driver_outlives_its_supervisor(tmp_path: Path) -> None:
+    with _start(tmp_path, "wait") as process:
+        pid = _wait_for(tmp_path / "count.pid")
+        process.kill()
+        process.wait(timeout=60)
+        assert _gone(pid)
+
+
+def test_without_a_script_it_shows_its_usage() -> None:
+    command = [sys.executable, "-m", "resilience.supervise"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Usage: python -m resilience.supervise SCRIPT" in done.stderr
+
+
+def test_an_invalid_setting_is_one_message(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "resilience.supervise", "train.py"]
+    env = {**os.environ, "RESILIENCE_CRASH_LOOP_LIMIT": "x"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "RESILIENCE_CRASH_LOOP_LIMIT: got 'x'" in done.stderr
