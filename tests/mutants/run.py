@@ -40,7 +40,7 @@ PROGRESS = PROJECT / ".cache" / "mutants.json"
 """Verdicts of a run that has not ended: the tracked files change at its end."""
 PAGE = PROJECT / "docs" / "mutants.md"
 INSTALLED = (".venv", ".venv-emulator", ".venv-rehearsal", "node_modules")
-OWN_CACHE = "review-assemblies"
+OWN_CACHE = "assemblies"
 """Folder of `.cache` that tests write, so that each copy has its own."""
 TIMEOUT_S = 420
 GOAL_PERCENT = 5

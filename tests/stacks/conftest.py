@@ -1,8 +1,9 @@
-"""One jsii process, one synth per environment, with the CDK's own validation on."""
+"""One synth per environment, with the CDK's own validation on; see `tests/support/assemblies.py`."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from core import Plan, environment_names, load
+from core import environment_names
 from core.loader import FOLDER
+from tests.support import assemblies as assemblies_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -47,6 +49,17 @@ class Assembly:
         """Paths of the templates."""
         return sorted(self.folder.rglob("*.template.json"))
 
+    def lint_errors(self) -> list[str]:
+        """What cfn-lint calls an error. One run for all templates: it loads its rules once."""
+        import cfnlint.config
+        import cfnlint.runner
+
+        files = [str(path) for path in self.template_files()]
+        assert files
+        config = cfnlint.config.ConfigMixIn([], regions=["us-west-2"], templates=files)
+        matches = cfnlint.runner.Runner(config).run()
+        return [f"{Path(match.filename).name}: {match}" for match in matches if match.rule.id.startswith("E")]
+
     def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
         """`stack/logical id` to resource, of one CloudFormation type."""
         return {
@@ -63,28 +76,30 @@ class Assembly:
         return dict(found[0]["Properties"])
 
 
-def synthesize(name: str, out: Path, *, folder: Path = FOLDER) -> Assembly:
-    """Synthesize one environment of a folder in this process."""
-    import aws_cdk as cdk
+def synthesize(name: str, *, folder: Path = FOLDER, validation: bool = True, uploads: bool = False) -> Assembly:
+    """Synthesize one environment of a folder; once for all tests (`tests/support/assemblies.py`).
 
-    import app
-    from stacks.environment import EnvironmentStage
-
-    file = load(name, folder=folder)
-    cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out))
-    EnvironmentStage(cdk_app, plan=Plan(name=file.name, settings=file.settings), project=PROJECT)
-    cdk_app.synth()
-    return Assembly(name=name, folder=out)
+    :param validation: the CDK's own validation must have passed. Off where several forms of one file are compared.
+    """
+    path = folder / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8")
+    made = assemblies_of.synthesized(name, text, path=path, validation=validation, uploads=uploads)
+    return Assembly(name=name, folder=made)
 
 
 @pytest.fixture(scope="session")
-def assemblies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Assembly]:
-    """Every shipped environment, synthesized once."""
-    root = tmp_path_factory.mktemp("assemblies")
-    return {name: synthesize(name, root / name) for name in environment_names()}
+def assemblies() -> dict[str, Assembly]:
+    """Every shipped environment, synthesized once. Workers begin with different ones, and find the others made."""
+    every = environment_names()
+    first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    made = {}
+    for index in range(len(every)):
+        name = every[(first + index) % len(every)]
+        made[name] = synthesize(name, uploads=True)
+    return {name: made[name] for name in every}
 
 
 @pytest.fixture(scope="session", params=environment_names())
-def assembly(request: pytest.FixtureRequest, assemblies: dict[str, Assembly]) -> Assembly:
+def assembly(request: pytest.FixtureRequest) -> Assembly:
     """Each shipped environment in turn."""
-    return assemblies[request.param]
+    return synthesize(request.param, uploads=True)

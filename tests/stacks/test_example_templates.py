@@ -15,12 +15,12 @@ EXAMPLES = FOLDER / "examples"
 
 
 @pytest.fixture(scope="module", params=environment_names(folder=EXAMPLES))
-def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=EXAMPLES)
+def example(request: pytest.FixtureRequest) -> Assembly:
+    return synthesize(request.param, folder=EXAMPLES)
 
 
-def test_folders_are_linked_to_s3_as_the_file_says(tmp_path: Path) -> None:
-    made = synthesize("data-in-s3", tmp_path / "links", folder=EXAMPLES)
+def test_folders_are_linked_to_s3_as_the_file_says() -> None:
+    made = synthesize("data-in-s3", folder=EXAMPLES)
     file_system = next(iter(made.of_type("AWS::FSx::FileSystem"))).partition("/")[2]
     links = {
         resource["Properties"]["FileSystemPath"]: resource["Properties"]

@@ -24,8 +24,8 @@ POD = {
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    return synthesize("everything", tmp_path_factory.mktemp("everything"), folder=VARIANTS)
+def everything() -> Assembly:
+    return synthesize("everything", folder=VARIANTS)
 
 
 @pytest.fixture(scope="module")

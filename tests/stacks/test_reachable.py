@@ -157,12 +157,11 @@ def with_values(image: ChartImage, values: dict[str, Any], region: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def worlds(assemblies: dict[str, Assembly], tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
-    root = tmp_path_factory.mktemp("reachable")
+def worlds(assemblies: dict[str, Assembly]) -> dict[str, World]:
     made = {}
     for name in EVERY:
         folder = FOLDER if name in assemblies else VARIANTS
-        assembly = assemblies.get(name) or synthesize(name, root / name, folder=folder)
+        assembly = assemblies.get(name) or synthesize(name, folder=folder)
         made[name] = World(Plan(name=name, settings=load(name, folder=folder).settings), assembly)
     return made
 

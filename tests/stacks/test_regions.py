@@ -105,7 +105,7 @@ def test_synth_accepts_what_check_only_warns_of(tmp_path: Path) -> None:
     ]
     values["instance_types"] = {given: figures}
     (tmp_path / "vouched.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    cluster = synthesize("vouched", tmp_path / "out", folder=tmp_path).one("AWS::SageMaker::Cluster")
+    cluster = synthesize("vouched", folder=tmp_path).one("AWS::SageMaker::Cluster")
     assert {"ml.p5e.48xlarge", "ml.i3en.xlarge", given} <= {
         group["InstanceType"] for group in cluster["InstanceGroups"]
     }

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cfnlint
 import pytest
 
 from tests.stacks.conftest import Assembly, synthesize
@@ -15,26 +14,22 @@ VARIANTS = Path(__file__).parent / "variants"
 
 
 @pytest.fixture(scope="module", params=["everything", "existing"])
-def variant(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    return synthesize(request.param, tmp_path_factory.mktemp(request.param), folder=VARIANTS)
+def variant(request: pytest.FixtureRequest) -> Assembly:
+    return synthesize(request.param, folder=VARIANTS)
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    return synthesize("everything", tmp_path_factory.mktemp("everything"), folder=VARIANTS)
+def everything() -> Assembly:
+    return synthesize("everything", folder=VARIANTS)
 
 
 @pytest.fixture(scope="module")
-def existing(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    return synthesize("existing", tmp_path_factory.mktemp("existing"), folder=VARIANTS)
+def existing() -> Assembly:
+    return synthesize("existing", folder=VARIANTS)
 
 
 def test_cfn_lint_finds_no_error(variant: Assembly) -> None:
-    found = []
-    for path in variant.template_files():
-        matches = cfnlint.lint_file(path, config=cfnlint.ManualArgs(regions=["us-west-2"]))
-        found += [f"{path.name}: {match}" for match in matches if match.rule.id.startswith("E")]
-    assert not found
+    assert variant.lint_errors() == []
 
 
 def test_nothing_is_looked_up(variant: Assembly) -> None:
@@ -131,7 +126,7 @@ def test_forty_instance_groups_stay_small(tmp_path: Path) -> None:
     groups = settings["hyperpod"]["instance_groups"]
     groups += [{"name": f"more{i:02d}", "type": "ml.g5.8xlarge", "count": 2} for i in range(40 - len(groups))]
     (tmp_path / "forty.yaml").write_text(yaml.safe_dump(settings))
-    forty = synthesize("forty", tmp_path / "out", folder=tmp_path)
+    forty = synthesize("forty", folder=tmp_path)
     assert len(forty.one("AWS::SageMaker::Cluster")["InstanceGroups"]) == 40
     for path in forty.template_files():
         assert path.stat().st_size < 400_000, path.name
