@@ -93,6 +93,8 @@ class _Chart(_Section):
 
 
 class _File(_Section):
+    about: list[dict[str, Any]] = []
+    """Where the versions come from and as of which day: `core.provenance` reads it."""
     folder: RelativePath
     charts: Annotated[dict[Name, _Chart], Field(min_length=1)]
 

@@ -16,6 +16,7 @@ from cli import (
     cdk,
     charts,
     completion,
+    data,
     deploy,
     environments,
     image,
@@ -83,6 +84,7 @@ deploy.register(app)
 cdk.register(app)
 review.register(app)
 manifests.register(app)
+data.register(app)
 app.add_typer(charts.app, name="charts")
 app.add_typer(image.app, name="image")
 app.add_typer(local.app, name="local")

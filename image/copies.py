@@ -10,6 +10,7 @@ import yaml
 from core.images import Reference, chart_images
 from core.names import CHARTS
 from core.needs import IMAGE_LOCK
+from core.today import today
 from image.registry import digest
 from image.versions import ImageError
 
@@ -46,7 +47,8 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
     Raises:
         ImageError: No answer, or another digest than the recorded one.
     """
-    there = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("images") or {} if file.is_file() else {}
+    whole = yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.is_file() else {}
+    there = whole.get("images") or {}
     made: dict[str, str] = {}
     lines = []
     for reference in upstream():
@@ -60,6 +62,8 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
         made[name] = found
         lines.append(f"{name}@{found}: {'unchanged' if recorded == found else f'recorded in {file.name}; commit it'}")
     fresh = file.with_suffix(".new")
-    fresh.write_text(HEADER + yaml.safe_dump({"images": made}, width=200), encoding="utf-8")
+    # all of them were asked today
+    content = {"about": [{**item, "as_of": today()} for item in whole.get("about") or []], "images": made}
+    fresh.write_text(HEADER + yaml.safe_dump(content, width=200, sort_keys=False), encoding="utf-8")
     fresh.replace(file)
     return lines

@@ -59,7 +59,7 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
         known = "no environment is called" not in str(error)
         fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
         return OpsError(str(error), code=BAD_USE, next=fix)
-    if name == "DayError":
+    if name in ("DayError", "ProvenanceError"):
         return OpsError(str(error), code=BAD_USE)
     if isinstance(error, OSError):
         return OpsError(f"{type(error).__name__}: {error}")

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from core import names
+from core.plan import read_data
 from ops.clients import Json, Target
 from ops.output import clock, now
 from ops.preflight.check import Outcome, failed, ok, skipped, unknown, warning
@@ -59,31 +60,36 @@ def offered(target: Target) -> list[Outcome]:
 
 
 def quotas(target: Target) -> list[Outcome]:
-    """Quotas against what the file asks plus what other clusters have: "ml.X for cluster usage" and the others."""
-    plan, settings = target.plan, target.plan.settings
-    groups = settings.hyperpod.instance_groups
-    values = _values(target, "sagemaker")
-    asked: Counter[str] = Counter()
-    for group in groups:
-        if group.training_plan_arn is None:  # a training plan brings its own capacity
-            asked[group.type] += group.count
+    """Quotas against what the file asks plus what other clusters have, by their names in `catalogue/quotas.yaml`."""
+    plan, groups = target.plan, target.plan.settings.hyperpod.instance_groups
+    listed, values = read_data("quotas.yaml"), _values(target, "sagemaker")
+    of_sagemaker = listed["sagemaker"]
     used = _used_elsewhere(target)
-    found = [_enough(values, f"{kind} for cluster usage", asked[kind], used[kind]) for kind in sorted(asked)]
+    # a training plan brings its own capacity
+    ours = [group for group in groups if group.training_plan_arn is None]
+    asked: Counter[str] = Counter()
+    spot: Counter[str] = Counter()
+    for group in ours:
+        (spot if group.capacity == "spot" else asked)[group.type] += group.count
+    found = [
+        _enough(values, of_sagemaker["instances"].format(type=kind), asked[kind], used[kind]) for kind in sorted(asked)
+    ]
+    found += [_enough(values, of_sagemaker["spot_instances"].format(type=kind), spot[kind], 0) for kind in sorted(spot)]
     total = sum(group.count for group in groups)
-    found.append(_enough(values, "Total number of instances allowed per SageMaker HyperPod cluster", total, 0))
+    found.append(_enough(values, of_sagemaker["cluster"], total, 0))
+    found.append(_enough(values, of_sagemaker["clusters"], total, used.total()))
+    if spot:
+        found.append(_enough(values, of_sagemaker["spot_clusters"], spot.total(), 0))
     volume = max((group.data_volume_gib or 0 for group in groups), default=0)
     if volume:
-        found.append(
-            _enough(values, "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance", volume, 0)
-        )
-    if target.plan.new_file_system is not None:
-        name = "Lustre Persistent_2 storage capacity"
-        found.append(_enough(_values(target, "fsx"), name, target.plan.new_file_system.capacity_gib, 0, optional=True))
-    if target.plan.new_network is not None:
+        found.append(_enough(values, of_sagemaker["volume"], volume, 0))
+    if plan.new_file_system is not None:
+        capacity = plan.new_file_system.capacity_gib
+        found.append(_enough(_values(target, "fsx"), listed["fsx"]["capacity"], capacity, 0, optional=True))
+    if plan.new_network is not None:
         vpcs = len(target.aws.pages("ec2", "describe_vpcs", "Vpcs"))
         mine = any(stack.status for stack in [_network_stack(target)])
-        found.append(_enough(_values(target, "vpc"), "VPCs per Region", 0 if mine else 1, vpcs, optional=True))
-    del plan
+        found.append(_enough(_values(target, "vpc"), listed["vpc"]["vpcs"], 0 if mine else 1, vpcs, optional=True))
     return found
 
 

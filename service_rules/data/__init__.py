@@ -13,9 +13,10 @@ FOLDER = Path(__file__).parent
 
 @functools.cache
 def read(name: str) -> Any:
-    """Parse one of this folder's files (libyaml where it is built in, for a fast start)."""
+    """Parse one of this folder's files, less its `about` (libyaml where it is built in, for a fast start)."""
     text = (FOLDER / name).read_text(encoding="utf-8")
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    return {key: value for key, value in found.items() if key != "about"}
 
 
 def instance_types() -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from core import Plan, load, needs
 from core.images import Reference
+from core.provenance import about_of
 from image import copies
 from image.versions import ImageError
 
@@ -34,6 +36,15 @@ def test_digests_are_recorded_and_then_guarded(tmp_path: Path) -> None:
     assert file.read_bytes() == before
     copies.pin(lambda _: SECOND, update=True, file=file)
     assert set(yaml.safe_load(file.read_text())["images"].values()) == {SECOND}
+
+
+def test_the_day_and_the_source_stay_with_the_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "images.lock.yaml"
+    file.write_text(needs.IMAGE_LOCK.read_text(encoding="utf-8"))
+    monkeypatch.setenv("HYPERPOD_RAY_DATE", "2026-12-24")
+    copies.pin(lambda _: FIRST, file=file)
+    (before,), (after,) = about_of(needs.IMAGE_LOCK, "images.lock.yaml"), about_of(file, "images.lock.yaml")
+    assert after == before.model_copy(update={"as_of": date(2026, 12, 24)})
 
 
 def test_nothing_is_written_where_one_registry_does_not_answer(tmp_path: Path) -> None:

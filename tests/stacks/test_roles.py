@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,3 +103,23 @@ def test_nodes_change_interfaces_of_their_own_vpc_only(
 def test_images_are_encrypted_with_a_key(assembly: Assembly) -> None:
     for repository in assembly.of_type("AWS::ECR::Repository").values():
         assert repository["Properties"]["EncryptionConfiguration"]["EncryptionType"] == "KMS"
+
+
+def test_the_storage_driver_alone_takes_its_role(assembly: Assembly) -> None:
+    """The condition's keys hold the issuer, so that CfnJson makes the map at deploy time from this text."""
+    (role,) = [
+        role for role in assembly.of_type("AWS::IAM::Role").values()
+        if "Federated" in json.dumps(role["Properties"]["AssumeRolePolicyDocument"])
+    ]  # fmt: skip
+    (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    (operator,) = statement["Condition"]
+    made = statement["Condition"]["StringEquals"]["Fn::GetAtt"][0]
+    (value,) = [
+        one["Properties"]["Value"]
+        for key, one in assembly.of_type("Custom::AWSCDKCfnJson").items() if key.endswith(f"/{made}")
+    ]  # fmt: skip
+    assert operator == "StringEquals"
+    pairs = json.loads("".join(part if isinstance(part, str) else "ISSUER" for part in value["Fn::Join"][1]))
+    account = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
+    assert pairs == {"ISSUER:aud": "sts.amazonaws.com", "ISSUER:sub": account}

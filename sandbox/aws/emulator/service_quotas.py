@@ -17,7 +17,9 @@ Json = dict[str, Any]
 
 DEFAULT_INSTANCES = 20.0
 OTHERS = {
-    ("sagemaker", "Total number of instances allowed per SageMaker HyperPod cluster"): 200.0,
+    ("sagemaker", "Maximum number instances allowed per SageMaker HyperPod cluster"): 200.0,
+    ("sagemaker", "Total number of instances allowed across SageMaker HyperPod clusters"): 400.0,
+    ("sagemaker", "Total number of Spot instances allowed across SageMaker HyperPod clusters"): 100.0,
     ("sagemaker", "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance"): 2000.0,
     ("vpc", "VPCs per Region"): 5.0,
     ("vpc", "Interface VPC endpoints per VPC"): 50.0,
@@ -38,6 +40,7 @@ class ServiceQuotas:
         self._values = dict(OTHERS)
         for kind in Model("sagemaker").enum("ClusterInstanceType"):
             self._values["sagemaker", f"{kind} for cluster usage"] = DEFAULT_INSTANCES
+            self._values["sagemaker", f"{kind} for cluster spot instance usage"] = DEFAULT_INSTANCES
 
     def GetServiceQuota(self, data: Json) -> Json:
         """Answer one quota by its code."""

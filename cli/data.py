@@ -1,0 +1,65 @@
+"""`hyperpod-ray data`: the platform data of this version, its sources, and what is stale."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import Output, command
+from ops import output
+from ops.errors import CONDITION_FALSE, OK
+from ops.output import Format
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, examples=["data", "data --fail-on-stale", "data -o json"])
+    def data(
+        fail_on_stale: Annotated[
+            bool, typer.Option("--fail-on-stale", help="Exit code 3 when a row is stale, expired or behind.")
+        ] = False,
+        form: Output = Format.table,
+    ) -> int:
+        """Show versions, limits, prices and pins: as of which day, from where, and what is stale."""
+        from core.provenance import data_sets  # noqa: PLC0415
+        from core.today import today  # noqa: PLC0415
+
+        day = today()
+        rows = data_sets(day)
+        if form is Format.json:
+            sets = [{**asdict(row), "as_of": str(row.as_of), "stale_on": str(row.stale_on)} for row in rows]
+            output.write_json("data", {"day": str(day), "data": sets})
+        else:
+            _show(rows, form)
+        bad = [row for row in rows if row.state != "current"]
+        return CONDITION_FALSE if fail_on_stale and bad else OK
+
+
+def _show(rows: list[Any], form: Format) -> None:
+    table = output.table("Data", "File", "=As of", ">Age", "=Stale on", "State", "Source")
+    for row in rows:
+        style = {"current": "good", "behind": "busy"}.get(row.state, "bad")
+        # the terminal names each source below the table, in full
+        where = row.source if form is Format.markdown else ""
+        table.add_row(
+            row.what, row.file, str(row.as_of), f"{row.age_days} d", str(row.stale_on), _word(row.state, style), where
+        )
+    console = output.console(form)
+    if form is Format.table:
+        table.columns.pop()
+    console.print(table)
+    for row in rows:
+        if form is Format.table:
+            console.print(f"{row.what}: {row.source}", style="quiet")
+        if row.note:
+            console.print(f"{row.what}: {row.note}", style="note")
+
+
+def _word(word: str, style: str) -> Any:
+    """A coloured word."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text(word, style=style)
