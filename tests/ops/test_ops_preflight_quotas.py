@@ -13,8 +13,8 @@ from ops.clients import Target
 from ops.preflight import capacity
 from tests.ops.world import environment_text
 
-# QuotaName with QuotaCode as ListServiceQuotas gives them: github.com/hi-space/aws-physical-ai-recipes. A public list of
-# all quotas has the same names and codes for the first two of a cluster; HyperPod's workshop has the three names.
+# Names and codes as ListServiceQuotas gives them: github.com/hi-space/aws-physical-ai-recipes, a public list of quotas,
+# and the HyperPod workshop of AWS (names only).
 LISTED = {
     "sagemaker": {
         "ml.g5.8xlarge for cluster usage": 3.0,
