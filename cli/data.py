@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
     ) -> int:
         """Show versions, limits, prices and pins: as of which day, from where, and what is stale."""
-        from core.provenance import data_sets  # noqa: PLC0415
-        from core.today import today  # noqa: PLC0415
+        from core.provenance import data_sets
+        from core.today import today
 
         day = today()
         rows = data_sets(day)
@@ -60,6 +60,6 @@ def _show(rows: list[Any], form: Format) -> None:
 
 def _word(word: str, style: str) -> Any:
     """A coloured word."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     return Text(word, style=style)
