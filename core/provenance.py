@@ -97,7 +97,7 @@ def about_of(path: Path, name: str) -> list[About]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in, for a fast start
     data = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  (safe loaders, both)
     if name == PRICES:
-        return [_prices(section, found) for section in data if (found := list(_entries(data[section])))]
+        return [_prices(section, entries) for section in data if (entries := list(_entries(data[section])))]
     try:
         found = [About.model_validate(item) for item in data.get("about") or []]
     except ValidationError as bad:
