@@ -47,6 +47,13 @@ def test_nodes_that_passed_deep_health_checks_are_preferred_where_there_are_chec
     assert preferred not in render("prod").pods()["head"]["affinity"]["nodeAffinity"]
 
 
+def test_rays_pods_have_the_service_account_of_ray_access(variant: Any) -> None:
+    """EKS Pod Identity gives credentials to this account, and the operator's Role for autoscaling names it."""
+    pods = {name: spec for name, spec in variant.pods().items() if name in {"head", "gpu", "cpu", "workers"}}
+    assert "head" in pods
+    assert {name: spec["serviceAccountName"] for name, spec in pods.items()} == dict.fromkeys(pods, "ray")
+
+
 def test_no_training_lands_on_the_head(variant: Any) -> None:
     head = variant.cluster["headGroupSpec"]
     assert head["rayStartParams"]["num-cpus"] == "0"

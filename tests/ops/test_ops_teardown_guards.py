@@ -1,0 +1,96 @@
+"""What stops a teardown before anything is destroyed: pods that still save, what blocks, a name that was not typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.loader import parse
+from ops import inventory, output, teardown
+from ops.clients import Target
+from ops.errors import OK, OpsError
+from ops.inventory import Inventory, Item
+from ops.output import Format
+from tests.ops.world import environment_text
+
+
+def target(*, protected: bool = False) -> Target:
+    return Target(parse(environment_text(protected=protected), name="demo", path=Path("demo.yaml")))
+
+
+def found(*items: Item, kubernetes: bool = False) -> Inventory:
+    return Inventory(
+        stacks=(), rays=(), jobs=(), claims=(), file_systems=(), items=items, unseen=(), kubernetes=kubernetes
+    )
+
+
+@pytest.fixture
+def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a teardown did after it had looked."""
+    done: list[str] = []
+    monkeypatch.setattr(teardown, "_wait_for_file_systems", lambda target, poll: True)
+    monkeypatch.setattr(teardown, "_unprotect", lambda target: done.append("unprotected"))
+    monkeypatch.setattr(teardown, "_destroy", lambda target, app: done.append("destroyed"))
+    monkeypatch.setattr(teardown, "_look_again", lambda target, form, delete_logs: OK)
+    return done
+
+
+def take_down(made: Target, seen: Inventory) -> int:
+    return teardown._take_down(made, seen, form=Format.table, delete_logs=False, app="", poll=0)
+
+
+def test_what_blocks_the_destroy_is_named_and_nothing_is_destroyed(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocking = found(Item(kind="VPC endpoint", id="vpce-1", fate="blocks", note="delete it: GuardDuty made it"))
+    monkeypatch.setattr(inventory, "take", lambda target: blocking)
+    with pytest.raises(OpsError, match="VPC endpoint vpce-1: delete it") as refused:
+        take_down(target(), found())
+    assert "hyperpod-ray teardown demo" in refused.value.next
+    assert destroyed == []
+
+
+def test_with_nothing_that_blocks_it_is_destroyed(destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = found(Item(kind="log group", id="x", fate="kept"))
+    monkeypatch.setattr(inventory, "take", lambda target: kept)
+    assert take_down(target(), found()) == OK
+    assert destroyed == ["unprotected", "destroyed"]
+
+
+def test_pods_that_do_not_end_keep_the_environment(destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may still write a checkpoint, and their volume is in use."""
+    monkeypatch.setattr(inventory, "take", lambda target: found())
+    monkeypatch.setattr(teardown, "_until_none", lambda left, **_: ["gpu-worker-1 on i-0abc"])
+    with pytest.raises(OpsError, match="gpu-worker-1 on i-0abc did not end within"):
+        take_down(target(), found(kubernetes=True))
+    assert destroyed == []
+
+
+@pytest.mark.parametrize(
+    ("protected", "yes", "word", "asked_for"),
+    [
+        (True, True, "", "demo"),  # --yes does not do
+        (True, False, "demo", None),
+        (False, True, "", ""),
+        (False, False, "demo", ""),
+    ],
+)
+def test_a_protected_environment_goes_by_its_name_only(
+    protected: bool, yes: bool, word: str, asked_for: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(output, "confirm", lambda text, **options: asked.append(options))
+    teardown._confirm(target(protected=protected), yes=yes, word=word)
+    if asked_for is None:
+        assert asked == []
+    elif asked_for:
+        assert asked == [{"yes": False, "word": asked_for}]
+    else:
+        assert asked == [{"yes": True}]
+
+
+def test_another_name_is_no_consent() -> None:
+    with pytest.raises(OpsError, match="--confirm says 'prod', the environment is 'demo': nothing was done"):
+        teardown._confirm(target(protected=True), yes=True, word="prod")
