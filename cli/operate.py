@@ -131,7 +131,7 @@ def register(app: typer.Typer) -> None:
     @command(
         app,
         examples=[
-            "submit prod --working-dir jobs/finetune -- python main.py",
+            "submit prod --working-dir jobs/finetune -- python train.py --storage /fsx/runs --name first",
             "submit prod --env EPOCHS=3 --no-wait -- python train.py",
             "submit prod --follow ray-train-0123",
         ],
