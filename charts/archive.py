@@ -16,7 +16,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_FILES = 5000
 
 Tree = dict[str, bytes]
-"""Files of a chart: relative POSIX path → content. Modes and times carry no meaning in a chart and are left out."""
+"""Files of a chart: relative POSIX path → content. Modes and times carry no meaning in a chart and are omitted."""
 
 
 def read(data: bytes, *, name: str) -> Tree:

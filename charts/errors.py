@@ -1,4 +1,4 @@
-"""Errors of this package: one message for a person; commands print it and exit with 2."""
+"""Errors of this package: one message for the user. Commands print it and exit with 2."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def helm() -> Path | None:
 def template(
     chart: Path, *, release: str, namespace: str, values: Path, kubernetes_version: str = KUBERNETES_VERSION
 ) -> list[dict[str, Any]]:
-    """The objects that `helm template` makes of a chart, CRDs left out. ChartError with helm's own message."""
+    """The objects that `helm template` renders from a chart, without CRDs. ChartError with helm's own message."""
     text = render(chart, release=release, namespace=namespace, values=values, kubernetes_version=kubernetes_version)
     return [item for item in yaml.safe_load_all(text) if item]
 

@@ -93,7 +93,7 @@ def fetch(locked: LockedChart, *, mirror: str | None = None, frozen: bool = Fals
 
     Args:
         locked: the chart.
-        mirror: `https://` or `file://` folder that holds the packaged archives. Left out: `CHARTS_MIRROR` of
+        mirror: `https://` or `file://` folder that holds the packaged archives. Default: `CHARTS_MIRROR` of
             the environment, and without that the chart's own source.
         frozen: refuse a chart whose digests are not all in the lock, before anything is fetched. For CI and deploys,
             which must not trust what they happen to receive.

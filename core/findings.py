@@ -50,7 +50,7 @@ def error(*path: str | int, message: str) -> Finding:
 
 
 def warning(*path: str | int, message: str) -> Finding:
-    """A finding that a person should know of."""
+    """A finding that the user should know of."""
     return Finding(path=path, message=message, severity="warning")
 
 

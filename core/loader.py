@@ -109,7 +109,7 @@ def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:
     if root is None or root.kind != "mapping":
         if root is not None and (root.kind == "list" or root.value is not None):
             flaws.append(
-                Flaw(root.line, (), f"got {messages.typed(root.data())}; settings are wanted (account: …, region: …)")
+                Flaw(root.line, (), f"got {messages.typed(root.data())}; expected settings (account: …, region: …)")
             )
         elif not flaws:
             flaws.append(Flaw(1, (), "the file has no settings; copy one of the shipped environments to begin with"))
@@ -171,7 +171,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
             file, f"no environment is called '{name}'; {known} in {_relative(folder)}{suggestion(name, there)}"
         ) from None
     except IsADirectoryError:
-        raise _unreadable(file, "is a folder; a file of settings is wanted") from None
+        raise _unreadable(file, "is a folder. Expected a file of settings") from None
     except OSError as error:
         raise _unreadable(file, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     if raw is None:
@@ -253,7 +253,7 @@ def _flaw(error: Mapping[str, Any], *, path: SettingPath, root: Node) -> Flaw:
 
 
 def _without_echoes(flaws: list[Flaw]) -> list[Flaw]:
-    """Leave out 'required setting is missing' where the same section has a misspelling of that very setting."""
+    """Omit 'required setting is missing' where the same section has a misspelling of that very setting."""
     guessed = {
         (*flaw.path[:-1], match.group(1))
         for flaw in flaws

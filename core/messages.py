@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into messages a person can act on: the value got, what is allowed, the likely fix."""
+"""Turns pydantic's errors into messages that the user can act on: the value, what is allowed, the likely fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.yaml_source import Node, Path
 
 
 def shown(value: object) -> str:
-    """A value as a person would name it, short and printable."""
+    """A value in a form that is short and printable."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -33,7 +33,7 @@ def shown(value: object) -> str:
 def typed(value: object) -> str:
     """`shown` with the kind of value in front where it is not plain to see."""
     if isinstance(value, bool):
-        return f"the truth value {shown(value)}"
+        return f"the boolean {shown(value)}"
     if isinstance(value, int | float):
         return f"the number {shown(value)}"
     if isinstance(value, str):
@@ -136,9 +136,9 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:
         case "string_pattern_mismatch":
             return _mismatch(str(value), pattern=context["pattern"])
         case "string_type":
-            return _text_wanted(value, written=written)
+            return _not_text(value, written=written)
         case "int_type" | "int_parsing" | "int_from_float":
-            return _number_wanted(value, node=node)
+            return _not_a_number(value, node=node)
         case "bool_type" | "bool_parsing":
             return f"got {typed(value)}; allowed: true, false"
         case "greater_than_equal":
@@ -154,9 +154,9 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:
         case "too_long":
             return f"got more than {context['max_length']} entries; at most {context['max_length']}"
         case "list_type":
-            return f"got {typed(value)}; a list is wanted ([a, b] or lines that begin with '- ')"
+            return f"got {typed(value)}; expected a list ([a, b], or lines that begin with '- ')"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return _section_wanted(value, path=path)
+            return _not_a_section(value, path=path)
         case _:
             return f"got {typed(value)}; {str(error['msg'])[:1].lower()}{str(error['msg'])[1:]}".rstrip(".")
 
@@ -166,12 +166,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _section_wanted(value: object, *, path: Path) -> str:
+def _not_a_section(value: object, *, path: Path) -> str:
     sections = sections_at(path)
     holds = f" ({', '.join(list(sections[0].model_fields)[:6])} …)" if sections else " (key: value)"
     if value is None:
         return f"the section is empty; write its settings{holds} or remove the key"
-    return f"got {typed(value)}; a section of settings is wanted{holds}"
+    return f"got {typed(value)}; expected a section of settings{holds}"
 
 
 def _not_allowed(value: object, *, path: Path, written: str) -> str:
@@ -184,32 +184,30 @@ def _not_allowed(value: object, *, path: Path, written: str) -> str:
     words = [str(literal) for literal in literals]
     allowed = f"allowed: {', '.join(words)}"
     if isinstance(value, int | float) and not isinstance(value, bool) and written in words and value not in literals:
-        return f"got the number {written}; it is text here: put it in quotes ('{written}')"
+        return f"`{written}` is a number in YAML; quote it to use it as text ('{written}')"
     if isinstance(value, str) and value in words:
         return f"got the text '{value}'; it is a number here: remove the quotes"
     if isinstance(value, bool) and written in words:
-        return f"got the truth value that YAML makes of {written}; put it in quotes ('{written}')"
+        return f"`{written}` is a boolean in YAML; quote it to use it as text ('{written}')"
     if value is None:
         return f"got nothing (null); {allowed}"
     return f"{shown(value)} is not allowed; {allowed}{suggestion(value, words) if isinstance(value, str) else ''}"
 
 
-def _text_wanted(value: object, *, written: str) -> str:
+def _not_text(value: object, *, written: str) -> str:
     if isinstance(value, bool):
-        return (
-            f"got the truth value that YAML makes of {written or shown(value)}; put it in quotes ('{written or value}')"
-        )
+        return f"`{written or shown(value)}` is a boolean in YAML; quote it to use it as text ('{written or value}')"
     if isinstance(value, int | float) and written:
-        return f"got the number that YAML makes of {written[:60]}; it is text here: put it in quotes ('{written[:60]}')"
-    return f"got {typed(value)}; text is wanted"
+        return f"`{written[:60]}` is a number in YAML; quote it to use it as text ('{written[:60]}')"
+    return f"got {typed(value)}; expected text"
 
 
-def _number_wanted(value: object, *, node: Node | None) -> str:
+def _not_a_number(value: object, *, node: Node | None) -> str:
     if isinstance(value, str) and node is not None and node.quoted and value.lstrip("+-").isdigit():
-        return f"got the text {shown(value)}; a whole number is wanted: remove the quotes"
+        return f"got the text {shown(value)}; expected a whole number: remove the quotes"
     if isinstance(value, str) and value.rstrip().casefold().endswith(("gib", "gb", "tib", "s", "m", "%")):
-        return f"got the text {shown(value)}; a whole number is wanted, without its unit (the setting's name has it)"
-    return f"got {typed(value)}; a whole number is wanted"
+        return f"got the text {shown(value)}; expected a whole number without its unit (the setting's name has it)"
+    return f"got {typed(value)}; expected a whole number"
 
 
 def _mismatch(value: str, *, pattern: str) -> str:

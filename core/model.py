@@ -1,7 +1,7 @@
 """Every setting of an environment, in one place: the reference of `environments/NAME.yaml`.
 
 One file is one environment is one CDK Stage. Units are in the names (`capacity_gib`, `log_retention_days`);
-descriptions carry the AWS or Kubernetes term and what happens when the setting is left out. Only what one value
+descriptions carry the AWS or Kubernetes term and the default. Only what one value
 can say about itself is checked here (type, range, pattern); what two values must say to each other is in `checks`.
 
 The JSON Schema for editors and `docs/settings.md` are generated from this module (`hyperpod-ray env`).
@@ -242,7 +242,7 @@ class UpdateSchedule(Settings):
     cron: Annotated[str, shapes.CRON.field()]
     """`cron(Minutes Hours Day-of-month Month Day-of-week Year)`, UTC."""
     rolling: RollingUpdate = RollingUpdate()
-    """Batch policy. Left out: one node at a time, five minutes apart."""
+    """Batch policy. Default: one node at a time, five minutes apart."""
 
 
 class InstanceGroup(Settings):
@@ -253,13 +253,13 @@ class InstanceGroup(Settings):
     type: InstanceTypeName
     """`InstanceType`, with its `ml.` prefix. Changing it deletes the nodes and makes new ones."""
     count: Annotated[int, Field(ge=0, le=6758)]
-    """`InstanceCount`: nodes wanted."""
+    """`InstanceCount`: number of nodes."""
     min_count: Annotated[int, Field(ge=0, le=6758)] | None = None
     """`MinInstanceCount`: the cluster may be InService with this many. Needs provisioning mode `Continuous`."""
     availability_zone_id: AvailabilityZoneId | None = None
-    """Zone of the group. Left out: the network's first zone. Another one becomes `OverrideVpcConfig`, immutable."""
+    """Zone of the group. Default: the network's first zone. Another one becomes `OverrideVpcConfig`, immutable."""
     deep_health_checks: Annotated[list[DeepHealthCheck], Field(max_length=2)] | None = None
-    """`OnStartDeepHealthChecks`. Left out: both on accelerated types with two or more nodes, stress alone on a single
+    """`OnStartDeepHealthChecks`. Default: both on accelerated types with two or more nodes, stress alone on a single
     one, none on CPU types. An empty list switches them off."""
     threads_per_core: Literal[1, 2] = 1
     """`ThreadsPerCore`: 1 switches hyper-threading off, which collective communication prefers."""
@@ -271,15 +271,15 @@ class InstanceGroup(Settings):
     """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root
     volume's size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
     volume_kms_key_arn: Annotated[str, shapes.KEY_ARN.field()] | None = None
-    """KMS key of the root and the extra volume (`VolumeKmsKeyId`). Left out: the key that AWS owns."""
+    """KMS key of the root and the extra volume (`VolumeKmsKeyId`). Default: the key that AWS owns."""
     training_plan_arn: Annotated[str, shapes.TRAINING_PLAN_ARN.field()] | None = None
     """`TrainingPlanArn`: reserved capacity the group draws from."""
     capacity: Literal["on-demand", "spot"] = "on-demand"
     """`CapacityRequirements`. `spot` needs provisioning mode `Continuous` and is immutable per group."""
     image_release_version: Annotated[str, shapes.AMI_VERSION.field()] | None = None
-    """`ImageReleaseVersion` of the HyperPod AMI. Left out: the service's current one at creation."""
+    """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
     update_schedule: UpdateSchedule | None = None
-    """Scheduled software updates. Left out: none; nodes change only when you say so."""
+    """Scheduled software updates. Default: none; nodes change only when you request it."""
 
 
 class TieredStorage(Settings):
@@ -318,7 +318,7 @@ class HyperPod(Settings):
     instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]
     """One to a hundred groups."""
     alarm_emails: list[Annotated[str, shapes.MAIL.field()]] = []
-    """Who is told of node health events and alarms (SNS subscriptions, to be confirmed by mail)."""
+    """Email addresses subscribed to node health events and alarms (SNS; each confirms by mail)."""
     event_retention_days: LogRetentionDays = 365
     """How long the cluster's events are kept in CloudWatch Logs; the service itself keeps the newest 500."""
 
@@ -460,14 +460,14 @@ Image = Annotated[
 
 
 class RayPod(Settings):
-    """What a head or worker pod gets. Left out, figures come from the instance type (one worker pod per node)."""
+    """Resources of a head or worker pod. Defaults come from the instance type (one worker pod per node)."""
 
     instance_group: HyperPodName
     """Name of the HyperPod instance group whose nodes carry the pod."""
     cpu: Annotated[int, Field(ge=1)] | None = None
-    """vCPU requested and limited. Left out: what the node can give after system pods, by the share of GPUs taken."""
+    """vCPU requested and limited. Default: what the node can give after system pods, by the share of GPUs taken."""
     memory_gib: Annotated[int, Field(ge=1)] | None = None
-    """Memory requested and limited. Left out: as for `cpu`."""
+    """Memory requested and limited. Default: as for `cpu`."""
     env: dict[Annotated[str, shapes.VARIABLE.field()], str] = {}
     """Environment variables of the container, on top of the ones for the whole cluster."""
 
@@ -487,17 +487,17 @@ class RayWorkerGroup(RayPod):
     name: KubernetesName
     """`groupName`, unique in the RayCluster."""
     replicas: Annotated[int, Field(ge=0)]
-    """Pods wanted."""
+    """Number of pods."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
-    """Left out: `replicas`."""
+    """Default: `replicas`."""
     max_replicas: Annotated[int, Field(ge=0)] | None = None
-    """Left out: `replicas`. Must be reachable with the instance group's nodes."""
+    """Default: `replicas`. Must be reachable with the instance group's nodes."""
     gpus: Annotated[int, Field(ge=0)] | None = None
-    """`nvidia.com/gpu` (or Neuron devices) per pod. Left out: all of the instance type's."""
+    """`nvidia.com/gpu` (or Neuron devices) per pod. Default: all of the instance type's."""
     efa: Annotated[int, Field(ge=0)] | None = None
-    """`vpc.amazonaws.com/efa` interfaces per pod. Left out: all of the instance type's, in proportion to `gpus`."""
+    """`vpc.amazonaws.com/efa` interfaces per pod. Default: all of the instance type's, in proportion to `gpus`."""
     shared_memory_gib: Annotated[int, Field(ge=1)] | None = None
-    """Size of /dev/shm. Left out: a quarter of the pod's memory."""
+    """Size of /dev/shm. Default: a quarter of the pod's memory."""
 
 
 class GcsFaultTolerance(Settings):
@@ -506,7 +506,7 @@ class GcsFaultTolerance(Settings):
     driver_instance_group: HyperPodName
     """CPU instance group that carries the job's driver, off the head's node."""
     redis_image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
-    """Redis by digest, run in the namespace. Left out: `redis_address` must be given."""
+    """Redis by digest, run in the namespace. Without it, `redis_address` is required."""
     redis_address: Annotated[str, shapes.HOST_PORT.field()] | None = None
     """An existing Redis, for example ElastiCache."""
 
@@ -570,7 +570,7 @@ class Ray(Settings):
     env: dict[Annotated[str, shapes.VARIABLE.field()], str] = {}
     """Environment variables of head and workers."""
     drain_timeout_seconds: Annotated[int, Field(ge=5, le=600)] = 90
-    """How long a worker that is told to stop may save and drain (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`); the pod's
+    """How long a worker that must stop may save and drain (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`); the pod's
     termination grace period is 30 s longer."""
     node_loss_seconds: Annotated[int, Field(ge=0, le=300)] = 30
     """Toleration of `not-ready` and `unreachable` before a pod is evicted. Kubernetes' own default is 300."""
@@ -578,7 +578,7 @@ class Ray(Settings):
     """Training processes that stand by for a lost one (`RESILIENCE_SPARES`); each needs a place, a GPU on GPU groups.
     Cover a lost node with as many as a worker pod has GPUs."""
     gcs_fault_tolerance: GcsFaultTolerance | None = None
-    """Left out: a head failure ends the job, which is then resubmitted and resumes from its checkpoint."""
+    """Default: off. A head failure then ends the job; submit it again and it resumes from its checkpoint."""
     observability: Observability | None = None
     """Default: nobody scrapes Ray's metrics, and no Grafana or Prometheus variables."""
     access: RayAccess | None = None
@@ -596,7 +596,7 @@ class Helm(Settings):
     kuberay_operator: SemanticVersion = "1.7.0"
     """Version of the KubeRay operator chart. Its CRDs are not upgraded by `helm upgrade`."""
     lock_file: Annotated[str, shapes.LOCK_FILE.field()] = "charts.lock.yaml"
-    """Lock file of the charts that are deployed, relative to the project. Left out: the project's own; the rehearsal's
+    """Lock file of the charts that are deployed, relative to the project. Default: the project's own; the rehearsal's
     stand-in charts have theirs."""
 
 
@@ -618,7 +618,7 @@ class InstanceTypeFigures(Settings):
     pods: Annotated[int, Field(ge=1)]
     """Pods one node can carry (one network interface, less the node's own address)."""
     threads: Literal[1, 2] = 2
-    """Threads of one core. Left out: 2; Graviton and some newer types have 1 and refuse `threads_per_core: 2`."""
+    """Threads of one core. Default: 2; Graviton and some newer types have 1 and refuse `threads_per_core: 2`."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
     """Processor architecture; head, workers and image must have the same."""
 

@@ -210,7 +210,7 @@ class _Composer:
         return self._mapping(path=path, line=line, depth=depth)
 
     def _skip(self) -> None:
-        """Read to the end of the collection just begun; a depth that nobody typed ends it all."""
+        """Read to the end of the collection just begun; an absurd depth ends it."""
         open_collections = 1
         while open_collections:
             event = self._next()

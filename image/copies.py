@@ -56,7 +56,7 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
         recorded = there.get(name)
         if recorded and recorded != found and not update:
             raise ImageError(
-                f"{name} now has digest {found}, {file.name} says {recorded}: the tag was moved. Copies go on with the "
+                f"{name} now has digest {found}, {file.name} says {recorded}: the tag was moved. Copies still use the "
                 "recorded one; to take the new one: hyperpod-ray image pin-copies --update"
             )
         made[name] = found

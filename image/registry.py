@@ -55,9 +55,9 @@ def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
     if answer.status != 200:
         raise ImageError(f"{url} answered {answer.status} {answer.reason}")
     found = "sha256:" + hashlib.sha256(answer.body).hexdigest()
-    told = answer.headers.get("Docker-Content-Digest", found)
-    if told != found:
-        raise ImageError(f"{url}: the manifest's digest is {found}, the registry says {told}")
+    stated = answer.headers.get("Docker-Content-Digest", found)
+    if stated != found:
+        raise ImageError(f"{url}: the manifest's digest is {found}, the registry says {stated}")
     _check_platform(_object(answer, url), what=f"{base}:{tag}")
     return found
 
@@ -88,7 +88,7 @@ def _token(challenge: str, *, repository: str, url: str) -> str:
     """The anonymous token that the registry's challenge points to."""
     fields = dict(_CHALLENGE.findall(challenge))
     if not challenge.lower().startswith("bearer ") or "realm" not in fields:
-        raise ImageError(f"{url} wants credentials of a kind that is not anonymous: {challenge[:80]!r}")
+        raise ImageError(f"{url} requires credentials; only anonymous access is supported: {challenge[:80]!r}")
     _secure(fields["realm"])
     params = {"scope": fields.get("scope", f"repository:{repository}:pull")}
     if "service" in fields:

@@ -107,7 +107,7 @@ def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: 
     if chosen.digest and not update:
         raise ImageError(
             f"{chosen.base}:{chosen.tag} now has digest {digest}, {file.name} says {chosen.digest}: the tag was moved. "
-            "Builds go on with the recorded one; to take the new one: hyperpod-ray image pin --update"
+            "Builds still use the recorded one. To use the new one: hyperpod-ray image pin --update"
         )
     text = file.read_text(encoding="utf-8")
     line = re.compile(rf"(^  {re.escape(chosen.name)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)

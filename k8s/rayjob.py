@@ -153,7 +153,7 @@ def _spec(
                 f"queue: '{queue}'. Expected a worker group with replicas: a queue admits a fixed size, without the "
                 "autoscaler. Fix: set replicas in ray.workers"
             )
-        # to suspend is to delete the cluster: the operator wants this consent, and takes no deletion rules beside it
+        # to suspend is to delete the cluster: the operator requires this consent, and no deletion rules
         return {**spec, "suspend": True, "shutdownAfterJobFinishes": True}
     return {**spec, "deletionStrategy": {"deletionRules": _deletion_rules(autoscaling=autoscaling)}}
 

@@ -55,7 +55,7 @@ def write(plan: Plan, bindings: Bindings, *, out: Path) -> list[Path]:
 
 
 def helm_command(release: HelmRelease, *, values: str) -> list[str]:
-    """The command a person would type to install the release from the packaged chart."""
+    """The command that installs the release from the packaged chart."""
     lines = [f"helm upgrade --install {release.name} {_shown(release.locked.path)} \\"]
     lines.append(f"  --namespace {release.namespace} --values {values} --timeout {release.timeout_minutes}m")
     if release.create_namespace:

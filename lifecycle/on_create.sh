@@ -14,7 +14,7 @@ readonly DATA_VOLUME=/opt/sagemaker
 readonly IMAGES=/var/lib/containerd
 readonly SYSCTL_FILE=${ROOT}/etc/sysctl.d/90-ray-on-hyperpod.conf
 readonly LIMITS_FILE=${ROOT}/etc/security/limits.d/90-ray-on-hyperpod.conf
-# systemd wants a mount unit to be named after its mount point
+# systemd requires a mount unit to be named after its mount point
 readonly MOUNT_UNIT=var-lib-containerd.mount
 
 log() { echo "on_create: $*"; }

@@ -59,7 +59,7 @@ class Target:
 
 
 def target(name: str, *, folder: Path | None = None) -> Target:
-    """The environment called `name`, from its file in `folder` (left out: the project's own)."""
+    """The environment called `name`, from its file in `folder` (default: the project's own)."""
     with guarded(name):
         file = core.load(name, folder=folder) if folder else core.load(name)
         return Target(file, folder=folder)
@@ -288,7 +288,7 @@ def eks_token(session: boto3.session.Session, *, cluster_name: str, region: str)
     from botocore.config import Config
     from botocore.signers import RequestSigner
 
-    # the signed host must be the service's own, whatever endpoint this machine is told to call
+    # the signed host must be the service's own, whatever endpoint is configured
     options: Any = {"ignore_configured_endpoint_urls": True}  # newer than botocore's stubs
     service: Any = session.client("sts", region_name=region, config=Config(**options))
     credentials = session.get_credentials()

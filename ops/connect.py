@@ -142,7 +142,7 @@ def token(target: Target) -> str:
 
 
 def submit_line(target: Target, port: int) -> str:
-    """What a person types to submit a job through the forwarded port; it reads the token, it does not show it."""
+    """The command that submits a job through the forwarded port; it reads the token and does not show it."""
     ray = target.plan.settings.ray
     parts = [f"RAY_ADDRESS=http://127.0.0.1:{port}"]
     if ray.auth == "token":

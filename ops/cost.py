@@ -22,7 +22,7 @@ PRICING_REGION = "us-east-1"
 
 
 def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
-    """Show the cost at full count. Unknown prices are named and left out of the sums; estimates carry a `~`."""
+    """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`."""
     if offline and update:
         raise OpsError("--update asks the Pricing API", code=BAD_USE, next="leave --offline out")
     try:

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 
 OK, ERROR, BAD_USE, CONDITION_FALSE, STILL_GOING, INTERRUPTED = 0, 1, 2, 3, 4, 130
-"""Exit codes. 3: the condition is false (unhealthy, a check failed). 4: timed out, and what was waited for goes on."""
+"""Exit codes. 3: the condition is false (unhealthy, a check failed). 4: timeout; what was waited for continues."""
 
 
 class OpsError(Exception):
-    """A failure that a person can act on.
+    """A failure that the user can act on.
 
     Args:
         message: What is wrong; lower case, no final period.
@@ -118,7 +118,7 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
 
 
 def shortened(text: str, *, most: int = 240) -> str:
-    """A service's sentence on one line, cut where it goes on for pages."""
+    """A service's sentence on one line, cut where it is long."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= most else f"{line[:most].rstrip()} …"
 

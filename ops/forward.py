@@ -81,9 +81,9 @@ class Forward:
         try:
             self._server = Server((LOOPBACK, local), Handler)
         except OSError as error:
-            held = f"; it is held by {who}" if (who := holder(local)) else ""
+            user = f"; {who} uses it" if (who := holder(local)) else ""
             raise OpsError(
-                f"port {local} on {LOOPBACK} cannot be used ({error.strerror}){held}",
+                f"port {local} on {LOOPBACK} cannot be used ({error.strerror}){user}",
                 next=busy or "choose another port",
             ) from None
 
@@ -270,7 +270,7 @@ def holder(port: int) -> str:
 def _points_to(link: Path, wanted: set[str]) -> bool:
     try:
         return str(link.readlink()) in wanted
-    except OSError:  # closed meanwhile
+    except OSError:  # closed in between
         return False
 
 

@@ -219,7 +219,7 @@ def _event(item: Json) -> ClusterEvent:
 
 
 def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
-    """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is left out."""
+    """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is omitted."""
     found: dict[str, list[Any]] = {"pods": [], "rays": [], "claims": [], "warnings": []}
     own, *others = plan_names.ray_namespaces(target.plan)
     for space in (own, *others):
@@ -257,7 +257,7 @@ def _node(item: Json) -> Node:
     conditions = {c["type"]: c for c in (item.get("status") or {}).get("conditions") or []}
     ready = conditions.get("Ready", {})
     taints = {taint["key"] for taint in spec.get("taints") or []}
-    told = [
+    reported = [
         next((labels[key] for key in keys if labels.get(key)), "")
         for keys in (names.FAULT_TYPE_LABELS, names.FAULT_REASON_LABELS)
     ]

@@ -169,7 +169,7 @@ def _file_system_item(target: Target, item: FileSystem) -> Item:
             kind="file system",
             id=item.id,
             fate="kept",
-            note=f"storage.on_destroy: retain; {item.capacity_gib} GiB go on costing money",
+            note=f"storage.on_destroy: retain; {item.capacity_gib} GiB still cost money",
         )
     if item.made_by_claim:
         return Item(
@@ -326,10 +326,10 @@ def delete_logs(target: Target, inventory: Inventory, *, kind: str = "log group"
 
 def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
     """Without Kubernetes claims cannot be deleted, and a destroy would orphan their file systems."""
-    told = [text for text in inventory.unseen if text.startswith("Kubernetes")]
-    if told:
+    unseen = [text for text in inventory.unseen if text.startswith("Kubernetes")]
+    if unseen:
         raise OpsError(
-            f"the EKS cluster exists but cannot be asked ({told[0].removeprefix('Kubernetes: ')}): "
+            f"the EKS cluster exists but cannot be asked ({unseen[0].removeprefix('Kubernetes: ')}): "
             "its claims would be orphaned",
             next=f"restore access, then hyperpod-ray teardown {environment}",
         )

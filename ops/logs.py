@@ -36,12 +36,12 @@ def run(
     form: Format,
     poll: float = FOLLOW_SECONDS,
 ) -> int:
-    """Print log lines, oldest first; with `follow`, go on until interrupted."""
+    """Print log lines, oldest first; with `follow`, continue until interrupted."""
     begin, end = moment(since), moment(until) if until else None
     if end and end <= begin:
         raise OpsError(f"--until {until} is not after --since {since}", code=BAD_USE)
     if follow and end:
-        raise OpsError("--follow has no end: leave out --until", code=BAD_USE)
+        raise OpsError("--follow has no end. Fix: remove --until", code=BAD_USE)
     cluster = gather.require_cluster(target)
     group = names.cluster_log_group(cluster.name, cluster.arn)
     wanted = _Reader(

@@ -38,7 +38,7 @@ class Row:
 
 
 def listing(target: Target, *, form: Format, group: str = "") -> int:
-    """List nodes with health, fault, age and how often their place was taken anew."""
+    """List nodes with health, fault, age and how often each place was replaced."""
     cluster = gather.require_cluster(target)
     seen = look(target)
     rows = [row for row in joined(seen) if not group or row.group == group]
@@ -331,7 +331,7 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
     cluster = gather.require_cluster(target)
     if cluster.node_recovery != "Automatic":
         raise OpsError(
-            "node recovery is off: nothing would mend the node", next="set hyperpod.node_recovery: Automatic and deploy"
+            "node recovery is off: nothing repairs the node", next="set hyperpod.node_recovery: Automatic and deploy"
         )
     seen = look(target)
     require_kubernetes(seen)
@@ -389,7 +389,7 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
 def free(target: Target, node: str, *, yes: bool) -> int:
     """Free the pods of a node that is gone for good while its Kubernetes object stays, by the out-of-service taint.
 
-    Without it the pods stay Terminating and get no replacement, for ever. On a node that still runs, two
+    Without it the pods stay Terminating and are never replaced. On a node that still runs, two
     copies of a pod would run: so it is refused unless Kubernetes has not heard of the node.
     """
     target.aws.require_account()
@@ -405,8 +405,8 @@ def free(target: Target, node: str, *, yes: bool) -> int:
             next=f"hyperpod-ray nodes reboot {target.name} {names.instance_id(name)}",
             code=BAD_USE,
         )
-    held = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
-    output.say(f"free {name}: not ready since {output.clock(found.since)}; it holds {', '.join(held) or 'no Ray pods'}")
+    pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
+    output.say(f"free {name}: not ready since {output.clock(found.since)}; it has {', '.join(pods) or 'no Ray pods'}")
     instance = next((item for item in seen.instances if names.node_name(item.id) == name), None)
     output.say(
         f"  HyperPod says {instance.status if instance else 'it is gone'}; be sure that it does not run any more"

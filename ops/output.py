@@ -166,12 +166,12 @@ def duration(seconds: float) -> str:
 
 
 def interactive() -> bool:
-    """Whether a person can be asked: both stdin and stderr are terminals."""
+    """Whether the user can be asked: both stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str, *, yes: bool, word: str = "") -> None:
-    """Go on only when told so.
+    """Continue only after confirmation.
 
     Args:
         word: What must be typed; empty asks for y. `--yes` answers the question, but not one that wants a word.
@@ -184,7 +184,7 @@ def confirm(question: str, *, yes: bool, word: str = "") -> None:
     if not interactive():
         how = f"run it in a terminal, or give --confirm {word}" if word else "run it in a terminal, or give --yes"
         raise OpsError("a confirmation is needed and there is no terminal to ask on", next=how, code=BAD_USE)
-    sys.stderr.write(f"{question}\n" + (f"Type {word} to go on: " if word else "Go on? [y/N] "))
+    sys.stderr.write(f"{question}\n" + (f"Type {word} to continue: " if word else "Continue? [y/N] "))
     sys.stderr.flush()
     answer = sys.stdin.readline().strip()
     if answer != word if word else answer.lower() not in ("y", "yes"):

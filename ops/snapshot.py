@@ -86,7 +86,7 @@ class Node:
     deep_check: str = ""
     """Label `deep-health-check-status`."""
     fault: str = ""
-    """Fault type, reason and details as far as they are told."""
+    """Fault type, reason and details as far as they are known."""
     cordoned: bool = False
     out_of_service: bool = False
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 DEEP = "DeepHealthCheckInProgress"
 LAST_EVENTS = 5
-STYLE = {"Healthy": "good", "Recovering": "busy", "Needs you": "bad"}
-MARK = {"needs-you": "!", "recovering": "~", "note": "-"}
+STYLE = {"Healthy": "good", "Recovering": "busy", "Action required": "bad"}
+MARK = {"action-required": "!", "recovering": "~", "note": "-"}
 
 
 def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
@@ -133,7 +133,7 @@ def lines_of(finding: Finding) -> list[Any]:
     from rich.padding import Padding
     from rich.text import Text
 
-    style = {"needs-you": "bad", "recovering": "busy", "note": "note"}[finding.kind]
+    style = {"action-required": "bad", "recovering": "busy", "note": "note"}[finding.kind]
     first = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")
     when = []
     if finding.since:

@@ -87,13 +87,13 @@ def _request(
             raise OpsError(f"{runtime_env}: {str(error).splitlines()[0]}", code=BAD_USE) from None
         if not isinstance(runtime, dict):
             raise OpsError(
-                f"{runtime_env}: a mapping is wanted, as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+                f"{runtime_env}: expected a mapping, as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
                 code=BAD_USE,
             )
     for item in env_vars:
         name, equals, value = item.partition("=")
         if not equals or not name:
-            raise OpsError(f"--env wants NAME=VALUE, got '{item}'", code=BAD_USE)
+            raise OpsError(f"--env: '{item}'. Expected NAME=VALUE", code=BAD_USE)
         runtime.setdefault("env_vars", {})[name] = value
     request: dict[str, Any] = {
         "entrypoint": shlex.join(entrypoint),
@@ -192,11 +192,11 @@ class Jobs:
         if status in (401, 403):
             raise OpsError(
                 "Ray does not accept the token",
-                next="the Secret of the RayCluster's name holds it; was the cluster made anew?",
+                next="the Secret with the RayCluster's name contains it; was the cluster recreated?",
             )
         if status >= 400:
-            told = raw.decode(errors="replace").strip().splitlines()
-            raise OpsError(f"the Jobs API answers {status}: {told[-1][:300] if told else 'nothing more'}")
+            lines = raw.decode(errors="replace").strip().splitlines()
+            raise OpsError(f"the Jobs API answers {status}: {lines[-1][:300] if lines else 'nothing more'}")
         return json.loads(raw or b"null")
 
 
@@ -227,7 +227,9 @@ def submit(
     try:
         return follow(jobs, job, environment=environment)
     except KeyboardInterrupt:
-        output.say(f"stopped following; {job} goes on. Its log again: hyperpod-ray submit {environment} --follow {job}")
+        output.say(
+            f"stopped following; {job} continues. Follow it again: hyperpod-ray submit {environment} --follow {job}"
+        )
         return INTERRUPTED
 
 

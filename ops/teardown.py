@@ -27,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
-"""Ray's pods get their grace period; nodes that are gone keep theirs for ever (`nodes free`)."""
+"""Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
 FILE_SYSTEM_SECONDS = 3600
 
 
@@ -42,10 +42,10 @@ def run(
     app: str = "",
     poll: float = POLL_SECONDS,
 ) -> int:
-    """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing anew."""
+    """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing."""
     found = inventory.take(target)
     if form is Format.table or not dry_run:
-        # what a person decides by; stdout belongs to the JSON, which says how it ended
+        # what the user decides by; stdout belongs to the JSON, which says how it ended
         show(target, found, stderr=form is Format.json)
     if dry_run:
         if form is Format.json:
@@ -71,8 +71,8 @@ def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: b
         return STILL_GOING
     blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
     if blocking:
-        told = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
-        raise OpsError(f"this blocks the destroy: {told}", next=f"remove it, then hyperpod-ray teardown {target.name}")
+        named = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
+        raise OpsError(f"this blocks the destroy: {named}", next=f"remove it, then hyperpod-ray teardown {target.name}")
     _unprotect(target)
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
@@ -318,7 +318,7 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
     for item in kept:
         output.say(f"kept: {item.kind} {item.id} ({item.note})")
     if left:
-        told = ", ".join(f"{item.kind} {item.id}" for item in left)
-        raise OpsError(f"left over: {told}", next=f"hyperpod-ray teardown {target.name}")
+        named = ", ".join(f"{item.kind} {item.id}" for item in left)
+        raise OpsError(f"left over: {named}", next=f"hyperpod-ray teardown {target.name}")
     output.say(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
     return OK

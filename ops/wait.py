@@ -253,11 +253,11 @@ def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: 
     spent = output.duration(elapsed)
     again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
     if code == OK:
-        output.say(f"{wanted.name}: there after {spent} ({last.phase}); next: {wanted.then}")
+        output.say(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
     elif code == STILL_GOING:
-        output.say(f"{wanted.name}: not there after {spent} ({last.phase}); it goes on. Wait again: {again}")
+        output.say(f"{wanted.name}: not ready after {spent} ({last.phase}); it continues. Wait again: {again}")
     elif code == INTERRUPTED:
-        output.say(f"stopped waiting after {spent}; the work goes on in AWS. Wait again: {again}")
+        output.say(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
     else:
         raise OpsError(last.failed, next=last.next or f"hyperpod-ray status {target.name}")
 
@@ -293,7 +293,7 @@ class _Display:
         self._last = progress.phase
 
     def sleep(self, seconds: float, progress: Progress, started: float) -> None:
-        """Wait between two looks; on a terminal the clock goes on."""
+        """Wait between two looks; on a terminal the clock keeps running."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 1.0 if self._live else left))

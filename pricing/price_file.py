@@ -1,4 +1,4 @@
-"""The dated price file: `prices_usd.yaml` of this package, and one of that name beside a person's own environments.
+"""The dated price file: `prices_usd.yaml` of this package, and one of that name beside your own environments.
 
 The cost command reads it where the Pricing API cannot be asked, the review always; `cost --update` writes it.
 """
@@ -41,7 +41,7 @@ def recorded(folder: Path | None = None) -> Prices:
 
 
 def write(asked: Prices, *, folder: Path | None = None) -> Path:
-    """Put prices into the file in `folder` (left out: the project's own): they replace those it has of the same things.
+    """Put prices into the file in `folder` (default: the project's own): they replace those it has of the same things.
 
     Raises:
         PriceFileError: The file that is there is not what it should be.

@@ -210,9 +210,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ReviewError(f"{path}: no such file; a folder that 'cdk synth' wrote is wanted") from None
+        raise ReviewError(f"{path}: no such file. Expected a folder that 'cdk synth' wrote") from None
     except (OSError, ValueError) as error:
         raise ReviewError(f"{path}: cannot be read as JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ReviewError(f"{path}: got {type(data).__name__}; a JSON object is wanted")
+        raise ReviewError(f"{path}: got {type(data).__name__}. Expected a JSON object")
     return data

@@ -57,7 +57,7 @@ class Row:
     consequence: str
     """What that does, in one or two sentences."""
     unavailable: str = ""
-    """What cannot be used meanwhile; empty when everything can."""
+    """What cannot be used during the change; empty when everything can."""
     source: str = ""
     """Where the rule is written; empty when the registry schema or the templates say so."""
     where: str = ""

@@ -27,5 +27,5 @@ class EnvironmentStack(cdk.Stack):
         return self._zone_ids
 
     def say(self, name: str, value: str, description: str) -> None:
-        """An output that a person needs."""
+        """An output that you need after the deployment."""
         cdk.CfnOutput(self, name, value=value, description=description)

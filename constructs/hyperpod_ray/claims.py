@@ -18,7 +18,7 @@ class ClaimGuard(Construct):
     """Holds a destroy until file systems that claims made are really gone.
 
     Kubernetes answers a claim's deletion long before FSx is done, and the kubectl handler swallows errors of a delete;
-    when the driver or its role go meanwhile, the file system stays, costs money, and its network interface blocks the
+    when the driver or its role go first, the file system stays, costs money, and its network interface blocks the
     VPC's deletion. The claim's manifest depends on this resource, so on destroy the claim goes first, then this waits,
     and only then the driver's stack may go. After `total_timeout` the destroy fails instead of orphaning anything.
 

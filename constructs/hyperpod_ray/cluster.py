@@ -197,7 +197,7 @@ class EksCluster(Construct):
             f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}",
         )
         self.cluster_security_group_id = existing.security_group_id
-        # Twice: the function that applies manifests wants a cluster, and the cluster wants that function.
+        # Twice: the function that applies manifests needs a cluster, and the cluster needs that function.
         bare = self._existing("ForKubectl", settings, vpc, kubectl_provider=None)
         provider = eks.KubectlProvider(
             self,

@@ -108,7 +108,7 @@ class HealthNotifications(Construct):
         return rule
 
     def _group_arn(self) -> str:
-        """Without the `:*` at its end, as a rule's target wants it."""
+        """Without the `:*` at its end, as a rule's target requires it."""
         stack = Stack.of(self)
         return f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{self.archive.log_group_name}"
 

@@ -17,7 +17,7 @@ class LifecycleScripts(Construct):
 
     Creates `AWS::S3::Bucket` (its name begins with `sagemaker-`, which is all that the managed policy of the execution
     role may read; versioned, encrypted, TLS only) and uploads `folder` under its content hash as prefix: a changed
-    script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes made meanwhile see a whole version.
+    script shows in `cdk diff` as a changed `SourceS3Uri`, and nodes that start during the change see a whole version.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
 
     Args:

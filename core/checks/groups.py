@@ -43,7 +43,7 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
         known = plan.known(group.type)
         path = (*GROUPS, index, "type")
         if group.type in types and not known:
-            yield error(*path, message=f"no figures of '{group.type}' are held here; {_give(group.type)}")
+            yield error(*path, message=f"no figures of '{group.type}' are in the catalogue; {_give(group.type)}")
         elif group.type not in types and known:
             yield warning(
                 *path,
@@ -346,12 +346,12 @@ def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
 
 @rule("hyperpod")
 def recovery_is_on(plan: Plan) -> Iterator[Finding]:
-    """Without node recovery a faulty node stays until a person acts."""
+    """Without node recovery a faulty node stays until you act."""
     if plan.settings.hyperpod.node_recovery == "None":
         yield warning(
             "hyperpod",
             "node_recovery",
-            message="'None' leaves faulty nodes to you; training then waits until a person replaces them",
+            message="'None' leaves faulty nodes to you; training then waits until you replace them",
         )
 
 

@@ -123,7 +123,7 @@ def tags_are_valid(plan: Plan) -> Iterator[Finding]:
         if len(value) > 256:
             yield error(*path, message=f"a value has at most 256 characters, got {len(value)}")
         if not _TAG.fullmatch(key) or not _TAG.fullmatch(value):
-            yield error(*path, message="allowed in keys and values are letters, digits, blanks and _ . : / = + - @")
+            yield error(*path, message="allowed in keys and values are letters, digits, spaces and _ . : / = + - @")
         if folded.setdefault(key.casefold(), key) != key:
             yield error(
                 *path,
@@ -143,7 +143,7 @@ def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
         yield error(
             "ray",
             "cluster_name",
-            message=f"'{name}' begins with a digit; KubeRay wants a letter (its services are named after it)",
+            message=f"'{name}' begins with a digit; KubeRay requires a letter, because it names services after it",
         )
     if len(name) > RAY_CLUSTER_NAME_LENGTH:
         yield error(

@@ -55,7 +55,7 @@ def _per_node(pod: PodResources, room: NodeRoom) -> int:
 
 
 def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Finding]:
-    """A pod that fits no node of its group stays Pending for ever."""
+    """A pod that fits no node of its group stays Pending."""
     room = plan.node_room(group)
     settings = {"gpus": "gpus", "efa": "efa", "cpu": "cpu", "memory_gib": "memory_gib"}
     for name, unit in _AMOUNTS:
@@ -139,7 +139,7 @@ def replicas_fit_the_group(plan: Plan) -> Iterator[Finding]:
 
 @rule(*SECTIONS)
 def max_replicas_are_reachable(plan: Plan) -> Iterator[Finding]:
-    """The largest size that autoscaling may ask for must fit the nodes too, else pods wait for ever."""
+    """The largest size that autoscaling may ask for must fit the nodes too, else pods stay Pending."""
     if plan.settings.hyperpod.managed_autoscaling or not plan.settings.ray.autoscaling:
         return
     for group in _loaded_groups(plan):

@@ -113,7 +113,7 @@ def some_worker_works(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "hyperpod", "instance_types")
 def spares_have_places(plan: Plan) -> Iterator[Finding]:
-    """A spare is a training process in a place of its own; without one it is left out at every start."""
+    """A spare is a training process in a place of its own; without one every run starts without it."""
     ray = plan.settings.ray
     if not ray.training_spares:
         return
@@ -199,7 +199,7 @@ def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "hyperpod", "instance_types")
 def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
-    """HyperPod does not replace CPU nodes by itself: with one node the head waits for a person."""
+    """HyperPod does not replace CPU nodes by itself: with one node the head waits until you replace it."""
     group = find(plan, plan.settings.ray.head.instance_group)
     if group is not None and group.count < 2 and not plan.accelerated(group):
         index = plan.settings.hyperpod.instance_groups.index(group)

@@ -6,7 +6,7 @@ Read this one first. From the repository's root:
         --runtime-env-json '{"py_modules": ["resilience"]}' \
         -- python -m resilience.supervise train.py --storage /fsx/runs --name digits --workers 2
 
-The same line again resumes the run; `--workers 1:2` lets it go on with one worker while a node is being replaced.
+The same line again resumes the run; `--workers 1:2` lets it continue with one worker while a node is being replaced.
 """
 
 from __future__ import annotations

@@ -84,5 +84,5 @@ def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -
         table.add_row(check.check, Text(check.result, style=STYLE[check.result]), check.why, check.do)
     output.console(form).print(table)
     counted = {result: sum(1 for check in checks if check.result == result) for result in STYLE}
-    told = ", ".join(f"{number} {result}" for result, number in counted.items() if number)
-    output.say(f"{target.name}: {told}" + (" (offline: nothing of the account was asked)" if offline else ""))
+    summary = ", ".join(f"{number} {result}" for result, number in counted.items() if number)
+    output.say(f"{target.name}: {summary}" + (" (offline: nothing of the account was asked)" if offline else ""))

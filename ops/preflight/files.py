@@ -14,9 +14,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def environment_file(target: Target) -> list[Outcome]:
     """The file has been read without errors by now; what remains are its warnings."""
-    told = [warning(f"line {item.line}, {item.path}: {item.message}") for item in target.file.warnings]
+    warnings = [warning(f"line {item.line}, {item.path}: {item.message}") for item in target.file.warnings]
     groups = target.plan.settings.hyperpod.instance_groups
-    return told or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]
+    return warnings or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]
 
 
 def charts(target: Target) -> list[Outcome]:

@@ -147,11 +147,11 @@ def eks_version(target: Target) -> list[Outcome]:
         return [failed(f"EKS offers no version {settings.version}", "choose another eks.version")]
     status = found[0].get("versionStatus") or found[0].get("status", "")
     differs = _differs(settings.version, found[0].get("endOfStandardSupportDate"))
-    told = [warning(differs, "correct the file: costs are counted by it")] if differs else []
+    more = [warning(differs, "correct the file: costs are counted by it")] if differs else []
     if "EXTENDED" in status.upper():
         costs = _price_in_extended_support(target)
-        return [warning(f"{settings.version} is in extended support: {costs}", "choose a newer eks.version"), *told]
-    return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}"), *told]
+        return [warning(f"{settings.version} is in extended support: {costs}", "choose a newer eks.version"), *more]
+    return [ok(f"{settings.version}, {status.lower().replace('_', ' ')}"), *more]
 
 
 def _kubectl(written: str, actual: str, text: str) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""The verdict on a snapshot: Healthy, Recovering or Needs you. A pure function, so that every case can be a test."""
+"""The verdict on a snapshot: Healthy, Recovering or Action required. A pure function, so that every case can be a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def judge(seen: Snapshot) -> Verdict:
         and not any(stack.status for stack in seen.stacks)
         and seen.cluster is None
     ):
-        return Verdict(state="Needs you", findings=(stacks.not_deployed(seen),))
+        return Verdict(state="Action required", findings=(stacks.not_deployed(seen),))
     rules = (
         stacks.unseen,
         stacks.stacks,
@@ -32,11 +32,11 @@ def judge(seen: Snapshot) -> Verdict:
     )
     for rule in rules:
         found += rule(seen)
-    order = {"needs-you": 0, "recovering": 1, "note": 2}
+    order = {"action-required": 0, "recovering": 1, "note": 2}
     found.sort(key=lambda finding: order[finding.kind])
     state: State = "Healthy"
     if any(finding.kind == "recovering" for finding in found):
         state = "Recovering"
-    if any(finding.kind == "needs-you" for finding in found):
-        state = "Needs you"
+    if any(finding.kind == "action-required" for finding in found):
+        state = "Action required"
     return Verdict(state=state, findings=tuple(found))

@@ -28,7 +28,9 @@ def cluster(seen: Snapshot) -> Iterator[Finding]:
         )
         if seen.saw("HyperPod") and made.endswith("_COMPLETE") and made not in DEAD_STACK:
             yield Finding(
-                kind="needs-you", what="the HyperPod cluster is gone although its stack is there", next=deploy(seen)
+                kind="action-required",
+                what="the HyperPod cluster is gone although its stack is there",
+                next=deploy(seen),
             )
         return
     started = last_event(seen.events, resource="Cluster")
@@ -45,14 +47,17 @@ def cluster(seen: Snapshot) -> Iterator[Finding]:
         )
     elif cluster.status == "Deleting":
         yield Finding(
-            kind="needs-you", what="the cluster is being deleted", next=command(seen, "teardown"), subject=cluster.name
+            kind="action-required",
+            what="the cluster is being deleted",
+            next=command(seen, "teardown"),
+            subject=cluster.name,
         )
     elif cluster.status == "Failed":
         yield _failed(seen)
 
 
 def _failed(seen: Snapshot) -> Finding:
-    """`Failed` is the outcome of the last operation; nodes that run go on running, and another update mends it."""
+    """`Failed` is the outcome of the last operation; running nodes keep running, and another update repairs it."""
     cluster = seen.cluster
     assert cluster is not None  # noqa: S101
     running = sum(1 for instance in seen.instances if instance.status == "Running")
@@ -74,10 +79,10 @@ def _failed(seen: Snapshot) -> Finding:
             subject=cluster.name,
             why=why,
         )
-    goes_on = f"; {running} nodes run and go on" if running else ""
+    unaffected = f"; {running} nodes keep running" if running else ""
     return Finding(
-        kind="needs-you",
-        what=f"the last change of the cluster failed{goes_on}",
+        kind="action-required",
+        what=f"the last change of the cluster failed{unaffected}",
         why=why,
         next=deploy(seen),
         subject=cluster.name,
@@ -114,7 +119,7 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
     newest = max((event.time for event in seen.events if event.group == group.name), default=None)
     if refused and not leaving:
         return Finding(
-            kind="needs-you",
+            kind="action-required",
             what=what,
             why=refused.failure or refused.description,
             since=refused.time,
@@ -132,7 +137,7 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
             subject=group.name,
         )
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what=what,
         why="nothing has happened on them for half an hour",
         since=newest,

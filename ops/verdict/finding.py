@@ -11,8 +11,8 @@ from ops import durations
 from ops.durations import Usual
 from ops.snapshot import ClusterEvent, Instance, Snapshot
 
-State = Literal["Healthy", "Recovering", "Needs you"]
-Kind = Literal["recovering", "needs-you", "note"]
+State = Literal["Healthy", "Recovering", "Action required"]
+Kind = Literal["recovering", "action-required", "note"]
 
 UNREACHABLE_GRACE = timedelta(minutes=5)
 """A node that does not answer for longer, and whose object stays, is not coming back by itself: Kubernetes then keeps
@@ -46,13 +46,13 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def needs_you(self) -> tuple[Finding, ...]:
-        """What waits for a person."""
-        return tuple(finding for finding in self.findings if finding.kind == "needs-you")
+    def action_required(self) -> tuple[Finding, ...]:
+        """What needs action."""
+        return tuple(finding for finding in self.findings if finding.kind == "action-required")
 
     @property
     def recovering(self) -> tuple[Finding, ...]:
-        """What mends itself."""
+        """What recovers by itself."""
         return tuple(finding for finding in self.findings if finding.kind == "recovering")
 
 
@@ -87,7 +87,7 @@ def under_way(
     """Something that takes its time: Recovering, until it takes far longer than usual."""
     if usual.overdue(since, seen.at):
         return Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"{what}, far longer than the usual {usual}",
             why=why,
             since=since,

@@ -46,7 +46,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
     replace = nodes_command(seen, "replace", instance.id)
     if group and not group.accelerated:
         return Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"{what}; CPU nodes are not replaced automatically",
             why=why,
             since=since,
@@ -55,7 +55,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
         )
     if seen.cluster and seen.cluster.node_recovery != "Automatic":
         return Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"{what} and node recovery is off",
             why=why,
             since=since,
@@ -65,7 +65,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
     usual = durations.REPLACEMENT
     if usual.overdue(since, seen.at):
         return Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"{what} and was not replaced in time",
             why=why,
             since=since,
@@ -123,7 +123,7 @@ def _not_joined(seen: Snapshot, instance: Instance) -> Finding:
     if since and seen.at - since < JOIN_GRACE:
         return Finding(kind="recovering", what=what, since=since, expected_by=since + JOIN_GRACE, subject=instance.id)
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what=what,
         why="its lifecycle script or its way to the API server failed",
         since=since,
@@ -134,7 +134,7 @@ def _not_joined(seen: Snapshot, instance: Instance) -> Finding:
 
 def _ghost(seen: Snapshot, node: Node) -> Finding:
     what = f"{node.name} is still a Kubernetes node, but HyperPod no longer has the instance"
-    held = [pod.name for pod in seen.pods if pod.node == node.name]
+    pods = [pod.name for pod in seen.pods if pod.node == node.name]
     since = node.since
     if node.out_of_service or (since and seen.at - since < UNREACHABLE_GRACE):
         by = (since or seen.at) + UNREACHABLE_GRACE
@@ -146,9 +146,9 @@ def _ghost(seen: Snapshot, node: Node) -> Finding:
             expected_by=by,
             subject=node.name,
         )
-    why = f"it holds {', '.join(held)}, which are not replaced before it goes" if held else "it holds no Ray pods"
+    why = f"{', '.join(pods)} will not be replaced until the node is removed" if pods else "no Ray pod is on it"
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what=what,
         why=why,
         since=since,
@@ -196,7 +196,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
             )
         else:
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"node {instance.id} {what} and is not replaced automatically",
                 why=node.fault,
                 next=replace,
@@ -216,14 +216,14 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
 def _silent(seen: Snapshot, node: Node, instance: Instance) -> Finding:
     """The kubelet no longer answers though HyperPod says Running."""
     what = f"node {instance.id} does not answer Kubernetes, though HyperPod says Running"
-    held = [pod for pod in seen.pods if pod.node == node.name]
-    said = [ray.name for ray in seen.rays if ray.state == "ready" and any(pod.cluster == ray.name for pod in held)]
-    why = f"RayCluster '{said[0]}' says ready, but {held[0].name} sits there" if said else ""
+    pods = [pod for pod in seen.pods if pod.node == node.name]
+    ready = [ray.name for ray in seen.rays if ray.state == "ready" and any(pod.cluster == ray.name for pod in pods)]
+    why = f"RayCluster '{ready[0]}' says ready, but {pods[0].name} is on it" if ready else ""
     if node.since is None or seen.at - node.since < UNREACHABLE_GRACE:
         by = (node.since or seen.at) + UNREACHABLE_GRACE
         return Finding(kind="recovering", what=what, why=why, since=node.since, expected_by=by, subject=instance.id)
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what=what,
         why=why or "its pods are not replaced as long as its object stays",
         since=node.since,

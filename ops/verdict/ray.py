@@ -31,14 +31,14 @@ def rays(seen: Snapshot) -> Iterator[Finding]:
     )
     if not mine and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
         yield Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"RayCluster '{seen.ray_cluster}' is gone although its stack is there",
             next=deploy(seen),
         )
     for ray in seen.rays:
         if ray.suspended:
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"RayCluster '{ray.name}' is suspended",
                 next=f"kubectl -n {ray.namespace} edit raycluster {ray.name}",
                 subject=ray.name,
@@ -46,7 +46,7 @@ def rays(seen: Snapshot) -> Iterator[Finding]:
             continue
         if ray.state == "failed" or ray.reason:
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"RayCluster '{ray.name}' is {ray.state or 'not accepted'}",
                 why=ray.reason,
                 next=f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
@@ -81,10 +81,10 @@ def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
         stuck = [pod for pod in lost if pod.deleting_since and seen.at - pod.deleting_since > UNREACHABLE_GRACE]
         if stuck:
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=what,
                 why=f"{stuck[0].name} has been Terminating on {names.instance_id(stuck[0].node)} "
-                "and gets no replacement before its node goes",
+                "and will not be replaced until its node is removed",
                 since=stuck[0].deleting_since,
                 next=nodes_command(seen, "free", names.instance_id(stuck[0].node)),
                 subject=ray.name,
@@ -152,7 +152,7 @@ def pods(seen: Snapshot) -> Iterator[Finding]:
         describe = f"kubectl -n {pod.namespace} describe pod {pod.name}"
         if pod.reason in IMAGE_TROUBLE:
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"pod {pod.name} cannot get its image ({pod.reason})",
                 why=pod.message,
                 since=pod.created,
@@ -162,7 +162,7 @@ def pods(seen: Snapshot) -> Iterator[Finding]:
         elif pod.reason in CRASHES:
             logs = f"kubectl -n {pod.namespace} logs {pod.name} --previous"
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"pod {pod.name} does not stay up ({pod.reason}, {pod.restarts} restarts)",
                 why=pod.message,
                 since=pod.created,
@@ -194,7 +194,7 @@ def _pending(seen: Snapshot, pod: Pod, describe: str) -> Finding:
             subject=pod.name,
         )
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what=f"pod {pod.name} finds no room{on}, and no node is on its way",
         why=pod.message,
         since=pod.created,

@@ -16,7 +16,7 @@ from ops.verdict.finding import (
 def not_deployed(seen: Snapshot) -> Finding:
     """There is nothing."""
     return Finding(
-        kind="needs-you",
+        kind="action-required",
         what="not deployed: there is no stack and no cluster",
         next=f"{command(seen, 'preflight')}, then {deploy(seen)}",
     )
@@ -32,7 +32,7 @@ def unseen(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(kind="note", what=f"{item.source}: not yours to see", why=item.why, subject=item.source)
             continue
         yield Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"{item.source} could not be asked",
             why=item.why,
             next=item.next,
@@ -48,7 +48,7 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
             yield _dead_stack(seen, stack)
         elif stack.status == "DELETE_IN_PROGRESS":
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"stack {stack.name} is being deleted",
                 next=command(seen, "teardown"),
                 subject=stack.name,
@@ -60,7 +60,7 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
     busy = any(stack.status.endswith("_IN_PROGRESS") or stack.status in DEAD_STACK for stack in seen.stacks)
     if missing and not busy:
         yield Finding(
-            kind="needs-you",
+            kind="action-required",
             what="half made: " + ", ".join(missing) + (" is" if len(missing) == 1 else " are") + " missing",
             next=deploy(seen),
         )
@@ -75,5 +75,9 @@ def _dead_stack(seen: Snapshot, stack: Stack) -> Finding:
         "DELETE_FAILED": command(seen, "teardown"),
     }.get(stack.status, deploy(seen))
     return Finding(
-        kind="needs-you", what=f"stack {stack.name} is {stack.status}", why=stack.reason, next=next_, subject=stack.name
+        kind="action-required",
+        what=f"stack {stack.name} is {stack.status}",
+        why=stack.reason,
+        next=next_,
+        subject=stack.name,
     )

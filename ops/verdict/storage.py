@@ -30,14 +30,14 @@ def storage(seen: Snapshot) -> Iterator[Finding]:
             )
         elif file_system.lifecycle == "DELETING":
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=f"{what}: the data goes with it",
                 next=command(seen, "teardown"),
                 subject=file_system.id,
             )
         elif file_system.lifecycle not in ("AVAILABLE", "UPDATING"):
             yield Finding(
-                kind="needs-you",
+                kind="action-required",
                 what=what,
                 why=file_system.failure,
                 next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
@@ -53,12 +53,12 @@ def storage(seen: Snapshot) -> Iterator[Finding]:
         seen.storage_mode == "existing"
         or made.get(names.stack_name(seen.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
     ):
-        yield Finding(kind="needs-you", what="the shared file system is gone", next=deploy(seen))
+        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(seen))
     if claim is None:
         return
     if claim.phase == "Lost":
         yield Finding(
-            kind="needs-you",
+            kind="action-required",
             what=f"claim {claim.namespace}/{claim.name} has lost its volume",
             next=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
             subject=claim.name,

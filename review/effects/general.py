@@ -155,7 +155,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
     others: dict[Effect, list[ResourceChange]] = {}
     for change in changes.of_kind(Kind.REMOVED):
         if change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
-            continue  # told by their objects
+            continue  # reported by their objects
         effect = effect_when_gone(change.type, kept=change.kept)
         twin = _twin(change, changes)
         if twin is not None:
@@ -256,7 +256,7 @@ def _images(changes: Changes, findings: Findings) -> None:
                     code="image-built",
                     what=f"image {change.title}",
                     change="content of its folder",
-                    consequence="Built anew during the deploy and pushed beside the old one; running pods keep theirs.",
+                    consequence="Rebuilt during the deploy and pushed beside the old one; running pods keep theirs.",
                     where=change.title,
                 )
             )

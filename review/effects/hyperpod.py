@@ -45,7 +45,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 change=f"NodeRecovery {before} → {now}",
                 consequence="Nothing happens now. From then on the service no longer reboots or replaces a "
                 "faulty node: a fault stops "
-                "training until a person acts."
+                "training until you act."
                 if off
                 else "From then on the service reboots or replaces faulty nodes by itself.",
                 source=source("node-recovery"),
@@ -176,7 +176,7 @@ def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChan
         what=f"group {old}",
         change=f"renamed to {new}",
         consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} "
-        f"made anew; {_REST}. "
+        f"created; {_REST}. "
         "The order is the service's: the new ones may find no capacity while the old ones run.",
         unavailable=f"{nodes(count(group), group)}, until the new ones are made and checked",
         source=source("update-cluster"),

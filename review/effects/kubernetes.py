@@ -333,9 +333,7 @@ def _upgraded(before: Release, now: Release, findings: Findings) -> None:
     operator = now.chart == names.OPERATOR_CHART
     consequence = "helm upgrade: pods of the release whose template changes are rolled."
     if operator:
-        consequence = (
-            "helm upgrade: the operator's pods are rolled. Ray's pods run on; meanwhile nobody replaces a lost one."
-        )
+        consequence = "helm upgrade: the operator's pods are rolled. Ray's pods keep running; no lost one is replaced."
     elif version or content or values:
         consequence += " Device plugins and health agents restart on the nodes; running pods keep their devices."
     findings.add(

@@ -44,7 +44,7 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
                 code="ray-recreated",
                 change=", ".join(changed),
                 consequence="upgradeStrategy is Recreate: the operator deletes the head and every worker and "
-                "makes them anew, running jobs end. "
+                "recreates them, running jobs end. "
                 "(Not when the operator's own version changes in the same deploy: then it takes the new spec as "
                 "given.)",
                 unavailable="the Ray cluster, until head and workers are back",

@@ -39,7 +39,7 @@ def helm(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
 
 
 def cloudformation(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
-    """Title and YAML diff of every other resource that differs, assets and manifests left out."""
+    """Title and YAML diff of every other resource that differs, without assets and manifests."""
     if one.changes is None:
         return
     for change in one.changes.resources.values():

@@ -20,7 +20,7 @@ def _dollars(usd: float | None, mark: str) -> str:
 
 
 def price_note(paid: Money) -> str:
-    """The sum, the day of the prices and what they leave out."""
+    """The sum, the day of the prices and what they omit."""
     if len(paid.unknown) == len(paid.lines):
         return (
             f"No price of {paid.region} in pricing/prices_usd.yaml covers this: `hyperpod-ray cost ENV "
@@ -59,15 +59,15 @@ def duration(made: Schedule) -> str:
 
 
 def unavailable(one: EnvironmentReview) -> list[str]:
-    """What cannot be used meanwhile, worst first, each once."""
+    """What cannot be used during the change, worst first, each once."""
     return list(dict.fromkeys(row.unavailable for row in one.rows if row.unavailable))
 
 
 def notes(one: EnvironmentReview) -> list[str]:
-    """What was not compared, and what was left out as noise."""
+    """What was not compared, and what was omitted as noise."""
     found = list(one.notes)
     if one.changes is not None and one.changes.asset_only:
         titles = ", ".join(change.title for change in one.changes.asset_only)
         count = len(one.changes.asset_only)
-        found.append(f"left out: {count} resources that differ only in the hash of an uploaded file ({titles})")
+        found.append(f"omitted: {count} resources that differ only in the hash of an uploaded file ({titles})")
     return found

@@ -28,7 +28,7 @@ Differences = dict[str, list[tuple[str, list[str]]]]
 
 @dataclass(kw_only=True)
 class Section:
-    """A part of the report that may be left out when the comment gets too long."""
+    """A part of the report that may be omitted when the comment gets too long."""
 
     title: str
     text: str
@@ -75,7 +75,7 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
         )
         size = sum(_size(one.text) for one in left_out)
         parts.append(
-            f"> **Left out because a comment holds {LIMIT:,} characters** ({size:,} more): {names}. "
+            f"> **Omitted, because a comment can have {LIMIT:,} characters** ({size:,} more): {names}. "
             "`hyperpod-ray review --base BASE` shows all of it."
         )
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -181,7 +181,7 @@ def _time(one: EnvironmentReview) -> str:
         lines += ["", "</details>"]
     unavailable = figures.unavailable(one)
     if unavailable:
-        lines += ["", "Unavailable meanwhile: " + "; ".join(_plain(text) for text in unavailable) + "."]
+        lines += ["", "Unavailable during the change: " + "; ".join(_plain(text) for text in unavailable) + "."]
     return "\n".join(lines)
 
 
@@ -197,7 +197,7 @@ def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, 
     for name, lines in blocks:
         shown = [line.replace("```", "` ` `") for line in lines[:most]]
         if len(lines) > most:
-            shown.append(f"… {len(lines) - most} more lines left out, as a comment holds {LIMIT:,} characters")
+            shown.append(f"… {len(lines) - most} more lines omitted: a comment can have {LIMIT:,} characters")
         text += [f"**{_plain(name)}**", "", "```diff", *shown, "```", ""]
     yield Section(title=title, text="\n".join([*text, "</details>"]), weight=weight)
 

@@ -163,7 +163,7 @@ def cluster_selector(subject: Subject) -> Iterator[str]:
 
 @rule("RayJob", "spec")
 def submission_mode(subject: Subject) -> Iterator[str]:
-    """A job that waits for a person is not retried; a submitter beside the head is not templated."""
+    """A job in interactive mode is not retried; a submitter beside the head is not templated."""
     mode = subject.spec.get("submissionMode")
     if mode == "InteractiveMode" and (subject.spec.get("backoffLimit") or 0) > 0:
         yield f"{INVALID}BackoffLimit is incompatible with InteractiveMode"

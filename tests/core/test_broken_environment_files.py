@@ -1,6 +1,6 @@
 """Eighteen ways to get a cluster file wrong, each of which another tool called valid; and files that are no files."""
 
-# ruff: noqa: E501  (the whole message on one line, as a person sees it)
+# ruff: noqa: E501  (the whole message on one line, as the user sees it)
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EIGHTEEN = {
     "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge' is not a HyperPod instance type; did you mean 'ml.p5.48xlarge'?"),
     "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here; did you mean 'ml.p5.48xlarge'? If it is new, give its figures in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
     "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small; the least is 0"),
-    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: got the text 'nine'; a whole number is wanted"),
+    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: got the text 'nine'; expected a whole number"),
     "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn' is not allowed; allowed: InstanceStress, InstanceConnectivity"),
     "health check on a CPU type": ("threads_per_core: 2", "threads_per_core: 2\n      deep_health_checks: [InstanceStress]", "deep_health_checks: [InstanceStress]", "hyperpod.instance_groups[0].deep_health_checks: ml.m5.2xlarge has no accelerator and deep health checks exist for GPU and Trainium types only; remove the setting"),
     "network of /99": ("10.64.0.0/16", "10.64.0.0/99", "10.64.0.0/99", "network.cidr: '10.64.0.0/99' is no IPv4 range: the prefix length is 0 to 32"),
@@ -94,7 +94,7 @@ YAML_TRAPS = {
     "underscored number": ("storage: {capacity_gib: 1_200}\n", 1, "storage.capacity_gib", "means different things"),
     "base 60": ("tags: {time: 12:30}\n", 1, "tags.time", "means different things"),
     "0o": ("protected: 0o17\n", 1, "protected", "means different things"),
-    "no as text": ("tags: {spot: no}\n", 1, "tags.spot", "got the truth value that YAML makes of no; put it in quotes ('no')"),
+    "no as text": ("tags: {spot: no}\n", 1, "tags.spot", "`no` is a boolean in YAML; quote it to use it as text ('no')"),
     "version as a number": ("eks: {version: 1.30}\n", 1, "eks.version", "YAML makes of 1.30; it is text here: put it in quotes ('1.30')"),
     "quoted number": ('storage: {capacity_gib: "1200"}\n', 1, "storage.capacity_gib", "remove the quotes"),
     "number with its unit": ("storage: {capacity_gib: 1200GiB}\n", 1, "storage.capacity_gib", "without its unit"),
@@ -104,12 +104,12 @@ YAML_TRAPS = {
     "twice": ("region: us-west-2\nregion: us-east-1\n", 2, "region", "set twice: first in line 1; keep one"),
     "too deep": ("a: " + "[" * 60 + "]" * 60 + "\n", 1, "a" + "[0]" * 23, "nested more than 24 levels deep"),
     "huge number": ("storage: {capacity_gib: " + "9" * 5000 + "}\n", 1, "storage.capacity_gib", "a number of 5000 digits"),
-    "float": ("storage: {capacity_gib: 1200.5}\n", 1, "storage.capacity_gib", "got the number 1200.5; a whole number is wanted"),
-    "infinity": ("storage: {capacity_gib: .inf}\n", 1, "storage.capacity_gib", "a whole number is wanted"),
-    "truth value as a number": ("storage: {capacity_gib: yes}\n", 1, "storage.capacity_gib", "got the truth value true; a whole number is wanted"),
+    "float": ("storage: {capacity_gib: 1200.5}\n", 1, "storage.capacity_gib", "got the number 1200.5; expected a whole number"),
+    "infinity": ("storage: {capacity_gib: .inf}\n", 1, "storage.capacity_gib", "expected a whole number"),
+    "truth value as a number": ("storage: {capacity_gib: yes}\n", 1, "storage.capacity_gib", "got the boolean true; expected a whole number"),
     "number as an enum": ("storage: {lustre_version: 2.15}\n", 1, "storage.lustre_version", "put it in quotes ('2.15')"),
     "text as a number enum": ("storage: {throughput_mbs_per_tib: '250'}\n", 1, "storage.throughput_mbs_per_tib", "remove the quotes"),
-    "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "a list is wanted"),
+    "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "expected a list"),
     "too short a list": ("network: {availability_zone_ids: [usw2-az1]}\n", 1, "network.availability_zone_ids", "at least 2 entries needed"),
     "bad key of a map": ("ray: {env: {1X: a}}\n", 1, "ray.env['1X']", "not beginning with a digit"),
 }  # fmt: skip

@@ -113,7 +113,12 @@ def run(
 
 
 def _on_a_terminal(
-    words: Iterable[str], folder: Path, variables: dict[str, str], answers: Sequence[str], forever: bool, limit_s: float
+    words: Iterable[str],
+    folder: Path,
+    variables: dict[str, str],
+    answers: Sequence[str],
+    forever: bool,
+    limit_s: float,
 ) -> Done:
     main, side = pty.openpty()
     process = subprocess.Popen(

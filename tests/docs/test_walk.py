@@ -119,7 +119,9 @@ def test_against_an_environment_in_the_sandbox(world: tuple[World, Path]) -> Non
     wrong = []
     for text, entry in of_class("sandbox"):
         line = _with_nodes(made, NAMES.sub(made.name, text) if "hyperpod-ray local" not in text else text)
-        done = run(line, folder=folder, more=more, answers=entry.get("answers", ()), forever=entry.get("forever", False))
+        done = run(
+            line, folder=folder, more=more, answers=entry.get("answers", ()), forever=entry.get("forever", False)
+        )
         if done.code not in entry.get("exit", [130] if entry.get("forever") else [0]) or "Traceback" in done.out:
             wrong.append(f"{text}: exit {done.code}\n{done.out[-2000:]}")
         if "faults set" in text:

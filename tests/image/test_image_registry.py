@@ -123,7 +123,7 @@ def test_an_unknown_tag_is_named(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("challenge", "message"),
     [
-        ('Basic realm="private"', "wants credentials"),
+        ('Basic realm="private"', "requires credentials"),
         ('Bearer realm="http://registry.example/token"', "only https://"),
         ('Bearer realm="{url}/token",service="another"', "gives no anonymous token"),
     ],

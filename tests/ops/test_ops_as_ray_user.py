@@ -163,7 +163,7 @@ def test_a_namespace_of_ones_own_that_is_refused_is_no_small_thing(target: Targe
     target.__dict__["kubernetes"] = Api([])
     seen = gather.snapshot(target, only=("Kubernetes",))
     assert not seen.saw("Kubernetes")
-    assert judge(seen).state == "Needs you"
+    assert judge(seen).state == "Action required"
     cluster = Cluster(name="c", arn="a", status="InService", failure="", node_recovery="Automatic", created=None)
     assert wait._ray(replace(seen, cluster=cluster)).phase.startswith("not known")
 

@@ -222,7 +222,7 @@ def test_wait_times_out_with_exit_code_4(faults: World) -> None:
     faults.until(lambda: len(faults.instances("workers")) == 2, "the node's end")
     result = faults.ops("wait", "demo", "--for", "workers", "--timeout", "2", "--poll", "1", "-o", "json")
     assert (result.code, result.json["done"]) == (4, False)
-    assert "it goes on" in result.err
+    assert "it continues" in result.err
     faults.running.client.clear_faults()
     faults.settle()
 
@@ -239,7 +239,7 @@ def test_ctrl_c_says_that_the_work_goes_on(faults: World) -> None:
     process.send_signal(2)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the work goes on" in error
+    assert "the work continues" in error
 
 
 # --- when things go wrong --------------------------------------------------------------------------------------------

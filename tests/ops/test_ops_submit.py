@@ -176,10 +176,10 @@ def test_what_they_may_reach_goes_on_to_the_dashboard(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--env", "NOVALUE", "--", "true"], "--env wants NAME=VALUE"),
+        (["--env", "NOVALUE", "--", "true"], "--env: 'NOVALUE'. Expected NAME=VALUE"),
         (["--working-dir", "/nowhere", "--", "true"], "is no folder"),
         (["--runtime-env", "/nowhere.yaml", "--", "true"], "/nowhere.yaml"),
-        (["--address", "ray://x:1", "--", "true"], "http://HOST:PORT is wanted"),
+        (["--address", "ray://x:1", "--", "true"], "Expected http://HOST:PORT"),
         (["--follow", "x", "--", "true"], "give a command after --"),
     ],
 )

@@ -135,7 +135,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     "all is well": (healthy(), "Healthy", ""),
     "not deployed": (
         Snapshot(environment="demo", at=NOW, stacks=tuple(Stack(name=f"demo-{n}") for n in STACKS)),
-        "Needs you", "not deployed",
+        "Action required", "not deployed",
     ),
     "being deployed": (
         Snapshot(
@@ -145,21 +145,21 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
         ),
         "Recovering", "demo-Eks is CREATE_IN_PROGRESS",
     ),
-    "half made": (with_stack(healthy(), "Ray", ""), "Needs you", "half made: demo-Ray is missing"),
+    "half made": (with_stack(healthy(), "Ray", ""), "Action required", "half made: demo-Ray is missing"),
     "first creation rolled back": (
-        with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Needs you", "aws cloudformation delete-stack --stack-name demo-Ray",
+        with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Action required", "aws cloudformation delete-stack --stack-name demo-Ray",
     ),
-    "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Needs you", "hyperpod-ray teardown demo"),
-    "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Needs you", "cdk rollback demo/Eks"),
-    "cluster vanished": (replace(healthy(), cluster=None, instances=()), "Needs you", "cluster is gone"),
+    "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Action required", "hyperpod-ray teardown demo"),
+    "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Action required", "cdk rollback demo/Eks"),
+    "cluster vanished": (replace(healthy(), cluster=None, instances=()), "Action required", "cluster is gone"),
     "cluster being created": (with_cluster(healthy(), status="Creating", created=ago(5)), "Recovering", "the cluster is Creating"),
     "cluster creating for far too long": (
-        with_cluster(healthy(), status="Creating", created=ago(120)), "Needs you", "far longer than the usual 15–25 min",
+        with_cluster(healthy(), status="Creating", created=ago(120)), "Action required", "far longer than the usual 15–25 min",
     ),
     "software update": (with_cluster(replace(healthy(), events=(event(20),)), status="SystemUpdating"), "Recovering", "SystemUpdating"),
-    "cluster being deleted": (with_cluster(healthy(), status="Deleting"), "Needs you", "being deleted"),
+    "cluster being deleted": (with_cluster(healthy(), status="Deleting"), "Action required", "being deleted"),
     "Failed, yet its nodes run": (
-        with_cluster(healthy(), status="Failed", failure="no capacity"), "Needs you", "the last change of the cluster failed; 5 nodes run and go on (no capacity)",
+        with_cluster(healthy(), status="Failed", failure="no capacity"), "Action required", "the last change of the cluster failed; 5 nodes keep running (no capacity)",
     ),
     "Failed is not final while nodes come up": (
         with_cluster(replaced("Pending", 3), status="Failed"), "Recovering", "says Failed, but 1 node is still being brought up",
@@ -167,16 +167,16 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     # InService can hide missing nodes
     "InService with missing nodes, no capacity": (
         replace(without(healthy(), THREE), events=(event(4, group="workers", level="Error", failure="insufficient ml.g5.8xlarge capacity"),)),
-        "Needs you", "1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (insufficient ml.g5.8xlarge capacity)",
+        "Action required", "1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (insufficient ml.g5.8xlarge capacity)",
     ),
     "InService with missing nodes, replacement under way": (
         replace(without(healthy(), THREE), events=(event(4, THREE),)), "Recovering", "replacements are on the way",
     ),
     "InService with missing nodes, and nothing happens": (
-        replace(without(healthy(), THREE), events=(event(300, group="workers"),)), "Needs you", "nothing has happened on them for half an hour",
+        replace(without(healthy(), THREE), events=(event(300, group="workers"),)), "Action required", "nothing has happened on them for half an hour",
     ),
     "InService and no nodes at all": (
-        replace(without(healthy(), ONE, TWO, THREE), pods=healthy().pods[:1]), "Needs you", "3 of 3 ml.g5.8xlarge",
+        replace(without(healthy(), ONE, TWO, THREE), pods=healthy().pods[:1]), "Action required", "3 of 3 ml.g5.8xlarge",
     ),
     # nodes
     "faulty worker, recovery on": (
@@ -185,19 +185,19 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "faulty worker, never replaced": (
         replace(with_instance(healthy(), ONE, status="Failure"), events=(event(90, ONE, level="Error"),)),
-        "Needs you", f"was not replaced in time () next hyperpod-ray nodes replace demo {ONE.id}",
+        "Action required", f"was not replaced in time () next hyperpod-ray nodes replace demo {ONE.id}",
     ),
     "faulty worker, recovery off": (
-        with_cluster(with_instance(healthy(), ONE, status="Failure"), node_recovery="None"), "Needs you", "node recovery is off",
+        with_cluster(with_instance(healthy(), ONE, status="Failure"), node_recovery="None"), "Action required", "node recovery is off",
     ),
     "faulty CPU node is not replaced": (
-        with_instance(healthy(), SPARE_HEAD, status="Failure"), "Needs you", "CPU nodes are not replaced automatically",
+        with_instance(healthy(), SPARE_HEAD, status="Failure"), "Action required", "CPU nodes are not replaced automatically",
     ),
     "fresh node is brought up": (replaced("Pending", 5), "Recovering", "is being brought up; Ray has all its workers without it"),
-    "fresh node is brought up for ever": (replaced("Pending", 80), "Needs you", "far longer than the usual 10–25 min"),
+    "fresh node is brought up for ever": (replaced("Pending", 80), "Action required", "far longer than the usual 10–25 min"),
     "deep health checks": (replaced("DeepHealthCheckInProgress", 50), "Recovering", "is in its deep health checks"),
-    "deep health checks for ever": (replaced("DeepHealthCheckInProgress", 300), "Needs you", "far longer than the usual 60–120 min"),
-    "deep health check shown by its label": (with_node(healthy(), THREE, deep_check="InProgress"), "Needs you", "deep health checks"),
+    "deep health checks for ever": (replaced("DeepHealthCheckInProgress", 300), "Action required", "far longer than the usual 60–120 min"),
+    "deep health check shown by its label": (with_node(healthy(), THREE, deep_check="InProgress"), "Action required", "deep health checks"),
     "deep health check shown by its label, fresh": (
         replace(with_node(healthy(), THREE, deep_check="InProgress", health="Unschedulable"), events=(event(3, THREE),)),
         "Recovering", "is in its deep health checks; Ray has all its workers without it",
@@ -211,30 +211,30 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "label asks for reboot, for an hour": (
         replace(with_node(healthy(), ONE, health="UnschedulablePendingReboot"), events=(event(60, ONE),)),
-        "Needs you", f"hyperpod-ray nodes reboot demo {ONE.id}",
+        "Action required", f"hyperpod-ray nodes reboot demo {ONE.id}",
     ),
-    "unschedulable CPU node": (with_node(healthy(), SPARE_HEAD, health="Unschedulable"), "Needs you", "is not replaced automatically"),
+    "unschedulable CPU node": (with_node(healthy(), SPARE_HEAD, health="Unschedulable"), "Action required", "is not replaced automatically"),
     "cordoned": (with_node(healthy(), THREE, cordoned=True), "Healthy", "is cordoned"),
     "runs but did not join, just launched": (
         replace(healthy(), nodes=healthy().nodes[:-1], events=(event(3, THREE),)), "Recovering", "is not in the Kubernetes cluster",
     ),
     "runs but did not join": (
-        replace(healthy(), nodes=healthy().nodes[:-1], events=(event(40, THREE),)), "Needs you", f"--node {THREE.id} --kind lifecycle",
+        replace(healthy(), nodes=healthy().nodes[:-1], events=(event(40, THREE),)), "Action required", f"--node {THREE.id} --kind lifecycle",
     ),
     # ready is no proof
     "silent for a minute": (
         with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(1)), "Recovering", "does not answer Kubernetes",
     ),
     "RayCluster ready while a worker's node is unreachable": (
-        with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "Needs you", "RayCluster 'ray' says ready, but w1 sits there",
+        with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "Action required", "RayCluster 'ray' says ready, but w1 is on it",
     ),
     "worker stuck Terminating": (
         with_pod(with_node(healthy(), ONE, ready=False, unreachable=True, since=ago(20)), "w1", deleting_since=ago(14)),
-        "Needs you", f"gets no replacement before its node goes) next hyperpod-ray nodes free demo {ONE.id}",
+        "Action required", f"will not be replaced until its node is removed) next hyperpod-ray nodes free demo {ONE.id}",
     ),
     "node object outlives its instance": (
         replace(with_node(healthy(), ONE, ready=False, since=ago(9)), instances=(HEAD, SPARE_HEAD, TWO, THREE, instance(9))),
-        "Needs you", f"hyperpod-{ONE.id} is still a Kubernetes node",
+        "Action required", f"hyperpod-{ONE.id} is still a Kubernetes node",
     ),
     "node object outlives its instance, freed": (
         replace(with_node(healthy(), ONE, ready=False, since=ago(9), out_of_service=True), instances=(HEAD, SPARE_HEAD, TWO, THREE, instance(9)),
@@ -247,47 +247,47 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
         with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(2)), "Recovering", "its head does not run",
     ),
     "head does not start": (
-        with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(60)), "Needs you", "describe pod ray-head",
+        with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(60)), "Action required", "describe pod ray-head",
     ),
-    "RayCluster gone": (replace(healthy(), rays=(), pods=()), "Needs you", "RayCluster 'ray' is gone"),
-    "suspended": (replace(healthy(), rays=(replace(healthy().rays[0], suspended=True),)), "Needs you", "is suspended"),
+    "RayCluster gone": (replace(healthy(), rays=(), pods=()), "Action required", "RayCluster 'ray' is gone"),
+    "suspended": (replace(healthy(), rays=(replace(healthy().rays[0], suspended=True),)), "Action required", "is suspended"),
     "operator rejects it": (
-        replace(healthy(), rays=(replace(healthy().rays[0], state="failed", reason="minReplicas > maxReplicas"),)), "Needs you", "minReplicas > maxReplicas",
+        replace(healthy(), rays=(replace(healthy().rays[0], state="failed", reason="minReplicas > maxReplicas"),)), "Action required", "minReplicas > maxReplicas",
     ),
     "pending with no room": (
         with_pod(healthy(), "w2", ready=False, node="", phase="Pending", reason="Unschedulable", message="Insufficient nvidia.com/gpu", created=ago(3)),
-        "Needs you", "finds no room in group 'workers', and no node is on its way (Insufficient nvidia.com/gpu)",
+        "Action required", "finds no room in group 'workers', and no node is on its way (Insufficient nvidia.com/gpu)",
     ),
     "pending while a node comes": (
         with_pod(replaced("Pending", 3, old=TWO), "w2", ready=False, node="", phase="Pending", reason="Unschedulable", created=ago(3)),
         "Recovering", "pod w2 waits for a node in group 'workers'",
     ),
     "image cannot be pulled": (
-        with_pod(healthy(), "w2", ready=False, phase="Pending", reason="ImagePullBackOff", message="not found"), "Needs you", "cannot get its image",
+        with_pod(healthy(), "w2", ready=False, phase="Pending", reason="ImagePullBackOff", message="not found"), "Action required", "cannot get its image",
     ),
-    "out of memory": (with_pod(healthy(), "w2", ready=False, reason="OOMKilled", restarts=4), "Needs you", "OOMKilled, 4 restarts"),
+    "out of memory": (with_pod(healthy(), "w2", ready=False, reason="OOMKilled", restarts=4), "Action required", "OOMKilled, 4 restarts"),
     # storage
     "file system being made": (
         replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="CREATING", capacity_gib=1200, created=ago(4)),)), "Recovering", "fs-1 is CREATING",
     ),
     "file system being deleted": (
-        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="DELETING", capacity_gib=1200),)), "Needs you", "fs-1 is DELETING: the data goes with it",
+        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="DELETING", capacity_gib=1200),)), "Action required", "fs-1 is DELETING: the data goes with it",
     ),
     "file system failed": (
-        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="FAILED", capacity_gib=1200, failure="key gone"),)), "Needs you", "key gone",
+        replace(healthy(), file_systems=(FileSystem(id="fs-1", lifecycle="FAILED", capacity_gib=1200, failure="key gone"),)), "Action required", "key gone",
     ),
-    "file system gone": (replace(healthy(), file_systems=()), "Needs you", "the shared file system is gone"),
+    "file system gone": (replace(healthy(), file_systems=()), "Action required", "the shared file system is gone"),
     "claim pending": (
         replace(healthy(), storage_mode="dynamic", file_systems=(), stacks=healthy().stacks[:2] + healthy().stacks[3:],
                 claims=(Claim(name="fsx", namespace="ray", phase="Pending", created=ago(50)),),
                 warnings=(KubernetesEvent(time=ago(1), reason="ProvisioningFailed", object="PersistentVolumeClaim/fsx", message="AccessDenied"),)),
-        "Needs you", "waits for its volume, far longer than the usual 8–15 min (AccessDenied)",
+        "Action required", "waits for its volume, far longer than the usual 8–15 min (AccessDenied)",
     ),
-    "volume lost": (replace(healthy(), claims=(Claim(name="fsx", namespace="ray", phase="Lost"),)), "Needs you", "has lost its volume"),
+    "volume lost": (replace(healthy(), claims=(Claim(name="fsx", namespace="ray", phase="Lost"),)), "Action required", "has lost its volume"),
     # sources
     "Kubernetes unreachable": (
         replace(healthy(), nodes=(), pods=(), rays=(), claims=(), unseen=(Unseen(source="Kubernetes", why="timed out", next="VPN"),)),
-        "Needs you", "Kubernetes could not be asked (timed out) next VPN",
+        "Action required", "Kubernetes could not be asked (timed out) next VPN",
     ),
 }  # fmt: skip
 
@@ -301,7 +301,7 @@ def test_verdict(case: str) -> None:
 
 def test_what_needs_a_person_says_what_to_do() -> None:
     for case, (seen, _, _) in CASES.items():
-        for finding in judge(seen).needs_you:
+        for finding in judge(seen).action_required:
             assert finding.next, f"{case}: {finding.what}"
 
 
@@ -314,7 +314,7 @@ def test_what_recovers_says_until_when_where_it_is_known() -> None:
 def test_worst_comes_first() -> None:
     seen = with_node(CASES["faulty CPU node is not replaced"][0], THREE, cordoned=True)
     seen = replace(seen, file_systems=(FileSystem(id="fs-1", lifecycle="CREATING", capacity_gib=1200, created=ago(1)),))
-    assert [f.kind for f in judge(seen).findings] == ["needs-you", "recovering", "note"]
+    assert [f.kind for f in judge(seen).findings] == ["action-required", "recovering", "note"]
 
 
 def test_a_spare_is_named_only_when_ray_is_complete() -> None:

@@ -26,7 +26,7 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
         if _made_by_claim(dict(file_system), properties["TagKey"], properties["TagValue"])
     ]
     if left:
-        print("still there:", ", ".join(sorted(left)))  # the only trace a person has while the destroy waits
+        print("still there:", ", ".join(sorted(left)))  # the only trace while the destroy waits
     return {"IsComplete": not left}
 
 
