@@ -1,10 +1,10 @@
-"""Kill -9 at random moments of deploy, destroy, teardown and of the sandbox itself: does the next command mend it?
+"""Kill -9 at random moments of deploy, destroy, teardown and of the sandbox itself: does the next command recover?
 
     .venv/bin/python benchmarks/kills.py [--kills 20] [--seed 1] [--env local] [--region eu-central-1]
 
 An embedded AWS of its own, in a temporary folder. A round is: a deploy killed and repeated, a destroy killed, a
 teardown killed and repeated, and the emulator killed during a deploy. After a killed command the stacks settle, as
-CloudFormation goes on without its client; then the same command again must end well. After a teardown nothing may be
+CloudFormation continues without its client; then the same command again must end well. After a teardown nothing may be
 left. After a killed emulator none of its processes may live, and a new one must take the deploy. The exit code is 1 at
 the first thing that is wrong.
 """
@@ -38,7 +38,7 @@ LIMIT = 600.0
 
 
 class Wrong(Exception):
-    """A kill that was not mended; the message says what."""
+    """A kill without recovery; the message says what is wrong."""
 
 
 class Rounds:
@@ -161,9 +161,9 @@ class Rounds:
             os.killpg(started.pid, signal.SIGKILL)
             code = None
             started.wait()
-        self.told(what, moment, "killed" if code is None else f"ended by itself with {code}")
+        self.report(what, moment, "killed" if code is None else f"ended by itself with {code}")
 
-    def told(self, what: str, moment: float, how: str) -> None:
+    def report(self, what: str, moment: float, how: str) -> None:
         """Print a line about a kill."""
         self.kills += how == "killed"
         states = sorted(set(self.stacks().values())) if what != "sandbox" else "-"
@@ -189,7 +189,7 @@ class Rounds:
         started = self.start(self.command("deploy"))
         time.sleep(moment)
         os.kill(self.running.pid, signal.SIGKILL)
-        self.told("sandbox", moment, "killed")
+        self.report("sandbox", moment, "killed")
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         old = set(process.marked(self.state))
@@ -233,7 +233,7 @@ def main() -> int:
         if left := process.marked(state):
             print(f"WRONG: processes are left: {left}")
             return 1
-    print(f"{rounds.kills} kills, each mended by the next command; {time.monotonic() - began:.0f} s")
+    print(f"{rounds.kills} kills, the next command recovered from each; {time.monotonic() - began:.0f} s")
     return 0
 
 

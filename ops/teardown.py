@@ -1,7 +1,7 @@
 """`teardown`: takes an environment down in the order in which nothing is orphaned.
 
 What is left to do follows from what is there, never from a file of its own: killed at any point and started again, it
-goes on. Order: Ray → claims → their file systems are really gone → `cdk destroy` → look again.
+continues. Order: Ray → claims → their file systems are really gone → `cdk destroy` → look again.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def _show_cluster(story: Story, running: process.Running) -> int:
 
 
 def _scale_workers() -> int:
-    """One more worker node, by editing the file as a person would; the new count."""
+    """One more worker node, by editing the file, as you would; the new count."""
     path = WORK / "environments" / f"{ENVIRONMENT}.yaml"
     text = path.read_text(encoding="utf-8")
     found = re.search(r"(- name: workers\b.*?\n\s+count: )(\d+)", text, re.DOTALL)

@@ -138,7 +138,7 @@ class Drain(Fault):
 
 
 class Elastic(Fault):
-    """A node goes and comes back late; the run goes on with what is left."""
+    """A node goes and comes back late; the run continues with what is left."""
 
     name = "elastic"
     nodes = 2
@@ -191,7 +191,7 @@ class Head(Fault):
             return super().recovered(scene, tail, injected)
         if scene.watcher.status == "SUCCEEDED":
             return True  # done before the new head was complete: no interruption either
-        # fault tolerance: the new head must be up and know every node, and training must still go on after that
+        # fault tolerance: the new head must be up and know every node, and training must still continue after that
         back = scene.replacement.complete and all(
             scene.watcher.nodes.get(pod.ip) == "ALIVE" for pod in scene.cluster.state.pods
         )
@@ -268,7 +268,7 @@ class SparesExhausted(Fault):
 
 
 class CoordinatorKilled(Fault):
-    """SIGKILL to the coordinator of the spares: training must go on, and the next fault be covered."""
+    """SIGKILL to the coordinator of the spares: training must continue, and the next fault be covered."""
 
     name = "coordinator"
     spares = 1
@@ -300,7 +300,7 @@ class WriterKilled(Fault):
 
 
 class _Storage(Fault):
-    """A fault of the shared file system, which only the saves see; training goes on and a later save succeeds."""
+    """A fault of the shared file system, which only the saves see; training continues and a later save succeeds."""
 
     switch: ClassVar[str]
 

@@ -29,7 +29,7 @@ WORDS = {
     "freeze": "node frozen",
     "hang": "rank hangs",
     "drain": "node drained",
-    "elastic": "node lost, 1 worker goes on",
+    "elastic": "node lost, 1 worker continues",
     "driver": "driver killed",
     "head": "head lost",
 }
@@ -41,7 +41,7 @@ SHORT_NOTE = (
 
 
 def facts(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is drawn of each fault: where it hit, how long nothing went on, and its label. Pure, for tests."""
+    """What is drawn of each fault: where it hit, how long nothing ran, and its label. Pure, for tests."""
     start = report["started_t"]
     out = []
     for fault in report["faults"]:

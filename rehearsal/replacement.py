@@ -32,7 +32,7 @@ class Replacement:
         self.held.add(pod.name)
 
     def release(self) -> None:
-        """Let the held ones come, `delay_s` from now."""
+        """Let the retained ones start, `delay_s` from now."""
         for name in self.held:
             self.missing[name] = time.time()
         self.held.clear()

@@ -50,12 +50,12 @@ class FaultReport:
         step: newest step when it hit.
         detected_after_s: from the fault to the first sign of it (`detected_by`).
         resumed_after_s: from the fault to the first new step.
-        recovery_s: without progress: from the fault, or from the last step where work went on after it (a drain),
+        recovery_s: without progress: from the fault, or from the last step where work continued after it (a drain),
             to the first new step.
         steps_lost: steps done that had to be done again.
         checkpoint_step: the step it resumed from; None where nothing was interrupted.
         checkpoint: the folder it resumed from.
-        interrupted: whether the workers were started anew.
+        interrupted: whether the workers were restarted.
         resubmitted: whether the job had to be submitted again.
         survived: whether a new step followed.
         world: workers after it.

@@ -289,7 +289,7 @@ class Rehearsal:
     def disturbed(self, *, run: str, job: Job, faults: Sequence[Fault]) -> None:
         """Submit the run and inject the faults one after another.
 
-        Where one is not survived, that is noted and the rest go on with a run of a new name.
+        Where one is not survived, that is noted and the rest continue with a run of a new name.
         """
         self.submit(job, run)
         self.under_way = run, job
@@ -580,9 +580,9 @@ def run(
         environment: an environment's name (`local`, `dev`, …) or the path of a RayCluster manifest.
         faults: what to inject, in order; see `FAULTS`.
         job: folder in `jobs/`.
-        out: folder for `report.json`, `timeline.svg` and `timeline.png`. Left out: `.rehearsal/TIME`.
+        out: folder for `report.json`, `timeline.svg` and `timeline.png`. Default: `.rehearsal/TIME`.
         options: everything else; its `faults` and `job` give way to the arguments.
-        listener: shows progress. Left out: nobody.
+        listener: shows progress. Default: none.
         manifest: a RayCluster to use instead of the environment's.
         project: the project's folder.
 
@@ -593,9 +593,7 @@ def run(
     wanted = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
     bin_folder = rehearsal_bin(project=project)
     if not any(bin_folder.parent.glob("lib/python*/site-packages/matplotlib")):  # now, not after minutes of training
-        raise LocalError(
-            "the rehearsal environment has no matplotlib for the picture; make it anew with: make rehearsal-env"
-        )
+        raise LocalError("the rehearsal environment has no matplotlib for the picture; recreate it: make rehearsal-env")
     rehearsal = Rehearsal(
         environment=environment,
         manifest=manifest or manifest_of(environment, project=project),

@@ -47,7 +47,7 @@ class DrainWatch:
         self.looked = (0, clock())
 
     def begin(self, step: int) -> None:
-        """Training goes on at `step`."""
+        """Training continues at `step`."""
         self.next_look, self.looked = step, (step, self.clock())
 
     def due(self, step: int) -> bool:

@@ -1,4 +1,4 @@
-"""The two ways a job ends on purpose: bad input (exit code 2), and a fault no retry can mend (exit code 1)."""
+"""The two ways a job ends on purpose: bad input (exit code 2), and a fault that no retry can repair (exit code 1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class InputError(ValueError):
 
 
 class Unrecoverable(RuntimeError):
-    """Retrying cannot help and going on could overwrite something: the run stops in spite of `max_failures=-1`.
+    """Retrying cannot help and continuing could overwrite something: the run stops in spite of `max_failures=-1`.
 
     Raised for: checkpoints exist but none is usable, checkpoints cannot be written any more, the same error at the same
     step again and again.

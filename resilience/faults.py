@@ -2,7 +2,7 @@
 
 A file in `<run>/faults/` triggers the fault once and is removed by the rank that obeys it:
 
-- `hang-rank-N`: rank N stops at the start of a step and does not go on;
+- `hang-rank-N`: rank N stops at the start of a step and does not continue;
 - `die-rank-N`: rank N is killed (SIGKILL) at the start of a step;
 - `die-before-shard-rank-N`: killed in the middle of a save, before its shard is written;
 - `die-after-shard-rank-N`: killed in the middle of a save, after its shard is on disk;

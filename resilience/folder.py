@@ -1,7 +1,7 @@
 """The folder of a run, `<storage>/<name>`: which checkpoints in it are complete, what Ray's snapshot says, what may go.
 
 A checkpoint is a folder `step-<8 digits>-<attempt>`. The attempt makes the name unique per start of the worker group: a
-frozen host that thaws after it was replaced goes on writing into its own folder and can never spoil the one that
+frozen host that thaws after it was replaced keeps writing into its own folder and can never spoil the one that
 counts. It is complete when DCP's `.metadata`, written last and renamed into place, exists and every file it names has
 the length it says. Everything else does not count.
 """
@@ -61,7 +61,7 @@ class RunFolder:
         self.local = "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
 
     def at(self, *parts: str) -> str:
-        """Path of something in the run's folder, as the file system wants it."""
+        """Path of something in the run's folder, as the file system expects it."""
         return "/".join([self.path, *parts])
 
     def checkpoints(self) -> list[Found]:

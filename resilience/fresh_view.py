@@ -38,7 +38,7 @@ def recompute() -> None:
 
 
 class FreshView:
-    """One thread beside Ray's controller; `after_failure` begins its time anew."""
+    """One thread beside Ray's controller; `after_failure` restarts its time."""
 
     def __init__(
         self, look: Callable[[], object] | None = None, *, clock: Callable[[], float] = time.monotonic

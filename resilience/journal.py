@@ -11,7 +11,7 @@ failover a dead job can read RUNNING for minutes.
 seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault, and in a run with spares
 lost, generation, move, spare, fallback.
 
-Neither may ever stop a training run: on a full disk they are skipped, and the first failure is told on stderr.
+Neither may ever stop a training run: on a full disk they are skipped, and the first failure is reported on stderr.
 """
 
 from __future__ import annotations
@@ -110,4 +110,4 @@ class Journal:
     def _complain(self, file: str, error: OSError) -> None:
         if not self.complained:
             self.complained = True
-            say(f"{self.folder.at(file)}: not written ({error.strerror or error}); training goes on without it")
+            say(f"{self.folder.at(file)}: not written ({error.strerror or error}); training continues without it")

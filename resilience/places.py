@@ -42,7 +42,7 @@ def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: fl
 def spares_with_room(*, workers: int, spares: int, resources: Mapping[str, float], wait_s: float) -> int:
     """As many of the spares as the cluster can hold beside the workers, after up to `wait_s` seconds for all of them.
 
-    The run is not held up for a spare that has no place, and says so.
+    The run does not wait for a spare that has no place, and says so.
     """
     import ray
 

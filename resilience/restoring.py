@@ -29,7 +29,7 @@ class Restored:
 
 
 class Restorer:
-    """Looks for a checkpoint to go on from: Ray's, or a newer one on disk whose report the controller missed.
+    """Looks for a checkpoint to continue from: Ray's, or a newer one on disk whose report the controller missed.
 
     Args:
         run: What the driver described.

@@ -1,7 +1,7 @@
 """The driver's half: describe a run once, check what can be checked before anything starts, then fit it to the end.
 
 Submitting the same storage and name again resumes the run; there is nothing else to say.
-Ray is imported only where it is needed, so that wrong arguments are told at once.
+Ray is imported only where it is needed, so that wrong arguments are reported at once.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Run:
             snapshot = folder.snapshot()
         except ValueError as error:
             # Ray writes this file in place: a controller killed in that moment leaves half of it, and Ray would
-            # refuse it for ever
+            # refuse it forever
             aside = folder.set_snapshot_aside()
             say(
                 f"{folder.url}: Ray's snapshot was cut short ({error}); set aside as {aside}, the checkpoints on "
@@ -238,7 +238,7 @@ class Run:
             )
             return folder
         raise InputError(
-            f"run {folder.url}: {problem}; nothing was changed. Go on from the newest complete checkpoint on disk with "
+            f"run {folder.url}: {problem}; nothing was changed. Resume from the newest complete checkpoint with "
             f"--rebuild-snapshot, or start a new name with --start-from {folder.url}"
         )
 

@@ -31,7 +31,7 @@ class Settings:
         worker_group_start_timeout_s: How long to wait for all workers to be placed before trying again, with fewer if
             the size is elastic (Ray: 60).
         collective_timeout_s: Limit of Ray's own barriers, `report()` and the drain notice (Ray: none, so a hung rank
-            would hold the others there for ever).
+            would block the others there forever).
         preemption_poll_interval_s: How often a drain notice is looked for on the cluster (Ray: 5).
         process_group_timeout_s: Limit of one collective of the training process group (torch: 1800); a hung rank is
             detected after this long. Must exceed the longest legitimate pause of a rank inside a step.
@@ -53,7 +53,7 @@ class Settings:
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
         placement_wait_s: How long a submitted run waits for the cluster to be able to form its smallest world size.
-        spares: Workers that stand by when `fit` is not told a number; each needs a place of its own.
+        spares: Workers that stand by when `fit` gets no number; each needs a place of its own.
         spare_wait_s: How long a submitted run waits for the places of its spares; then it starts with fewer.
         beat_s: How often a worker of a run with spares tells the coordinator that it lives.
         silence_s: A worker that was not heard for so long is lost: its process or its node stands still.

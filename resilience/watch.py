@@ -1,6 +1,6 @@
 """Runs beside Ray's controller: notes every error, and stops a run that no retry can help.
 
-Ray retries for ever with `max_failures=-1`, and an exception out of a user callback ends the run in spite of it. That
+Ray retries forever with `max_failures=-1`, and an exception out of a user callback ends the run in spite of it. That
 is the only way to stop on purpose, so this callback raises for exactly two reasons and never by accident.
 """
 

@@ -1,4 +1,4 @@
-"""The verdict on a snapshot: Healthy, Recovering or Action required. A pure function, so that every case can be a test."""
+"""The verdict on a snapshot: Healthy, Recovering or Action required. A pure function: tests cover every case."""
 
 from __future__ import annotations
 

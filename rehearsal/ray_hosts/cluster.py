@@ -170,7 +170,7 @@ class Cluster:
         Args:
             manifest: a `ray.io/v1` RayCluster.
             project: the project's folder; state goes to `.local/ray/NAME` in it.
-            name: left out: the manifest's.
+            name: default: the manifest's.
             max_pods: most pods of one worker group (`rehearsal.ray_hosts.scale.RULE`).
             pod_cpus: CPUs, and so ranks, of a pod that trains.
             env: set on every pod on top of the manifest's; to shorten a drain in a rehearsal, for example.
@@ -357,7 +357,7 @@ class Cluster:
         self.save()
 
     def freeze(self, pod: Pod, *, thaw: bool = False) -> None:
-        """The machine still has power but does nothing; `thaw` lets it go on."""
+        """The machine still has power but does nothing; `thaw` lets it continue."""
         isolation.send(self.members(pod), signal.SIGCONT if thaw else signal.SIGSTOP)
         pod.frozen = not thaw
         self.save()
@@ -368,7 +368,7 @@ class Cluster:
         Args:
             pod: where.
             needle: what its command line holds.
-            inner: one of these, by the pod's own process ids; left out: any.
+            inner: one of these, by the pod's own process ids; default: any.
         """
         for pid in self.find(pod, needle):
             if inner is not None and isolation.inner_id(pid) not in inner:
@@ -436,7 +436,7 @@ class Cluster:
         return fresh
 
     def restart(self, pod: Pod) -> Pod:
-        """Start a pod's container anew in its place, as a kubelet does when `ray start` has ended by itself."""
+        """Restart a pod's container in its place, as a kubelet does when `ray start` has ended by itself."""
         self.state.pods.remove(pod)
         (self.folder / "logs" / f"{pod.name}.log").rename(self.folder / "logs" / f"{pod.name}.previous.log")
         return self._start_pod(self.group(pod), ip=pod.ip, name=pod.name)
@@ -454,7 +454,7 @@ class Cluster:
         wait(up, seconds=START_SECONDS, what="ray head")
 
     def wait_for_nodes(self, pods: list[Pod] | None = None) -> None:
-        """Until the head counts these pods (left out: all of them) as alive nodes."""
+        """Until the head counts these pods (default: all of them) as alive nodes."""
         expected = {pod.ip for pod in (self.state.pods if pods is None else pods)}
         restarts: Counter[str] = Counter()
 
@@ -633,8 +633,8 @@ def _check_version(bin_folder: Path, wanted: ClusterPlan) -> None:
         installed = folder.name.removeprefix("ray-").removesuffix(".dist-info")
         if installed != wanted.ray_version:
             raise LocalError(
-                f"raycluster spec.rayVersion: {wanted.ray_version} is wanted, {REHEARSAL_ENV} has {installed}; "
-                "make it anew with: make rehearsal-env"
+                f"raycluster spec.rayVersion: expected {wanted.ray_version}, {REHEARSAL_ENV} has {installed}; "
+                "recreate it: make rehearsal-env"
             )
 
 

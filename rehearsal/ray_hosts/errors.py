@@ -1,10 +1,10 @@
-"""The one error a person sees from `local ray` and `local rehearse`."""
+"""The one error that the user sees from `local ray` and `local rehearse`."""
 
 from __future__ import annotations
 
 
 class LocalError(Exception):
-    """A message for a person: what is wrong, what was got, what would help. Lower case, no final period.
+    """A message for the user: what is wrong, what was got, what would help. Lower case, no final period.
 
     Args:
         message: one line.

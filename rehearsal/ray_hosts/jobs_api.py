@@ -32,7 +32,7 @@ class Dashboard:
 
     @property
     def address(self) -> str:
-        """As `--address` of `ray job submit` wants it."""
+        """As `--address` of `ray job submit` expects it."""
         return f"http://{self.host}:{self.port}"
 
     def request(

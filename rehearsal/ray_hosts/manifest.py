@@ -44,8 +44,8 @@ class PodPlan:
         head: whether it carries the GCS, dashboard and Jobs API.
         pods: how many after scaling.
         wanted: how many in the manifest.
-        cpus: CPUs told to Ray, after scaling.
-        resources: custom resources told to Ray.
+        cpus: CPUs reported to Ray, after scaling.
+        resources: custom resources reported to Ray.
         params: the remaining `rayStartParams`, as flags.
         env: the Ray container's environment.
         grace_seconds: `terminationGracePeriodSeconds`: from SIGTERM to SIGKILL.
@@ -80,7 +80,7 @@ class PodPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterPlan:
-    """A RayCluster as processes: the head, the worker groups and what this machine leaves out."""
+    """A RayCluster as processes: the head, the worker groups and what this machine omits."""
 
     name: str
     ray_version: str | None
@@ -196,7 +196,7 @@ def _environment(container: Mapping[str, Any], path: str, dropped: list[str]) ->
             continue
         env[name] = str(item.get("value", ""))
     if container.get("envFrom"):
-        dropped.append(f"{path}.envFrom: has no source here; left out")
+        dropped.append(f"{path}.envFrom: has no source here; omitted")
     return env
 
 
@@ -275,7 +275,7 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None, pod_
     Args:
         manifest: a `ray.io/v1` RayCluster as a mapping.
         max_pods: most pods kept of one worker group; see `rehearsal.ray_hosts.scale.RULE`.
-        name: the local cluster's name. Left out: the manifest's.
+        name: the local cluster's name. Default: the manifest's.
         pod_cpus: CPUs, and so ranks, of a pod that trains.
 
     Raises:

@@ -30,8 +30,8 @@ def scale(*, replicas: int, hosts: int = 1, cpus: float, gpus: float, max_pods: 
     Args:
         replicas: the manifest's replicas (0 or more).
         hosts: the manifest's numOfHosts (pods per replica).
-        cpus: CPUs that Ray would be told of in the cluster.
-        gpus: GPUs that Ray would be told of in the cluster.
+        cpus: CPUs that Ray would have in the cluster.
+        gpus: GPUs that Ray would have in the cluster.
         max_pods: most pods kept of one group (1 or more).
     """
     if max_pods < 1:

@@ -6,5 +6,5 @@ loop, `loop` strings these together around it, and `ray_group` keeps Ray Train f
 `memory` holds the newest steps of this rank and of its neighbour.
 
 Whatever does not fit (another Ray, a coordinator that is gone, a generation that does not come up) raises in the
-workers: Ray then restarts all of them and the run goes on from its newest checkpoint, as it does without spares.
+workers: Ray then restarts all of them and the run continues from its newest checkpoint, as it does without spares.
 """

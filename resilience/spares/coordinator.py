@@ -1,7 +1,7 @@
 """The actor that sees at once who is gone: one connection per worker, on the driver's node.
 
 It never sits on a node that trains: a coordinator that goes with the node it should notice helps nobody. When it is
-killed Ray starts it again, and the workers, who train on meanwhile, connect anew and say which rank they hold.
+killed Ray starts it again, and the workers, who keep training, reconnect and say which rank they have.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _NETWORK_ERRORS = (dist.DistBackendError, dist.DistNetworkError, dist.DistStoreE
 
 
 class FallBackError(RuntimeError):
-    """Ray restarts all workers and the run goes on from its newest checkpoint. Worker processes end here."""
+    """Ray restarts all workers and the run continues from its newest checkpoint. Worker processes end here."""
 
 
 class HandOverError(BaseException):

@@ -1,4 +1,4 @@
-"""A worker's side of the connection to the coordinator: it beats, hears, and obeys when it is told to end.
+"""A worker's side of the connection to the coordinator: it beats, hears, and ends on request.
 
 The beat is a thread of its own, so that a process that computes for minutes still beats, and a process that was stopped
 (SIGSTOP, a frozen machine) does not. A fence is obeyed by that thread too: it kills the process, because the main
@@ -27,7 +27,7 @@ _RETRY_S = 0.2
 
 
 class CoordinatorLostError(RuntimeError):
-    """The coordinator is gone and does not come back: the run goes on from its newest checkpoint."""
+    """The coordinator is gone and does not come back: the run continues from its newest checkpoint."""
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,7 @@
 After every step a rank copies what the step changed (parameters, optimizer, buffers, schedulers, random numbers) and
 sends the copy to its neighbour while the next step computes. When a rank is lost the survivors still hold a step that
 is whole: at most the step under way is done again. When a rank and the node with its copy are lost together, the run
-goes on from the newest checkpoint.
+continues from the newest checkpoint.
 
 Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
 survivor could have dropped the one step that all others still hold.
@@ -90,7 +90,7 @@ class Store:
 
     @property
     def bytes(self) -> int:
-        """Bytes held, free buffers included."""
+        """Bytes in use, free buffers included."""
         return sum(tensor.numel() for tensor in [*self.held.values(), *self._free])
 
 

@@ -72,7 +72,7 @@ class KeepSurvivors(ControllerCallback):
 
 
 class _Replacement:
-    """A lost worker's successor under way: placed by Ray when there is room, then told what to run."""
+    """A lost worker's successor under way: placed by Ray when there is room, then sent what to run."""
 
     def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
         self.lost = lost
@@ -155,7 +155,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         return statuses
 
     def _replace(self, index: int) -> None:
-        """Go on with the replacement of a worker, as far as that goes without waiting."""
+        """Continue the replacement of a worker, as far as possible without waiting."""
         if (wait := self.polls_to_wait.get(index, 0)) > 0:
             self.polls_to_wait[index] = wait - 1
             return

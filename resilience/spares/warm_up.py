@@ -20,7 +20,7 @@ STEPS = 2
 
 
 class RehearsalOverError(BaseException):
-    """The rehearsal is over. No `Exception`: a loop that handles those must not go on."""
+    """The rehearsal is over. No `Exception`: a loop that handles those must not continue."""
 
 
 _under_way = False

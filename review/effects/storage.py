@@ -9,7 +9,7 @@ from review.changes import Changes, Kind, ResourceChange
 from review.facts import effect_when_gone, facts, source
 from review.findings import Effect, Findings, Remark, Row
 
-_PAUSE = "clients retry and go on by themselves, so that training pauses and does not fail"
+_PAUSE = "clients retry by themselves, so that training pauses and does not fail"
 
 
 def find(changes: Changes, findings: Findings) -> None:

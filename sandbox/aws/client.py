@@ -76,7 +76,7 @@ class Client:
         return list(self._call("GET", "faults")["faults"])
 
     def clear_faults(self) -> None:
-        """Remove every fault; what was stuck goes on."""
+        """Remove every fault; what was stuck continues."""
         self._call("DELETE", "faults")
 
     def fail_node(self, node_id: str, message: str = "NVRM: Xid 74: NVLink error") -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Client:
 
     @contextmanager
     def time_held(self) -> Iterator[None]:
-        """Hold the emulator's time meanwhile: nothing changes its state by itself, so that a test can look at it."""
+        """Stop the emulator's time inside the block: no state changes by itself, so that a test can look at it."""
         self._call("POST", "clock", {"held": True})
         try:
             yield

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 class InstallError(RuntimeError):
-    """Something could not be installed; the message says what and how to go on."""
+    """Something could not be installed; the message says what failed and the fix."""
 
 
 def installed() -> bool:

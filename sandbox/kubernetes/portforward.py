@@ -188,7 +188,7 @@ class Inlet:
             await self._queue.put(data)
 
     def close(self) -> None:
-        """The port has ended; one who waits in `put` goes on."""
+        """The port has ended; one who waits in `put` continues."""
         self._open = False
         while not self._queue.empty():
             self._queue.get_nowait()

@@ -186,7 +186,7 @@ class Registry:
         return self._builtin + [r for group in self._custom.values() for r in group]
 
     def install(self, crd: Json) -> None:
-        """Serve (or serve anew) the kinds of a CustomResourceDefinition."""
+        """Serve (or serve again) the kinds of a CustomResourceDefinition."""
         self._custom[crd["metadata"]["name"]] = crd_resources(crd)
         self._index()
 

@@ -59,7 +59,7 @@ class Shapes:
 
     @cached_property
     def registry(self) -> referencing.Registry[Any]:
-        """The definitions as jsonschema wants them."""
+        """The definitions as jsonschema expects them."""
         document = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _BASE, "$defs": self.definitions}
         empty: referencing.Registry[Any] = referencing.Registry()
         filled: referencing.Registry[Any] = empty.with_resource(_BASE, referencing.Resource.from_contents(document))

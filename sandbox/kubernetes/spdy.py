@@ -80,7 +80,7 @@ class Connection:
         if not first >> 31:
             return Frame("data", first, data=body, end=end)
         if first >> 16 != 0x8003:
-            raise SpdyError(f"SPDY 3 is wanted, got the frame {head.hex()}")
+            raise SpdyError(f"expected SPDY 3, got the frame {head.hex()}")
         number = int.from_bytes(body[:4], "big") & 0x7FFFFFFF
         match first & 0xFFFF:
             case 1:

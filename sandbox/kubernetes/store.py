@@ -14,7 +14,7 @@ from typing import Any
 Json = dict[str, Any]
 Key = tuple[str, str, str]  # bucket ("apps/deployments"), namespace ("" for cluster-scoped), name
 
-HISTORY = 20_000  # changes a watch can go back to before it is told 410 Gone
+HISTORY = 20_000  # changes a watch can go back to before it gets 410 Gone
 
 
 def copy(value: Any) -> Any:

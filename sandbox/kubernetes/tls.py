@@ -25,7 +25,7 @@ def _private(path: Path, body: bytes) -> None:
 
 
 def make(directory: Path) -> tuple[Path, Path, Path]:
-    """Files of the CA certificate, the server certificate and its key; made once per directory, and anew when expired.
+    """Files of the CA certificate, the server certificate and its key; created once, and again when expired.
 
     The CA's own key is never written.
     """

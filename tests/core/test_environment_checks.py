@@ -405,4 +405,4 @@ def test_every_shape_has_an_example_of_its_own_form() -> None:
 def test_removing_a_required_key_is_said_once() -> None:
     said = problems({f"{WORKER}/replicas": GONE})
     assert [problem.path for problem in said] == ["ray.workers[0].replicas"]
-    assert "required setting is missing (Pods wanted)" in said[0].message
+    assert "required setting is missing (Number of pods)" in said[0].message

@@ -112,7 +112,7 @@ def run(
     return _on_a_terminal(["bash", "-ec", f"exec {command}"], folder, variables, answers, forever, limit_s)
 
 
-def _on_a_terminal(
+def _on_a_terminal(  # noqa: PLR0917
     words: Iterable[str],
     folder: Path,
     variables: dict[str, str],

@@ -84,7 +84,7 @@ class Registry:
 
     def _faulty(self, kind: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
-            # the custom-resource functions are told the type, `Custom::Something`, as their fourth argument
+            # the custom-resource functions get the type, `Custom::Something`, as their fourth argument
             name = kwargs.get("resource_type") or (args[3] if len(args) > 3 else kind) if kind == "Custom" else kind
             fault = self._context.faults.strike(name, step)
             if fault:

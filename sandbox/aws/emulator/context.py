@@ -27,11 +27,11 @@ class Context:
     _held_at: float | None = None
 
     def now(self) -> float:
-        """Return the time state machines go by: the real one, unless time is held."""
+        """Return the time state machines go by: the real one, unless time is stopped."""
         return time.time() if self._held_at is None else self._held_at
 
     def hold(self, held: bool) -> None:
-        """Hold time, so that a test can look at a state that passes; or let it go on."""
+        """Stop time, so that a test can look at a state that passes; or let it continue."""
         self._held_at = time.time() if held else None
 
     def later(self, states: float = 1.0) -> float:

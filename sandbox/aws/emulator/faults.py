@@ -3,7 +3,7 @@
 A fault names an operation as `service.Operation` (`sagemaker.CreateCluster`, `ec2.CreateVpc`, `s3.PutObject`) or a step
 of CloudFormation as `AWS::FSx::FileSystem.create` (`update`, `delete`; `Custom::…` too). `*` in place of the operation
 means any. What it does, in this order: wait `delay_seconds`, then answer `code` and `message` with `status`, unless
-only a delay was asked for. `effect` names what is not an error: `stuck` leaves a file system in DELETING for ever,
+only a delay was asked for. `effect` names what is not an error: `stuck` leaves a file system in DELETING forever,
 `no-capacity` lets no more nodes of a group appear.
 """
 

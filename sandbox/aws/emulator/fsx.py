@@ -75,7 +75,7 @@ class Fsx:
         """Answer the file systems asked for, or all."""
         if wanted := data.get("FileSystemIds"):
             return {"FileSystems": [self._view(self.find(identifier)) for identifier in wanted]}
-        # a file system that goes away while the list is made is left out of it: only one asked for by name is missed
+        # a file system that goes away while the list is built is omitted: only one asked for by name is missed
         present = [identifier for identifier in sorted(self._file_systems.keys()) if self.exists(identifier)]
         records = (self._file_systems.get(identifier) for identifier in present)
         return {"FileSystems": [self._view(record) for record in records if record is not None]}
@@ -157,7 +157,7 @@ class Fsx:
         return True
 
     def release_stuck(self) -> None:
-        """Let what is stuck in DELETING go on to be deleted."""
+        """Let what is stuck in DELETING be deleted."""
         for record in self._file_systems.all_values():
             if record["Lifecycle"] == "DELETING" and record["_until"] is None:
                 record["_until"] = self._context.later()

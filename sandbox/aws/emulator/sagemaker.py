@@ -39,7 +39,7 @@ class SageMaker:
     # -- clusters -----------------------------------------------------------------------------------------------
 
     def CreateCluster(self, data: Json) -> Json:
-        """Create a cluster; its nodes appear as time goes on."""
+        """Create a cluster; its nodes appear over time."""
         name = data["ClusterName"]
         if name in self._clusters:
             raise ServiceError("ResourceInUse", f"Cluster with name {name} already exists")
@@ -213,7 +213,7 @@ class SageMaker:
         return {"Successful": added, "Failed": failed}
 
     def StartClusterHealthCheck(self, data: Json) -> Json:
-        """Run deep health checks on nodes that are there; they are unschedulable meanwhile."""
+        """Run deep health checks on nodes that are there; they are unschedulable until then."""
         cluster = self.find(data["ClusterName"])
         for wanted in data["DeepHealthCheckConfigurations"]:
             group = cluster["_groups"].get(wanted["InstanceGroupName"])

@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
             if said:
                 wrong += 1
                 sys.stdout.write(f"{case.name}: {said}\n")
-        note = f", {left_out} left out: they need kube-controller-manager" if left_out else ""
+        note = f", {left_out} omitted: they need kube-controller-manager" if left_out else ""
         sys.stdout.write(f"{total} requests, {wrong} disagreements{note}\n")
     return 1 if wrong else 0
 

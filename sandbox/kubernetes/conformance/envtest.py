@@ -1,7 +1,7 @@
 """A kube-apiserver and its etcd from KUBEBUILDER_ASSETS, as controller-runtime's envtest starts them.
 
 There is no kube-controller-manager in those archives: nobody makes service accounts or fills in a quota's status, so
-the ServiceAccount admission plugin is off and the cases that need controllers are left out.
+the ServiceAccount admission plugin is off and the cases that need controllers are omitted.
 Source: https://book.kubebuilder.io/reference/envtest
 """
 

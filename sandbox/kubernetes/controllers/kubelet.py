@@ -145,7 +145,7 @@ class Kubelet:
         seconds: float | None = TOLERATION_SECONDS
         for toleration in pod["spec"].get("tolerations") or []:
             if toleration.get("key") in (None, "", UNREACHABLE) and toleration.get("effect") in (None, "", "NoExecute"):
-                seconds = toleration.get("tolerationSeconds")  # without one: for ever
+                seconds = toleration.get("tolerationSeconds")  # without one: forever
         if seconds is not None and self._waited(f"{pod['metadata']['uid']}/evict", float(seconds)):
             event(
                 self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller"

@@ -7,7 +7,7 @@ HyperPod sets, the group's own labels and taints, and while it is checked or fau
 `UnschedulablePendingReboot` asks the service for just that, as in real life.
 
 When an instance goes, its node is NotReady at once and its object goes after 46 s (times `time_scale`), its pods with
-it. Fault hooks: `unreachable` keeps the object for ever, NotReady after 41 s; `gone` deletes the object now;
+it. Fault hooks: `unreachable` keeps the object forever, NotReady after 41 s; `gone` deletes the object now;
 `restore` ends both.
 """
 

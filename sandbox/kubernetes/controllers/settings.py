@@ -1,4 +1,4 @@
-"""What the controllers are told at start."""
+"""Settings of the controllers."""
 
 from __future__ import annotations
 
