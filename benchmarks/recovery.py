@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/recovery.py [--faults worker,node,freeze,hang,drain] [--json FILE]
 
 Columns: this project (the manifest's and the library's settings), Ray's defaults (the same job; every tuned setting put
-back to what Ray 2.60 and torch ship with), and the seed's way (a checkpoint per epoch, `get_checkpoint()` never called,
+back to what Ray 2.60 and torch ship with), and the AWS article's way (a checkpoint per epoch, `get_checkpoint()` never called,
 Ray's defaults). "not within N s" means that the benchmark stopped waiting, not that it would never come back.
 """
 
@@ -61,10 +61,10 @@ WAYS = (
     Way(title="this project"),
     Way(title="Ray's defaults", pod_env=RAY_DEFAULT_NODE, job_env=RAY_DEFAULT_JOB),
     Way(
-        title="the seed's way",
+        title="the AWS article's way",
         pod_env=RAY_DEFAULT_NODE,
         job_env=RAY_DEFAULT_JOB,
-        job_folder=PROJECT / "benchmarks" / "seeds_way",
+        job_folder=PROJECT / "benchmarks" / "article_way",
         undisturbed=False,
     ),
 )

@@ -96,7 +96,7 @@ class Assembly:
         }
 
     def text(self, value: Any, stack: Stack) -> str:  # noqa: PLR0911  # one line per intrinsic function
-        """A value of a template as a person reads it: references become construct paths."""
+        """A value of a template as a user reads it: references become construct paths."""
         if isinstance(value, str):
             return value
         if isinstance(value, bool | int | float) or value is None:

@@ -1,4 +1,4 @@
-"""Baseline of `recovery.py`: training as the seed's example job does it (aws-do-ray, `fsdp-ray.py`).
+"""Baseline of `recovery.py`: training as the AWS article's example job does it (aws-do-ray, `fsdp-ray.py`).
 
 A checkpoint per epoch, handed to Ray from a temporary folder; `FailureConfig(max_failures=-1)`; and `get_checkpoint()`
 is never called, so that every restart begins at epoch 0. It takes the arguments and writes the events of
