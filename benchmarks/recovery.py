@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/recovery.py [--faults worker,node,freeze,hang,drain] [--json FILE]
 
 Columns: this project (the manifest's and the library's settings), Ray's defaults (the same job; every tuned setting put
-back to what Ray 2.60 and torch ship with), and the AWS article's way (a checkpoint per epoch, `get_checkpoint()` never called,
+back to what Ray 2.60 and torch ship with), and the AWS article's way (a checkpoint per epoch, no `get_checkpoint()`,
 Ray's defaults). "not within N s" means that the benchmark stopped waiting, not that it would never come back.
 """
 

@@ -53,9 +53,9 @@ def settings_page() -> str:
         "# Settings of an environment",
         "",
         "One file `environments/NAME.yaml` is one environment. This page is made from `core/model.py` by",
-        "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. A dash",
-        "is no value: the description says what happens then. `hyperpod-ray env check` judges a file with its",
-        "cross-checks.",
+        "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
+        "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a file",
+        "and checks its settings against each other.",
         "",
     ]
     for path, name in dict.fromkeys(_sections(document, "", document)):

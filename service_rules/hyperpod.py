@@ -231,11 +231,11 @@ def cron_faults(expression: str) -> Iterator[str]:
     """What is wrong with a schedule expression."""
     values = expression.removeprefix("cron(").removesuffix(")").split(" ")
     if len(values) != len(CRON):
-        yield f"{len(values)} fields; six are wanted, one blank apart: {', '.join(CRON)} (cron(0 6 ? * SUN *))"
+        yield f"{len(values)} fields; expected six, separated by single spaces: {', '.join(CRON)} (cron(0 6 ? * SUN *))"
         return
     for value, (name, (pattern, allowed)) in zip(values, CRON.items(), strict=True):
         if not re.fullmatch(pattern, value):
-            yield f"'{value[:20]}' is no {name} here; allowed: {allowed}"
+            yield f"invalid {name} field '{value[:20]}'; allowed: {allowed}"
     if (values[2] == "?") == (values[4] == "?"):
         yield "exactly one of day of month and day of week must be ?"
 

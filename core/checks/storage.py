@@ -140,7 +140,7 @@ def _place(link: DataRepository) -> str:
 
 @rule("storage")
 def events_are_named_once(plan: Plan) -> Iterator[Finding]:
-    """The registry's schema wants unique events."""
+    """The registry's schema requires unique events."""
     for index, link in enumerate(plan.data_repositories):
         for name in ("auto_import", "auto_export"):
             events = getattr(link, name)

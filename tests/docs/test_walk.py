@@ -52,7 +52,10 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("text", "entry"), of_class("clone"), ids=lambda item: item if isinstance(item, str) else "")
+CLONE, SANDBOX = of_class("clone"), of_class("sandbox")
+
+
+@pytest.mark.parametrize(("text", "entry"), CLONE, ids=lambda item: item if isinstance(item, str) else "")
 def test_in_a_fresh_clone(fresh: Path, text: str, entry: dict[str, Any]) -> None:
     more = {"fpath": str(fresh.parent / "home")}
     line = NAMES.sub("dev", text) if " ENV" in text else text
@@ -117,7 +120,7 @@ def test_against_an_environment_in_the_sandbox(world: tuple[World, Path]) -> Non
         "HYPERPOD_RAY_ENVIRONMENTS": str(made.folder),
     }
     wrong = []
-    for text, entry in of_class("sandbox"):
+    for text, entry in SANDBOX:
         line = _with_nodes(made, NAMES.sub(made.name, text) if "hyperpod-ray local" not in text else text)
         done = run(
             line, folder=folder, more=more, answers=entry.get("answers", ()), forever=entry.get("forever", False)
