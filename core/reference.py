@@ -54,8 +54,8 @@ def settings_page() -> str:
         "",
         "One file `environments/NAME.yaml` is one environment. This page is made from `core/model.py` by",
         "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
-        "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a file",
-        "and checks its settings against each other.",
+        "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a",
+        "file and checks its settings against each other.",
         "",
     ]
     for path, name in dict.fromkeys(_sections(document, "", document)):
