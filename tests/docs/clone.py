@@ -33,11 +33,19 @@ def clone(target: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(source.read_bytes())
         file.chmod(source.stat().st_mode)
-        os.utime(file, (0, 0))  # older than the stamps: make has nothing to install again
     subprocess.run(["git", "init", "--quiet", "--initial-branch", "main"], cwd=target, check=True)
     subprocess.run(["git", "add", "--all"], cwd=target, check=True)
     subprocess.run([*_GIT, "commit", "--quiet", "--message", "as it stands"], cwd=target, check=True)
     subprocess.run(["git", "update-ref", "refs/remotes/origin/main", "HEAD"], cwd=target, check=True)
+    link(target)
+    return target
+
+
+def link(target: Path) -> None:
+    """Link the installed environments of this checkout into a clone, and make them newer than its files."""
+    for file in target.glob("*"):
+        if file.is_file():
+            os.utime(file, (0, 0))
     for name in INSTALLED:
         (target / name).symlink_to((PROJECT / name).resolve())
     (target / ".cache").mkdir(exist_ok=True)
@@ -45,7 +53,6 @@ def clone(target: Path) -> Path:
         (target / ".cache" / name).symlink_to((PROJECT / ".cache" / name).resolve())
     exclude = target / ".git" / "info" / "exclude"
     exclude.write_text("".join(f"/{name}\n" for name in INSTALLED))
-    return target
 
 
 @dataclass(frozen=True)
@@ -104,10 +111,13 @@ def run(
     """
     variables = environ(folder, more)
     if not (answers or forever):
-        done = subprocess.run(
-            ["bash", "-ec", command], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=limit_s, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                ["bash", "-ec", command], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=limit_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return Done(124, f"{(error.stdout or b'').decode(errors='replace')}\nnot within {limit_s} s")
         return Done(done.returncode, done.stdout)
     return _on_a_terminal(["bash", "-ec", f"exec {command}"], folder, variables, answers, forever, limit_s)
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ PAGES = [
     *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((PROJECT / "docs").rglob("*.md")),
 ]
-CLASSES = ("clone", "sandbox", "tests", "ci", "account")
+CLASSES = ("clone", "sandbox", "walk", "same", "tests", "ci", "account", "mention")
 PROGRAMS = (
     "hyperpod-ray", "make", "npx", "cdk", "aws", "kubectl", "helm", "pip", "git", "python", "python3", "ray", "eval",
     "export", "source", "cp", ".venv/bin/python", ".ci/run",
@@ -27,6 +28,10 @@ PROGRAMS = (
 SHELL = {"bash", "console", "sh", "bash submit"}
 """Info strings of blocks whose lines are commands."""
 DATA = {"yaml", "json", "python title=mine.py", "diff", "text", "toml", "dockerfile"}
+NAMES = re.compile(r"(?<![\w/.])(demo|prod|dev|local|staging|research|ENV)(?![\w/.:-])")
+"""Names of environments in commands."""
+LISTED = "## Commands that nothing runs\n"
+"""The list of one class; it is compared with `commands.yaml`."""
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -98,7 +103,8 @@ def of_block(block: Block) -> Iterator[Command]:
 def of_spans(page: Path) -> Iterator[Command]:
     """Commands in code spans: a program with at least one word behind it, and no `…`."""
     fenced = False
-    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+    text = page.read_text("utf-8").partition(LISTED)[0]
+    for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         elif not fenced:
@@ -117,6 +123,7 @@ def printed() -> list[Command]:
     ]
 
 
+@functools.cache
 def classes() -> dict[str, list[dict[str, Any]]]:
     """`commands.yaml`: class to entries, each with `run` and what its class needs."""
     data = yaml.safe_load((PROJECT / "tests/docs/commands.yaml").read_text("utf-8"))
@@ -131,6 +138,7 @@ def matches(pattern: str, text: str) -> bool:
     return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), text) is not None
 
 
+@functools.cache
 def class_of(text: str) -> tuple[str, dict[str, Any]] | None:
     """The class of a command and its entry; an exact entry goes before a pattern."""
     found = [
@@ -143,3 +151,13 @@ def class_of(text: str) -> tuple[str, dict[str, Any]] | None:
         return None
     _, _, name, entry = min(found, key=lambda item: item[:2])
     return name, entry
+
+
+def of_class(name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Printed commands of a class with their entries, each once."""
+    found: dict[str, dict[str, Any]] = {}
+    for command in printed():
+        known = class_of(command.text)
+        if known and known[0] == name:
+            found.setdefault(command.text, known[1])
+    return sorted(found.items())

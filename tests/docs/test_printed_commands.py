@@ -1,0 +1,175 @@
+"""Every command that README and docs print has a class in `commands.yaml`, and each class is true."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_one_command import problem
+from tests.docs.clone import environ
+from tests.docs.printed import (
+    CLASSES,
+    DATA,
+    PAGES,
+    PROJECT,
+    SHELL,
+    Command,
+    blocks,
+    class_of,
+    classes,
+    matches,
+    printed,
+)
+
+PRINTED = printed()
+
+
+def entries(name: str) -> list[dict[str, Any]]:
+    return classes()[name]
+
+
+def test_the_pages_have_commands() -> None:
+    assert len({command.text for command in PRINTED}) > 200
+    assert len({command.page for command in PRINTED}) > 12
+
+
+def test_every_printed_command_has_a_class() -> None:
+    bare = [f"{command.place}: {command.text}" for command in PRINTED if class_of(command.text) is None]
+    assert bare == [], "say in tests/docs/commands.yaml how each is proved:\n" + "\n".join(bare)
+
+
+def test_a_new_command_has_none() -> None:
+    assert class_of("hyperpod-ray frob prod") is None
+    assert class_of("make frob") is None
+
+
+def test_no_class_names_a_command_that_is_not_printed() -> None:
+    assert set(classes()) == set(CLASSES)
+    named = {entry["as"] for entry in entries("same")}
+    stale = [
+        f"{name}: {entry['run']}"
+        for name, found in classes().items()
+        for entry in found
+        if entry["run"] not in named and not any(matches(entry["run"], command.text) for command in PRINTED)
+    ]
+    assert stale == []
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A block without an info string, or an indented one, would escape the search."""
+    unknown = {(block.page, block.info) for page in PAGES for block in blocks(page) if block.info not in SHELL | DATA}
+    assert unknown == set()
+    for page in PAGES:
+        fenced = False
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+            fenced = fenced != line.lstrip().startswith("```")
+            assert fenced or not re.match(r"    (\$ |hyperpod-ray |make |npx |kubectl |aws )", line), f"{page}:{number}"
+
+
+@pytest.mark.parametrize("entry", entries("same"), ids=lambda entry: entry["run"])
+def test_what_is_the_same_is_run_elsewhere(entry: dict[str, Any]) -> None:
+    known = class_of(entry["as"])
+    assert (known[0] if known else "ci" if _made_by_ci(entry["as"]) else "") in {
+        "clone",
+        "sandbox",
+        "walk",
+        "tests",
+        "ci",
+    }, entry
+
+
+@pytest.mark.parametrize("entry", entries("tests"), ids=lambda entry: entry["run"])
+def test_the_named_test_is_there(entry: dict[str, Any]) -> None:
+    file, _, name = entry["test"].partition("::")
+    functions = {
+        node.name for node in ast.walk(ast.parse((PROJECT / file).read_text())) if isinstance(node, ast.FunctionDef)
+    }
+    assert name == "*" or name in functions, sorted(functions)
+
+
+# --- what .ci/run makes -----------------------------------------------------------------------------------------------
+
+
+def _made_by_ci(text: str) -> bool:
+    """Whether a make target, or the command in a target's recipe, is among what `.ci/run` makes."""
+    steps = re.findall(r"^step make (.+)$", (PROJECT / ".ci/run").read_text(), re.MULTILINE)
+    makefile = (PROJECT / "Makefile").read_text()
+    rules = {
+        target: (needs.split("#")[0].split(), recipe)
+        for target, needs, recipe in re.findall(r"^([\w-]+): ?(.*)\n((?:\t.*\n)*)", makefile, re.MULTILINE)
+    }
+    wanted, seen = [word for step in steps for word in step.split()], set()
+    while wanted:
+        target = wanted.pop()
+        if target in rules and target not in seen:
+            seen.add(target)
+            wanted += rules[target][0]
+    if text.startswith("make "):
+        return set(text.split()[1:]) <= seen
+    words = text.removeprefix("hyperpod-ray ").split(" --")[0]
+    return any(f"$(RUN) {words}" in rules[target][1] for target in seen)
+
+
+@pytest.mark.parametrize("entry", entries("ci"), ids=lambda entry: entry["run"])
+def test_ci_runs_it(entry: dict[str, Any]) -> None:
+    assert _made_by_ci(entry["run"])
+
+
+def test_ci_walks() -> None:
+    assert _made_by_ci("make walk")
+    assert not _made_by_ci("make pin")
+
+
+# --- what nothing runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [command for command in PRINTED if (found := class_of(command.text)) and found[0] == "account"],
+    ids=lambda command: command.place,
+)
+def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path: Path) -> None:
+    """Options and operations exist, by the program's own parser."""
+    words = command.text.split()
+    match words[0]:
+        case "hyperpod-ray":
+            assert problem(command.text.removeprefix("hyperpod-ray ")) == ""
+        case "make":
+            assert _dry(["make", "--dry-run", *words[1:]], tmp_path) == 0
+        case "npx" | "cdk":
+            verb = words[words.index("cdk") + 1]
+            assert _dry([str(PROJECT / "node_modules/.bin/cdk"), verb, "--help"], tmp_path) == 0
+        case "aws":
+            import boto3
+
+            client = boto3.client(words[1], region_name="us-west-2")  # type: ignore[call-overload]
+            shape = client.meta.service_model.operation_model("".join(map(str.title, words[2].split("-")))).input_shape
+            options = {
+                "".join(part[:1].upper() + part[1:] for part in w[2:].split("-")) for w in words if w[:2] == "--"
+            }
+            assert {option.casefold() for option in options} <= {name.casefold() for name in shape.members}
+        case "pip":
+            assert (PROJECT / words[words.index("--constraint") + 1]).is_file()
+        case "python":
+            assert (PROJECT / (words[2].replace(".", "/") + ".py")).is_file()
+        case "helm":
+            assert _dry(["helm", words[1], "--help"], tmp_path) == 0
+        case _:
+            assert words[0] == "ray" or "=" in words[0], command.text
+
+
+def _dry(words: list[str], home: Path) -> int:
+    variables = {**environ(PROJECT, {}), "HOME": str(home)}
+    return subprocess.run(words, cwd=PROJECT, env=variables, capture_output=True, check=False).returncode
+
+
+def test_the_docs_list_what_nothing_runs() -> None:
+    """The list in the sandbox's page, in the order of `commands.yaml`."""
+    text = (PROJECT / "docs/embedded-aws.md").read_text("utf-8").partition("## Commands that nothing runs\n")[2]
+    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [(entry["run"], entry["why"]) for entry in entries("account")]
