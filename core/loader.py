@@ -71,7 +71,7 @@ class EnvironmentFile:
 
 
 def environment_names(*, folder: Path = FOLDER) -> list[str]:
-    """Names of the environments in `folder`, sorted (files that are data of this package left out)."""
+    """Names of the environments in `folder`, sorted, without files that are data of this package."""
     return sorted(p.stem for p in folder.glob("*.yaml") if re.match(r"^[a-z][a-z0-9-]*$", p.stem))
 
 

@@ -27,7 +27,7 @@ CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
-"""Runs of the CLI, where another deploy or destroy was at work meanwhile."""
+"""Runs of the CLI, where another deploy or destroy was at work at the same time."""
 ROLLED_BACK = "UPDATE_ROLLBACK_COMPLETE"
 QUIET_LOOKS = 3
 """Looks without a stack in progress, after there was one: the other deploy or destroy pauses between its stacks."""
@@ -97,7 +97,7 @@ def _run(target: Target, *, assembly: Path, expected: Expected, before: Sequence
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     output.say(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
-    # a session of its own: Ctrl-C reaches this process, which then says what goes on, and ends the CLI
+    # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command,
         cwd=PROJECT,

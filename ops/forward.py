@@ -228,7 +228,7 @@ def relay(near: socket.socket, far: socket.socket, *, at_end: Callable[[], None]
     A thread for each way: one that waits for room in one direction must not stop the other.
 
     Args:
-        at_end: Called when `far` has ended, before `near` is told.
+        at_end: Called when `far` has ended, before `near` is notified.
     """
 
     def send() -> None:

@@ -270,7 +270,7 @@ def _node(item: Json) -> Node:
         group=labels.get(names.INSTANCE_GROUP_LABEL, ""),
         health=labels.get(names.HEALTH_LABEL, ""),
         deep_check=labels.get(names.DEEP_HEALTH_LABEL, ""),
-        fault=": ".join(filter(None, [*told, notes.get(names.FAULT_DETAILS, "")])),
+        fault=": ".join(filter(None, [*reported, notes.get(names.FAULT_DETAILS, "")])),
         cordoned=bool(spec.get("unschedulable")),
         out_of_service=names.OUT_OF_SERVICE in taints,
     )

@@ -174,7 +174,7 @@ def confirm(question: str, *, yes: bool, word: str = "") -> None:
     """Continue only after confirmation.
 
     Args:
-        word: What must be typed; empty asks for y. `--yes` answers the question, but not one that wants a word.
+        word: What must be typed; empty asks for y. `--yes` answers the question, but not one that requires a word.
 
     Raises:
         OpsError: Where nobody can be asked, or the answer is no.

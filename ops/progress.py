@@ -21,17 +21,19 @@ def busy(stack: Stack) -> bool:
 
 
 def interrupted(stacks: Sequence[Stack], *, stops: str, again: str, also: Sequence[str] = ()) -> OpsError:
-    """What Ctrl-C ends, and what goes on without this program.
+    """What Ctrl-C ends, and what continues without this program.
 
     Args:
         stacks: The environment's stacks as they are now.
         stops: What is not done any more.
         again: The command that waits for the rest and continues.
-        also: What else goes on, in words.
+        also: What else continues.
     """
     working = [f"CloudFormation continues with {stack.name} ({stack.status})" for stack in stacks if busy(stack)]
     continues = ", ".join([*working, *also]) or "nothing is in progress"
-    return OpsError(f"interrupted: {continues}; {stops}", next=f"to wait for it and go on: {again}", code=INTERRUPTED)
+    return OpsError(
+        f"interrupted: {continues}; {stops}", next=f"to wait for it and continue: {again}", code=INTERRUPTED
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,7 @@ class Jobs:
     def __init__(self, url: str, *, token: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            raise OpsError(f"--address {url}: http://HOST:PORT is wanted", code=BAD_USE)
+            raise OpsError(f"--address: '{url}'. Expected http://HOST:PORT", code=BAD_USE)
         self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
         self._token = token
 

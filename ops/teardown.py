@@ -274,7 +274,7 @@ def _destroy(target: Target, *, app: str) -> None:
         command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
     output.say(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    # a session of its own: Ctrl-C reaches this process, which then says what goes on, and ends the CLI
+    # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,

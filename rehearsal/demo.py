@@ -85,7 +85,7 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
 
 
 def _start(state: Path) -> process.Running:
-    import core  # its errors are told by the first synth
+    import core  # the first synth reports its errors
 
     settings = core.load(ENVIRONMENT).settings
     process.clear(state)  # what an earlier demo kept, or left when it was killed

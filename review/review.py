@@ -81,8 +81,8 @@ def review(
     """Compare two cloud assemblies.
 
     Args:
-        only: Name of the one environment to look at. Left out: all.
-        day: For which to say what it costs: EKS asks more for an old version. Left out: today, in UTC.
+        only: Name of the one environment to look at. Default: all.
+        day: For which to say what it costs: EKS asks more for an old version. Default: today, in UTC.
 
     Raises:
         ReviewError: When an assembly cannot be read or has no environment of that name.

@@ -24,8 +24,8 @@ def assemblies(
     Args:
         base: Revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that what
             others merged meanwhile is no part of the review.
-        head: Revision to review. Left out: the working tree as it lies there.
-        environment: Synthesize this one only. Left out: all.
+        head: Revision to review. Default: the working tree.
+        environment: Synthesize this one only. Default: all.
     """
     with tempfile.TemporaryDirectory(prefix="review-") as name:
         folder = Path(name)

@@ -36,7 +36,7 @@ class HealthNotifications(Construct):
         protected: Keep the archive when the cluster is destroyed.
         eks_cluster_name: Dimension of the control plane's metrics.
         control_plane_logs: Log group with the audit log of the EKS cluster; None where the environment does not own it:
-            the alarms that read it are then left out.
+            the alarms that read it are then omitted.
         namespaces: Where a crash loop is an alarm.
         nodes: Nodes of the cluster at full count.
     """

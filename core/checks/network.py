@@ -288,7 +288,7 @@ def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
 def addresses_fit(plan: Plan) -> Iterator[Finding]:
     """Every node takes its pods' addresses from its subnet (81 for a P5), so a subnet bounds the number of nodes.
 
-    A replacement starts before the lost node's addresses are free: room for one more node per group is wanted
+    A replacement starts before the lost node's addresses are free: leave room for one more node per group
     (warning).
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """

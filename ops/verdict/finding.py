@@ -68,7 +68,7 @@ def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
 
 
 def deploy(seen: Snapshot) -> str:
-    """What makes or mends the environment."""
+    """The command that creates or repairs the environment."""
     return f"hyperpod-ray deploy {seen.environment}"
 
 

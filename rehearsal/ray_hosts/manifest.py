@@ -153,7 +153,7 @@ def _quantity(value: Any, path: str) -> float:
 def custom_resources(params: Mapping[str, Any], group: Mapping[str, Any], path: str) -> dict[str, float]:
     r"""Ray's custom resources of a group, from `rayStartParams.resources` or the group's `resources`.
 
-    KubeRay wants the first as JSON inside quotes inside a string (`'"{\"driver\": 1}"'`), because it goes through
+    KubeRay expects the first as JSON inside quotes inside a string (`'"{\"driver\": 1}"'`), because it goes through
     a shell; plain JSON is taken too. The second (KubeRay ≥ 1.4) is a mapping of strings and wins.
     """
     if group.get("resources"):

@@ -14,11 +14,11 @@ from review.schemas import at
 
 _MINOR = re.compile(r"^1\.(\d+)$")
 _ADD_ONS = {
-    names.CNI_ADDON: "Its pods are rolled node by node; pods that run keep their addresses, new pods wait meanwhile.",
+    names.CNI_ADDON: "Its pods are rolled node by node; pods that run keep their addresses, new pods wait until then.",
     names.PROXY_ADDON: "Its pods are rolled over the nodes one by one; connections that run stay.",
     "coredns": "Its two replicas are rolled; names resolve all the while.",
     names.POD_IDENTITY_ADDON: "Its pods are rolled node by node; a pod that asks for credentials then retries.",
-    names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait meanwhile.",
+    names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait until then.",
 }
 
 
