@@ -23,7 +23,7 @@ def assemblies(
 
     Args:
         base: Revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that what
-            others merged meanwhile is no part of the review.
+            others merged is not part of the review.
         head: Revision to review. Default: the working tree.
         environment: Synthesize this one only. Default: all.
     """

@@ -16,7 +16,7 @@ from sandbox.aws import paths
 from tests.docs.printed import PROJECT
 
 INSTALLED = (".venv", ".venv-emulator", ".venv-rehearsal", "node_modules")
-CACHED = ("lambda-node", "kubectl-v34")
+CACHED = (paths.NODE_RUNTIME.name, paths.KUBECTL_LAYER.name)
 _GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "commit.gpgsign=false")
 
 
