@@ -147,7 +147,7 @@ class Batches:
         training.between(True)
 
     def _started(self, place: Position, generators: list[torch.Generator]) -> Iterator[Any]:
-        """The loader's iterator, at this place in it; the random numbers of the process go on as they were."""
+        """The loader's iterator, at this place in it; the random numbers of the process continue as they were."""
         loader, device = self.loader, self.training.device
         if hasattr(loader, "set_epoch") and hasattr(loader, "iteration"):  # Accelerate's counts its epochs itself
             cast("Any", loader).set_epoch(place.epoch)

@@ -1,7 +1,7 @@
 """What a checkpoint holds: model, optimizer, further state by name, the step, the place in the data, random numbers.
 
 Random numbers, the place in a loader that knows its own, and `per_rank` are different on each rank. A checkpoint taken
-up by another number of ranks fits none of them there: they are left out.
+up by another number of ranks fits none of them there: they are omitted.
 """
 
 from __future__ import annotations

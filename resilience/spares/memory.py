@@ -149,7 +149,7 @@ class Snapshot:
                     f"neighbour's memory: the state grew from {self.size} to {size - self.room + len(meta)} bytes; "
                     "not copied, a lost rank goes back to the checkpoint"
                 )
-            # the exchange goes on, its size is agreed; what is in it does not count
+            # the exchange continues, its size is agreed; what is in it does not count
             self._said, meta, tensors = True, b"", []
         on_gpu = self.device.type == "cuda"
         buffer = store.buffer(self.size, pinned=on_gpu)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def test_ci_walks() -> None:
 )
 def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path: Path) -> None:
     """Options and operations exist, by the program's own parser."""
-    words = command.text.split()
+    words = shlex.split(command.text)
     match words[0]:
         case "hyperpod-ray":
             assert problem(command.text.removeprefix("hyperpod-ray ")) == ""
