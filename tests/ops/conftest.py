@@ -9,6 +9,9 @@ import pytest
 
 from sandbox.aws import install, process
 from tests.ops.world import ACCOUNT, World, environment_text
+from tests.support import boto_models
+
+boto_models.share()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import boto_models
 from tests.support.emulator import Emulator, running
+
+boto_models.share()
 
 
 @pytest.fixture(scope="session")
