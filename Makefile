@@ -69,9 +69,7 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
-	$(BIN)/python -m pytest -n 4 --dist loadfile tests --ignore=tests/resilience --ignore=tests/rehearsal
-	$(BIN)/python -m pytest tests/rehearsal
-	.venv-rehearsal/bin/python -m pytest tests/resilience
+	$(BIN)/python -m tests.run
 
 walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
 	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py

@@ -42,12 +42,17 @@ def rehearsal_errors() -> Iterator[None]:
     from core.names import ENVIRONMENTS_VARIABLE
     from rehearsal.ray_hosts.errors import LocalError
 
+    before = os.environ.get(ENVIRONMENTS_VARIABLE)
     with contextlib.suppress(OpsError):
         os.environ[ENVIRONMENTS_VARIABLE] = str(folder())
     try:
         yield
     except LocalError as error:
         raise OpsError(str(error), code=error.code) from error
+    finally:
+        os.environ.pop(ENVIRONMENTS_VARIABLE, None)
+        if before is not None:
+            os.environ[ENVIRONMENTS_VARIABLE] = before
 
 
 def state_folder(given: Path | None) -> Path:

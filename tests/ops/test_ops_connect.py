@@ -25,6 +25,7 @@ from ops.forward import Forward
 from sandbox.aws import paths
 from tests.ops.ray_head import RAY, ray_head
 from tests.ops.world import ROOT, World, environment_text
+from tests.support.ray_turn import ray_turn
 from tests.support.web import BLOCK, web_server
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
@@ -398,16 +399,17 @@ def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_pat
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    local("start", str(manifest), "--name", name, "--max-pods", "1")
-    try:
-        assert "port 8265 of the head of RayCluster ray/ray leads to 127." in local(
-            "bridge", name, "--state", str(faults.state)
-        )
-        done = faults.process("submit", "demo", "--", "python", "-c", "print('six times seven is', 6 * 7)")
-        assert done.code == 0, done.err
-        assert "six times seven is 42" in done.out
-        assert faults.ops("connect", "demo", "--check", "--port", "0").code == 0
-    finally:
-        local("stop", name)
-        shutil.rmtree(ROOT / ".local" / "ray" / name)
-        faults.request("DELETE", "/rehearsal/bridges")
+    with ray_turn():
+        local("start", str(manifest), "--name", name, "--max-pods", "1")
+        try:
+            assert "port 8265 of the head of RayCluster ray/ray leads to 127." in local(
+                "bridge", name, "--state", str(faults.state)
+            )
+            done = faults.process("submit", "demo", "--", "python", "-c", "print('six times seven is', 6 * 7)")
+            assert done.code == 0, done.err
+            assert "six times seven is 42" in done.out
+            assert faults.ops("connect", "demo", "--check", "--port", "0").code == 0
+        finally:
+            local("stop", name)
+            shutil.rmtree(ROOT / ".local" / "ray" / name)
+            faults.request("DELETE", "/rehearsal/bridges")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import made_up
@@ -14,6 +15,7 @@ from rehearsal import show, soak
 from rehearsal.events import Event
 from rehearsal.job import Job
 from rehearsal.ray_hosts.errors import LocalError
+from sandbox import leash
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +33,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 def test_bad_input_is_one_line_and_exit_code_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = dict(os.environ)
     assert main(["local", *argv]) == 2
+    assert {k: v for k, v in os.environ.items() if k != leash.VARIABLE} == {
+        k: v for k, v in before.items() if k != leash.VARIABLE
+    }
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1

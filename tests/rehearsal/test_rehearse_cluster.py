@@ -19,6 +19,7 @@ import pytest
 
 from rehearsal.events import Tail
 from rehearsal.ray_hosts.cluster import Cluster
+from tests.support.ray_turn import ray_turn
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "what-happens-when-a-node-dies.md"
@@ -81,18 +82,20 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (command,) = commands("rehearse")
     folder = tmp_path_factory.mktemp("rehearsal")
     command[command.index("--out") + 1] = str(folder)
-    before, names = ray_processes(), set(Cluster.names(project=PROJECT))
-    probe = Probe(names)
-    probe.start()
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    probe.ended.set()
-    probe.join()
+    with ray_turn():
+        before, names = ray_processes(), set(Cluster.names(project=PROJECT))
+        probe = Probe(names)
+        probe.start()
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        probe.ended.set()
+        probe.join()
+        left = ray_processes() - before
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return {
         "report": report,
         "folder": folder,
-        "left": ray_processes() - before,
+        "left": left,
         "answers": probe.answers,
         "out": done.stdout,
     }
@@ -139,7 +142,12 @@ def test_report_and_picture_are_there_and_say_what_was_not_shown(rehearsed: dict
     assert rehearsed["report"]["cluster"]["token_auth"]
 
 
-def test_the_commands_by_hand(tmp_path: Path) -> None:
+def test_the_commands_by_hand() -> None:
+    with ray_turn():
+        by_hand()
+
+
+def by_hand() -> None:
     before = ray_processes()
     others = Cluster.running(project=PROJECT)
     if others:
