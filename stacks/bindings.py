@@ -6,15 +6,17 @@ from pathlib import Path
 
 from charts.errors import ChartMissingError
 from core import needs
+from core.model import S3Access
 from core.plan import Plan
+from hyperpod_ray.access import BucketAccess
 from hyperpod_ray.image import TrainingImage
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.network import Network
 from hyperpod_ray.storage import LustreFileSystem
 from k8s import Bindings, HelmRelease
 
 
 def bindings(
-    plan: Plan, *, network: ClusterNetwork, file_system: LustreFileSystem | None, image: TrainingImage | None = None
+    plan: Plan, *, network: Network, file_system: LustreFileSystem | None, image: TrainingImage | None = None
 ) -> Bindings:
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
     existing, named = plan.existing_file_system, plan.existing_image
@@ -33,6 +35,11 @@ def bindings(
         else "",
         file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
     )
+
+
+def bucket_access(entry: S3Access) -> BucketAccess:
+    """An entry of `ray.access.s3` as the constructs take it."""
+    return BucketAccess(bucket=entry.bucket, prefix=entry.prefix, mode=entry.mode)
 
 
 def chart_folder(release: HelmRelease) -> Path | None:

@@ -9,17 +9,20 @@ from aws_cdk import aws_ecr as ecr
 import k8s
 from constructs import Construct
 from core import needs
+from core.model import DynamicStorage, ExistingEks
 from core.plan import Plan
 from core.plan_names import user_groups
-from hyperpod_ray.cluster import ControlPlaneGround, EksCluster
+from core.service_limits import kubectl_for
+from hyperpod_ray.cluster import ControlPlane, ControlPlaneGround, EksCluster
 from hyperpod_ray.egress import ClusterEgress
+from hyperpod_ray.endpoints import EndpointCall
 from hyperpod_ray.execution_role import ExecutionRole
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.lifecycle import LifecycleScripts
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.network import Network
 from hyperpod_ray.storage import FsxCsiRole
 from stacks.base import EnvironmentStack
-from stacks.bindings import chart_folder
+from stacks.bindings import bucket_access, chart_folder
 
 
 class EksStack(EnvironmentStack):
@@ -35,7 +38,7 @@ class EksStack(EnvironmentStack):
         construct_id: str,
         *,
         plan: Plan,
-        network: ClusterNetwork,
+        network: Network,
         ground: ControlPlaneGround | None,
         project: Path,
     ) -> None:
@@ -46,25 +49,20 @@ class EksStack(EnvironmentStack):
             egress = ClusterEgress(
                 self,
                 "Egress",
-                settings=plan.new_network,
                 vpc=network.vpc,
+                cidr=plan.new_network.cidr,
+                zones=plan.new_network.availability_zone_ids,
+                nat_gateways=0 if plan.new_network.closed else plan.new_network.nat_gateways,
                 private_subnets=[list(network.node_subnets.values()), network.control_plane_subnets],
                 public_cidrs=plan.public_subnet_cidrs,
                 endpoint_subnets=network.control_plane_subnets,
-                calls=needs.calls(plan),
-                access=plan.bucket_access,
+                calls=[
+                    EndpointCall(endpoint=call.endpoint, actions=call.actions, resource=call.resource)
+                    for call in needs.calls(plan)
+                ],
+                access=[bucket_access(entry) for entry in plan.bucket_access],
             )
-        self.eks = EksCluster(
-            self,
-            "Eks",
-            settings=settings.eks,
-            cluster_name=plan.eks_cluster_name,
-            vpc=network.vpc,
-            subnets=network.control_plane_subnets,
-            node_security_group=network.node_security_group,
-            ray_user_groups={user.role_arn: user_groups(user) for user in settings.eks.ray_users},
-            ground=ground,
-        )
+        self.eks = self._control_plane(plan, network, ground)
         release = k8s.hyperpod_dependencies(plan)
         chart = HelmRelease(
             self,
@@ -87,7 +85,7 @@ class EksStack(EnvironmentStack):
         self.driver_role = FsxCsiRole(
             self,
             "FsxCsi",
-            settings=settings.storage,
+            creates_file_systems=isinstance(settings.storage, DynamicStorage),
             environment_name=plan.name,
             oidc_provider=self.eks.oidc_provider,
             oidc_issuer=self.eks.oidc_issuer,
@@ -112,4 +110,41 @@ class EksStack(EnvironmentStack):
         name, region = plan.eks_cluster_name, settings.region
         self.say(
             "KubectlCommand", f"aws eks update-kubeconfig --name {name} --region {region}", "makes kubectl talk to it"
+        )
+
+    def _control_plane(self, plan: Plan, network: Network, ground: ControlPlaneGround | None) -> ControlPlane:
+        settings = plan.settings.eks
+        kubectl_version = kubectl_for(settings.version)
+        groups = {user.role_arn: user_groups(user) for user in settings.ray_users}
+        if isinstance(settings, ExistingEks):
+            existing = settings.existing
+            return EksCluster.from_existing(
+                self,
+                "Eks",
+                cluster_name=existing.cluster_name,
+                security_group_id=existing.security_group_id,
+                oidc_issuer_url=existing.oidc_issuer_url,
+                kubectl_role_arn=existing.kubectl_role_arn,
+                kubectl_version=kubectl_version,
+                vpc=network.vpc,
+                subnets=network.control_plane_subnets,
+                node_security_group=network.node_security_group,
+                admin_role_arns=settings.admin_role_arns,
+                ray_user_groups=groups,
+            )
+        assert ground is not None  # noqa: S101  (narrowing only: a new cluster has one)
+        return EksCluster(
+            self,
+            "Eks",
+            cluster_name=plan.eks_cluster_name,
+            version=settings.version,
+            kubectl_version=kubectl_version,
+            vpc=network.vpc,
+            subnets=network.control_plane_subnets,
+            node_security_group=network.node_security_group,
+            ground=ground,
+            admin_role_arns=settings.admin_role_arns,
+            ray_user_groups=groups,
+            public_cidrs=settings.endpoint.public_cidrs if settings.endpoint.public else None,
+            network_policy_mode=settings.network_policy_mode,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from constructs import Construct
+from core import model
 from core.plan import Plan
-from hyperpod_ray.hyperpod import HyperPodCluster
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
+from hyperpod_ray.network import Network
 from stacks.base import EnvironmentStack
 from stacks.eks import EksStack
 
@@ -13,14 +14,19 @@ from stacks.eks import EksStack
 class HyperPodStack(EnvironmentStack):
     """The cluster: it takes longest, so it is alone here."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, plan: Plan, network: ClusterNetwork, control: EksStack
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network, control: EksStack) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
+        settings = plan.settings.hyperpod
         self.hyperpod = HyperPodCluster(
             self,
             "HyperPod",
-            plan=plan,
+            cluster_name=settings.cluster_name,
+            instance_groups=[_group(plan, group) for group in settings.instance_groups],
+            home_zone=plan.settings.network.availability_zone_ids[0],
+            node_recovery=settings.node_recovery,
+            node_provisioning_mode=settings.node_provisioning_mode,
+            managed_autoscaling=settings.managed_autoscaling,
+            tiered_memory_percent=settings.tiered_storage.memory_percent if settings.tiered_storage else None,
             eks_cluster=control.eks.cluster,
             execution_role=control.execution.role,
             lifecycle_uri=control.scripts.source_s3_uri,
@@ -29,3 +35,34 @@ class HyperPodStack(EnvironmentStack):
         )
         self.say("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
         self.say("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
+
+
+def _group(plan: Plan, group: model.InstanceGroup) -> InstanceGroup:
+    return InstanceGroup(
+        name=group.name,
+        type=group.type,
+        count=group.count,
+        min_count=group.min_count,
+        zone=plan.zone(group),
+        deep_health_checks=plan.deep_health_checks(group),
+        threads_per_core=group.threads_per_core,
+        labels=group.labels,
+        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in group.taints],
+        data_volume_gib=group.data_volume_gib,
+        volume_kms_key_arn=group.volume_kms_key_arn,
+        training_plan_arn=group.training_plan_arn,
+        spot=group.capacity == "spot",
+        image_release_version=group.image_release_version,
+        update_schedule=_schedule(group.update_schedule) if group.update_schedule else None,
+    )
+
+
+def _schedule(schedule: model.UpdateSchedule) -> UpdateSchedule:
+    rolling = schedule.rolling
+    return UpdateSchedule(
+        cron=schedule.cron,
+        maximum_batch=rolling.maximum_batch,
+        batch_unit=rolling.batch_unit,
+        wait_seconds=rolling.wait_seconds,
+        rollback_alarm_names=rolling.rollback_alarm_names,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from constructs import Construct
@@ -24,8 +25,16 @@ class ImageStack(EnvironmentStack):
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
         assert isinstance(settings, BuiltImage)  # noqa: S101  (the stage makes this stack only then)
+        image = partial(
+            TrainingImage,
+            self,
+            "Image",
+            repository_name=settings.repository_name,
+            keep_images=settings.keep_images,
+            retain=settings.on_destroy == "retain",
+        )
         if settings.folder != OWN_FOLDER:
-            self.image = TrainingImage(self, "Image", settings=settings, context=project / settings.folder)
+            self.image = image(context=project / settings.folder)
         else:
             chosen, arguments, incomplete = choose(), None, None
             try:
@@ -34,13 +43,7 @@ class ImageStack(EnvironmentStack):
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
                 stage(Path(context), project=project, chosen=chosen)
-                self.image = TrainingImage(
-                    self,
-                    "Image",
-                    settings=settings,
-                    context=Path(context),
-                    dockerfile=DOCKERFILE,
-                    build_args=arguments,
-                    incomplete=incomplete,
+                self.image = image(
+                    context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )
         self.say("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")

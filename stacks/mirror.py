@@ -5,7 +5,7 @@ from __future__ import annotations
 from constructs import Construct
 from core import needs
 from core.plan import Plan
-from hyperpod_ray.mirror import ImageMirror
+from hyperpod_ray.mirror import ImageCopy, ImageMirror
 from stacks.base import EnvironmentStack
 
 
@@ -14,4 +14,8 @@ class MirrorStack(EnvironmentStack):
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan) -> None:
         super().__init__(scope, construct_id, plan=plan, description="copies of container images")
-        ImageMirror(self, "Mirror", copies=needs.copies(plan))
+        copies = [
+            ImageCopy(source=str(copy.source), name=copy.source.repository, repository=copy.repository, tag=copy.tag)
+            for copy in needs.copies(plan)
+        ]
+        ImageMirror(self, "Mirror", copies=copies)

@@ -9,7 +9,7 @@ from core.plan_names import ray_namespaces
 from hyperpod_ray.cluster import addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.network import Network
 from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
 from k8s.pods import group_tolerations, node_selector
 from stacks.base import EnvironmentStack
@@ -32,7 +32,7 @@ class PlatformStack(EnvironmentStack):
         construct_id: str,
         *,
         plan: Plan,
-        network: ClusterNetwork,
+        network: Network,
         control: EksStack,
         cluster_arn: str,
         file_system: LustreFileSystem | None,

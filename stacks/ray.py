@@ -9,15 +9,15 @@ from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from hyperpod_ray.claims import ClaimGuard
-from hyperpod_ray.cluster import EksCluster
+from hyperpod_ray.cluster import ControlPlane
 from hyperpod_ray.identity import PodIdentity
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.kubernetes import Manifests
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.network import Network
 from hyperpod_ray.storage import LustreFileSystem
 from hyperpod_ray.tier import TierBucket
 from stacks.base import EnvironmentStack
-from stacks.bindings import bindings
+from stacks.bindings import bindings, bucket_access
 
 
 class RayStack(EnvironmentStack):
@@ -29,8 +29,8 @@ class RayStack(EnvironmentStack):
         construct_id: str,
         *,
         plan: Plan,
-        network: ClusterNetwork,
-        eks: EksCluster,
+        network: Network,
+        eks: ControlPlane,
         image: TrainingImage | None,
         file_system: LustreFileSystem | None,
     ) -> None:
@@ -50,11 +50,14 @@ class RayStack(EnvironmentStack):
             after.append(tier)
             self.say("TierBucket", tier.bucket.bucket_name, "second tier of checkpoints")
         if ray.access is not None or tiered is not None:
+            access = ray.access or RayAccess()
             after.append(
                 PodIdentity(
                     self,
                     "Identity",
-                    access=ray.access or RayAccess(),
+                    buckets=[bucket_access(entry) for entry in access.s3],
+                    kms_key_arns=access.kms_key_arns,
+                    mlflow_arn=access.mlflow_arn,
                     tier_bucket=plan.tier_bucket_name,
                     cluster=eks.cluster,
                     namespaces=ray_namespaces(plan),

@@ -6,22 +6,38 @@ from constructs import Construct
 from core.model import StaticStorage
 from core.names import MOUNT_PATH
 from core.plan import Plan
-from hyperpod_ray.network import ClusterNetwork
-from hyperpod_ray.storage import LustreFileSystem
+from hyperpod_ray.network import Network
+from hyperpod_ray.storage import DataRepository, LustreFileSystem
 from stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):
     """An FSx for Lustre file system made beside EKS (storage mode `static`)."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: ClusterNetwork) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
         settings = plan.settings.storage
         assert isinstance(settings, StaticStorage)  # noqa: S101  (the stage makes this stack only then)
         self.file_system = LustreFileSystem(
             self,
             "Lustre",
-            settings=settings,
+            capacity_gib=settings.capacity_gib,
+            throughput_mbs_per_tib=settings.throughput_mbs_per_tib,
+            compression=settings.compression,
+            lustre_version=settings.lustre_version,
+            backup_retention_days=settings.backup_retention_days,
+            retain=settings.on_destroy == "retain",
+            data_repositories=[
+                DataRepository(
+                    bucket=link.bucket,
+                    path=link.path,
+                    prefix=link.prefix,
+                    import_metadata=link.import_metadata,
+                    auto_import=link.auto_import,
+                    auto_export=link.auto_export,
+                )
+                for link in settings.data_repositories
+            ],
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )

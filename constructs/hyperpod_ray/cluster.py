@@ -17,8 +17,6 @@ from aws_cdk import aws_logs as logs
 
 from constructs import Construct
 from core import names
-from core.model import Eks, ExistingEks, NewEks, RayUser
-from core.service_limits import kubectl_for, minor_of
 from hyperpod_ray.logs import retention
 
 CONTROL_PLANE_LOGS = [
@@ -46,6 +44,7 @@ class ControlPlaneGround(Construct):
 
     Args:
         cluster_name: The log group's name derives from it.
+        log_retention_days: How long the control plane's logs are kept.
         protected: Keep key and log group when the cluster is destroyed.
     """
 
@@ -54,9 +53,9 @@ class ControlPlaneGround(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: NewEks,
         cluster_name: str,
         vpc: ec2.IVpc,
+        log_retention_days: int,
         protected: bool,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -65,7 +64,7 @@ class ControlPlaneGround(Construct):
             self,
             "Logs",
             log_group_name=names.control_plane_log_group(cluster_name),
-            retention=retention(settings.log_retention_days),
+            retention=retention(log_retention_days),
             removal_policy=policy,
         )
         self.key = kms.Key(
@@ -83,8 +82,60 @@ class ControlPlaneGround(Construct):
         )
 
 
-class EksCluster(Construct):
-    """An EKS cluster without nodes of its own, ready for HyperPod, or an existing one.
+class ControlPlane(Construct):
+    """What the other constructs need of an EKS cluster, and who may use it.
+
+    Creates `AWS::EKS::AccessEntry` for admins and Ray users, and the rules between nodes and control plane. Make one by
+    `EksCluster`, or by `EksCluster.from_existing`.
+    """
+
+    cluster: eks.ICluster
+    oidc_provider: iam.IOpenIdConnectProvider
+    oidc_issuer: str
+    """Issuer without `https://`, as IAM condition keys need it."""
+    cluster_security_group_id: str
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.addons: list[eks.CfnAddon] = []
+
+    def _admit(
+        self,
+        *,
+        node_security_group: ec2.ISecurityGroup,
+        admin_role_arns: Sequence[str],
+        ray_user_groups: Mapping[str, Sequence[str]],
+    ) -> None:
+        for index, arn in enumerate(admin_role_arns, start=1):
+            self._admin(f"Admin{index}", arn)
+        for index, (arn, groups) in enumerate(ray_user_groups.items(), start=1):
+            self._user(f"RayUser{index}", arn, groups)
+        _open_between(self, self.cluster_security_group_id, node_security_group)
+
+    def _admin(self, name: str, role_arn: str) -> None:
+        policy = f"arn:{Stack.of(self).partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        everywhere = eks.CfnAccessEntry.AccessScopeProperty(type="cluster")
+        eks.CfnAccessEntry(
+            self,
+            name,
+            cluster_name=self.cluster.cluster_name,
+            principal_arn=role_arn,
+            access_policies=[eks.CfnAccessEntry.AccessPolicyProperty(policy_arn=policy, access_scope=everywhere)],
+        )
+
+    def _user(self, name: str, role_arn: str, groups: Sequence[str]) -> None:
+        """Groups and no EKS policy: those let a user read every Secret, change policies and use service accounts."""
+        eks.CfnAccessEntry(
+            self,
+            name,
+            cluster_name=self.cluster.cluster_name,
+            principal_arn=role_arn,
+            kubernetes_groups=list(groups),
+        )
+
+
+class EksCluster(ControlPlane):
+    """A new EKS cluster without nodes of its own, ready for HyperPod.
 
     Creates `AWS::EKS::Cluster` (authentication mode API, secrets encrypted by a KMS key of its own, all control-plane
     logs), `AWS::EKS::AccessEntry` for admins and Ray users, the add-ons `vpc-cni`,
@@ -94,10 +145,16 @@ class EksCluster(Construct):
 
     Args:
         cluster_name: Physical name; the log group's name derives from it and `kubectl` needs it.
+        version: Kubernetes version.
+        kubectl_version: Kubernetes version of the kubectl that applies manifests, at most one minor version apart.
+        vpc: The VPC of the nodes.
         subnets: At least two private subnets in different zones.
         node_security_group: Gets free passage to and from the cluster security group.
+        ground: What the cluster stands on.
+        admin_role_arns: Roles with the policy AmazonEKSClusterAdminPolicy.
         ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
-        ground: What a new cluster stands on; None with an existing one.
+        public_cidrs: Ranges that reach the API server over its public endpoint. None: the endpoint is private.
+        network_policy_mode: Of the VPC CNI: `standard`, or `strict`: a pod that no policy selects is cut off.
     """
 
     def __init__(
@@ -105,58 +162,29 @@ class EksCluster(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: Eks,
         cluster_name: str,
+        version: str,
+        kubectl_version: str,
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         node_security_group: ec2.ISecurityGroup,
-        ray_user_groups: Mapping[str, Sequence[str]],
-        ground: ControlPlaneGround | None,
+        ground: ControlPlaneGround,
+        admin_role_arns: Sequence[str] = (),
+        ray_user_groups: Mapping[str, Sequence[str]] | None = None,
+        public_cidrs: Sequence[str] | None = None,
+        network_policy_mode: str = "standard",
     ) -> None:
         super().__init__(scope, construct_id)
-        self.addons: list[eks.CfnAddon] = []
-        self.cluster: eks.ICluster
-        if isinstance(settings, ExistingEks):
-            self._import(settings, vpc, subnets)
-        else:
-            self._create(
-                settings=settings,
-                cluster_name=cluster_name,
-                vpc=vpc,
-                subnets=subnets,
-                ground=ground,
-            )
-        for index, arn in enumerate(settings.admin_role_arns, start=1):
-            self._admin(f"Admin{index}", arn)
-        for index, user in enumerate(settings.ray_users, start=1):
-            self._user(f"RayUser{index}", user, ray_user_groups.get(user.role_arn, ()))
-        _open_between(self, self.cluster_security_group_id, node_security_group)
-
-    oidc_provider: iam.IOpenIdConnectProvider
-    oidc_issuer: str
-    """Issuer without `https://`, as IAM condition keys want it."""
-    cluster_security_group_id: str
-
-    def _create(
-        self,
-        *,
-        settings: NewEks,
-        cluster_name: str,
-        vpc: ec2.IVpc,
-        subnets: Sequence[ec2.ISubnet],
-        ground: ControlPlaneGround | None,
-    ) -> None:
-        assert ground is not None  # noqa: S101  (narrowing only)
         access = eks.EndpointAccess.PRIVATE
-        if settings.endpoint.public:
-            access = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*settings.endpoint.public_cidrs)
+        if public_cidrs is not None:
+            access = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_cidrs)
         cluster = eks.Cluster(
             self,
             "Cluster",
             cluster_name=cluster_name,
             # Upgrade policy left at EXTENDED: with STANDARD, EKS updates the cluster by itself when standard support
             # ends, also to a version that HyperPod does not support yet.
-            version=eks.KubernetesVersion.of(settings.version),
+            version=eks.KubernetesVersion.of(version),
             vpc=vpc,
             vpc_subnets=[ec2.SubnetSelection(subnets=list(subnets))],
             endpoint_access=access,
@@ -170,7 +198,7 @@ class EksCluster(Construct):
             role=ground.role,
             security_group=ground.security_group,
             kubectl_provider_options=eks.KubectlProviderOptions(
-                kubectl_layer=_kubectl_layer(self, settings.version), private_subnets=list(subnets)
+                kubectl_layer=_kubectl_layer(self, kubectl_version), private_subnets=list(subnets)
             ),
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
@@ -183,71 +211,89 @@ class EksCluster(Construct):
         )
         self.oidc_issuer = self.oidc_provider.open_id_connect_provider_issuer
         self.cluster_security_group_id = cluster.cluster_security_group_id
-        mode = {"env": {"NETWORK_POLICY_ENFORCING_MODE": settings.network_policy_mode}}
+        mode = {"env": {"NETWORK_POLICY_ENFORCING_MODE": network_policy_mode}}
         for name, bootstrap in BOOTSTRAP_ADDONS.items():
             configuration = {**bootstrap, **mode} if name == names.CNI_ADDON else bootstrap
             self.addons.append(addon(self, name, cluster=self.cluster, configuration=configuration))
+        self._admit(
+            node_security_group=node_security_group,
+            admin_role_arns=admin_role_arns,
+            ray_user_groups=ray_user_groups or {},
+        )
 
-    def _import(self, settings: ExistingEks, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet]) -> None:
-        existing = settings.existing
-        self.oidc_issuer = existing.oidc_issuer_url.removeprefix("https://")
-        self.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
-            self,
+    @staticmethod
+    def from_existing(
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        security_group_id: str,
+        oidc_issuer_url: str,
+        kubectl_role_arn: str,
+        kubectl_version: str,
+        vpc: ec2.IVpc,
+        subnets: Sequence[ec2.ISubnet],
+        node_security_group: ec2.ISecurityGroup,
+        admin_role_arns: Sequence[str] = (),
+        ray_user_groups: Mapping[str, Sequence[str]] | None = None,
+    ) -> ControlPlane:
+        """An EKS cluster that exists; only access entries, rules and the function that applies manifests are created.
+
+        Args:
+            scope: Parent of the construct.
+            construct_id: Its id.
+            cluster_name: Name of the cluster.
+            security_group_id: Its cluster security group.
+            oidc_issuer_url: Its issuer, for which IAM has a provider.
+            kubectl_role_arn: Role that the function applies manifests with.
+            kubectl_version: As for a new cluster, and so are the arguments that follow.
+            vpc: The VPC of cluster and nodes.
+            subnets: Private subnets of the function.
+            node_security_group: Gets free passage to and from the cluster security group.
+            admin_role_arns: Roles with the policy AmazonEKSClusterAdminPolicy.
+            ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
+        """
+        made = ControlPlane(scope, construct_id)
+        made.oidc_issuer = oidc_issuer_url.removeprefix("https://")
+        made.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
+            made,
             "OidcProvider",
-            f"arn:{Stack.of(self).partition}:iam::{Stack.of(self).account}:oidc-provider/{self.oidc_issuer}",
+            f"arn:{Stack.of(made).partition}:iam::{Stack.of(made).account}:oidc-provider/{made.oidc_issuer}",
         )
-        self.cluster_security_group_id = existing.security_group_id
+        made.cluster_security_group_id = security_group_id
+
+        def existing(name: str, kubectl_provider: eks.IKubectlProvider | None) -> eks.ICluster:
+            return eks.Cluster.from_cluster_attributes(
+                made,
+                name,
+                cluster_name=cluster_name,
+                vpc=vpc,
+                cluster_security_group_id=security_group_id,
+                open_id_connect_provider=made.oidc_provider,
+                kubectl_provider=kubectl_provider,
+            )
+
         # Twice: the function that applies manifests needs a cluster, and the cluster needs that function.
-        bare = self._existing("ForKubectl", settings, vpc, kubectl_provider=None)
         provider = eks.KubectlProvider(
-            self,
+            made,
             "KubectlProvider",
-            cluster=bare,
-            kubectl_layer=_kubectl_layer(self, settings.version),
+            cluster=existing("ForKubectl", None),
+            kubectl_layer=_kubectl_layer(made, kubectl_version),
             private_subnets=list(subnets),
-            role=iam.Role.from_role_arn(self, "KubectlRole", existing.kubectl_role_arn),
+            role=iam.Role.from_role_arn(made, "KubectlRole", kubectl_role_arn),
         )
-        self.cluster = self._existing("Cluster", settings, vpc, kubectl_provider=provider)
-
-    def _existing(
-        self, construct_id: str, settings: ExistingEks, vpc: ec2.IVpc, *, kubectl_provider: eks.IKubectlProvider | None
-    ) -> eks.ICluster:
-        existing = settings.existing
-        return eks.Cluster.from_cluster_attributes(
-            self,
-            construct_id,
-            cluster_name=existing.cluster_name,
-            vpc=vpc,
-            cluster_security_group_id=existing.security_group_id,
-            open_id_connect_provider=self.oidc_provider,
-            kubectl_provider=kubectl_provider,
+        made.cluster = existing("Cluster", provider)
+        made._admit(
+            node_security_group=node_security_group,
+            admin_role_arns=admin_role_arns,
+            ray_user_groups=ray_user_groups or {},
         )
-
-    def _admin(self, name: str, role_arn: str) -> None:
-        policy = f"arn:{Stack.of(self).partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        everywhere = eks.CfnAccessEntry.AccessScopeProperty(type="cluster")
-        eks.CfnAccessEntry(
-            self,
-            name,
-            cluster_name=self.cluster.cluster_name,
-            principal_arn=role_arn,
-            access_policies=[eks.CfnAccessEntry.AccessPolicyProperty(policy_arn=policy, access_scope=everywhere)],
-        )
-
-    def _user(self, name: str, user: RayUser, groups: Sequence[str]) -> None:
-        """Groups and no EKS policy: those let a user read every Secret, change policies and use service accounts."""
-        eks.CfnAccessEntry(
-            self,
-            name,
-            cluster_name=self.cluster.cluster_name,
-            principal_arn=user.role_arn,
-            kubernetes_groups=list(groups),
-        )
+        return made
 
 
 def _kubectl_layer(scope: Construct, version: str) -> lambda_.ILayerVersion:
-    """The Lambda layer with the kubectl that fits a cluster of that version, and its helm."""
-    number = f"V{minor_of(kubectl_for(version))}"
+    """The Lambda layer with kubectl of a Kubernetes version such as `1.35`, and its helm."""
+    number = f"V{version.split('.')[1]}"
     # one of the packages in requirements.in; each is loaded only where it is used
     package = importlib.import_module(f"aws_cdk.lambda_layer_kubectl_{number.lower()}")
     return cast("lambda_.ILayerVersion", getattr(package, f"Kubectl{number}Layer")(scope, "Kubectl"))

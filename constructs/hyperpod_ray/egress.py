@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 
 from constructs import Construct
-from core.model import NewNetwork, S3Access
-from core.needs import Call
-from hyperpod_ray.endpoints import SERVICES, gateway_policy, interface_policy, interface_services
+from hyperpod_ray.access import BucketAccess
+from hyperpod_ray.endpoints import SERVICES, EndpointCall, gateway_policy, interface_policy, interface_services
 from hyperpod_ray.network import place_by_zone_id
 
 
@@ -22,13 +21,15 @@ class ClusterEgress(Construct):
     whatever runs in the subnets.
 
     Args:
-        settings: The `network` section.
         vpc: The new VPC.
+        cidr: Its range.
+        zones: Its availability zone IDs.
+        nat_gateways: One in each of the first public subnets; 0 closes the network: interface endpoints instead.
         private_subnets: Node and control-plane subnets; each list in the order of the zones.
         public_cidrs: Range of each zone's public subnet; empty in a closed network.
         endpoint_subnets: Where interface endpoints have their addresses.
-        calls: AWS calls from inside the VPC, for the endpoints of a closed network; `core.needs.calls`.
-        access: Buckets that Ray's pods may use, for the S3 endpoint's policy in a closed network; `ray.access.s3`.
+        calls: AWS calls from inside the VPC, for the endpoints of a closed network.
+        access: Buckets that Ray's pods may use, for the S3 endpoint's policy in a closed network.
     """
 
     def __init__(
@@ -36,13 +37,15 @@ class ClusterEgress(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: NewNetwork,
         vpc: ec2.IVpc,
+        cidr: str,
+        zones: Sequence[str],
+        nat_gateways: int,
         private_subnets: Sequence[Sequence[ec2.ISubnet]],
         public_cidrs: Sequence[str],
         endpoint_subnets: Sequence[ec2.ISubnet],
-        calls: Sequence[Call],
-        access: Sequence[S3Access] = (),
+        calls: Sequence[EndpointCall],
+        access: Sequence[BucketAccess] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         every = [subnet for kind in private_subnets for subnet in kind]
@@ -53,22 +56,22 @@ class ClusterEgress(Construct):
             service=ec2.GatewayVpcEndpointAwsService.S3,
             subnets=[ec2.SubnetSelection(subnets=every)],
         )
-        if settings.closed:
-            self._endpoints(vpc, settings, endpoint_subnets, calls)
+        if not nat_gateways:
+            self._endpoints(vpc, cidr, endpoint_subnets, calls)
             # beside a NAT gateway a policy would limit nothing: S3 is reachable through that, too
             for statement in gateway_policy(self, access=access):
                 gateway.add_to_policy(statement)
         else:
-            self._nat(settings, private_subnets, self._public(vpc, settings, public_cidrs))
+            self._nat(nat_gateways, private_subnets, self._public(vpc, zones, public_cidrs))
 
-    def _public(self, vpc: ec2.IVpc, settings: NewNetwork, cidrs: Sequence[str]) -> list[ec2.PublicSubnet]:
+    def _public(self, vpc: ec2.IVpc, zones: Sequence[str], cidrs: Sequence[str]) -> list[ec2.PublicSubnet]:
         """Subnets with a route to the internet, for NAT gateways alone: no node and no pod is in them."""
         gateway = ec2.CfnInternetGateway(self, "InternetGateway")
         attachment = ec2.CfnVPCGatewayAttachment(
             self, "Attachment", vpc_id=vpc.vpc_id, internet_gateway_id=gateway.attr_internet_gateway_id
         )
         subnets = []
-        for index, (zone, cidr) in enumerate(zip(settings.availability_zone_ids, cidrs, strict=True), start=1):
+        for index, (zone, cidr) in enumerate(zip(zones, cidrs, strict=True), start=1):
             subnet = ec2.PublicSubnet(
                 self,
                 f"Public{index}",
@@ -82,11 +85,9 @@ class ClusterEgress(Construct):
         place_by_zone_id(subnets)
         return subnets
 
-    def _nat(
-        self, settings: NewNetwork, private: Sequence[Sequence[ec2.ISubnet]], public: Sequence[ec2.PublicSubnet]
-    ) -> None:
+    def _nat(self, count: int, private: Sequence[Sequence[ec2.ISubnet]], public: Sequence[ec2.PublicSubnet]) -> None:
         gateways = []
-        for index, subnet in enumerate(public[: settings.nat_gateways], start=1):
+        for index, subnet in enumerate(public[:count], start=1):
             address = ec2.CfnEIP(self, f"Address{index}", domain="vpc")
             gateway = ec2.CfnNatGateway(
                 self, f"NatGateway{index}", subnet_id=subnet.subnet_id, allocation_id=address.attr_allocation_id
@@ -104,7 +105,7 @@ class ClusterEgress(Construct):
                 )
 
     def _endpoints(
-        self, vpc: ec2.IVpc, settings: NewNetwork, subnets: Sequence[ec2.ISubnet], calls: Sequence[Call]
+        self, vpc: ec2.IVpc, cidr: str, subnets: Sequence[ec2.ISubnet], calls: Sequence[EndpointCall]
     ) -> None:
         allowed = ec2.SecurityGroup(
             self,
@@ -113,7 +114,7 @@ class ClusterEgress(Construct):
             description="interface endpoints of the closed network",
             allow_all_outbound=False,
         )
-        allowed.add_ingress_rule(ec2.Peer.ipv4(settings.cidr), ec2.Port.tcp(443), "HTTPS from inside the VPC")
+        allowed.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(443), "HTTPS from inside the VPC")
         for service in interface_services(calls):
             name, aws_service = SERVICES[service]
             endpoint = ec2.InterfaceVpcEndpoint(

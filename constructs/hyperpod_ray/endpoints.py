@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 
 from constructs import Construct
-from core.model import S3Access
-from core.needs import Call
+from hyperpod_ray.access import BucketAccess
 
 _SERVICES = ec2.InterfaceVpcEndpointAwsService
 SERVICES = {
@@ -36,10 +36,25 @@ _WRITE = [
     "s3:PutObject",
 ]  # fmt: skip
 GATEWAY = "s3"
-"""The one service of `core.needs` that has a gateway endpoint here."""
+"""The one service that has a gateway endpoint here."""
 
 
-def interface_services(calls: Sequence[Call]) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class EndpointCall:
+    """AWS actions that something calls from inside the VPC.
+
+    Args:
+        endpoint: VPC endpoint service, without `com.amazonaws.REGION.`.
+        actions: IAM actions.
+        resource: What they act on; `service` for an identity of the service, which no principal of the account has.
+    """
+
+    endpoint: str
+    actions: Sequence[str]
+    resource: str
+
+
+def interface_services(calls: Sequence[EndpointCall]) -> list[str]:
     """Endpoint services that the calls need, in a fixed order. KeyError for one that this module does not know."""
     wanted = {call.endpoint for call in calls} - {GATEWAY}
     unknown = wanted - set(SERVICES)
@@ -48,7 +63,7 @@ def interface_services(calls: Sequence[Call]) -> list[str]:
     return [service for service in SERVICES if service in wanted]
 
 
-def interface_policy(scope: Construct, service: str, calls: Sequence[Call]) -> list[iam.PolicyStatement]:
+def interface_policy(scope: Construct, service: str, calls: Sequence[EndpointCall]) -> list[iam.PolicyStatement]:
     """Statements of an interface endpoint's policy: the actions of the calls, by principals of this account.
 
     Credentials of another account that reach a node are then of no use for taking data away. STS has no principal's
@@ -70,7 +85,7 @@ def interface_policy(scope: Construct, service: str, calls: Sequence[Call]) -> l
     return [_allow(actions, ["*"], condition=_account("Principal", stack))]
 
 
-def gateway_policy(scope: Construct, *, access: Sequence[S3Access] = ()) -> list[iam.PolicyStatement]:
+def gateway_policy(scope: Construct, *, access: Sequence[BucketAccess] = ()) -> list[iam.PolicyStatement]:
     """Statements of the S3 gateway endpoint's policy.
 
     This account's buckets for this account's principals; what `ray.access` names, also of other accounts; image layers

@@ -13,7 +13,6 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 
 from constructs import Construct
-from core.model import LogRetentionDays
 from hyperpod_ray.alarms import EVENT_SIGNALS, KUBERNETES_SIGNALS, Watch
 from hyperpod_ray.logs import retention
 
@@ -48,7 +47,7 @@ class HealthNotifications(Construct):
         *,
         cluster_arn: str,
         emails: Sequence[str],
-        event_retention_days: LogRetentionDays,
+        event_retention_days: int,
         protected: bool,
         eks_cluster_name: str,
         control_plane_logs: str | None,

@@ -2,19 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from aws_cdk import Acknowledgment, Validations
+from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
 from constructs import Construct
-from core.model import InstanceGroup, UpdateSchedule
-from core.plan import Plan
 
 Cluster = sagemaker.CfnCluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taint:
+    """A taint of a group's nodes; effect `NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
+
+    key: str
+    value: str | None
+    effect: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateSchedule:
+    """Scheduled software (AMI) updates of a group (`ScheduledUpdateConfig`).
+
+    Args:
+        cron: `cron(Minutes Hours Day-of-month Month Day-of-week Year)`, UTC.
+        maximum_batch: Nodes taken at once, in `batch_unit`.
+        batch_unit: `INSTANCE_COUNT` or `CAPACITY_PERCENTAGE`.
+        wait_seconds: Pause between batches.
+        rollback_alarm_names: CloudWatch alarms that roll the update back.
+    """
+
+    cron: str
+    maximum_batch: int
+    batch_unit: str
+    wait_seconds: int
+    rollback_alarm_names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup:
+    """Nodes of one type with one purpose (`ClusterInstanceGroup`).
+
+    Args:
+        name: Renaming deletes the nodes and creates new ones.
+        type: With its `ml.` prefix; a change deletes the nodes and creates new ones.
+        count: Nodes that you ask for.
+        min_count: Nodes from which the group counts as created; for provisioning mode `Continuous`.
+        zone: Availability zone ID.
+        deep_health_checks: Checks that nodes pass before they take work.
+        threads_per_core: 1 or 2.
+        labels: Kubernetes labels of the nodes.
+        taints: Kubernetes taints of the nodes.
+        data_volume_gib: Additional EBS volume. None: none.
+        volume_kms_key_arn: Key of the group's volumes. None: the service's.
+        training_plan_arn: Plan whose capacity the group takes.
+        spot: Whether the group takes spot capacity.
+        image_release_version: HyperPod AMI release. None: the newest.
+        update_schedule: Scheduled AMI updates. None: none.
+    """
+
+    name: str
+    type: str
+    count: int
+    zone: str
+    min_count: int | None = None
+    deep_health_checks: Sequence[str] = ()
+    threads_per_core: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()
+    data_volume_gib: int | None = None
+    volume_kms_key_arn: str | None = None
+    training_plan_arn: str | None = None
+    spot: bool = False
+    image_release_version: str | None = None
+    update_schedule: UpdateSchedule | None = None
 
 
 class HyperPodCluster(Construct):
@@ -25,7 +91,13 @@ class HyperPodCluster(Construct):
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
 
     Args:
-        plan: The environment's `hyperpod` section and what follows from it.
+        cluster_name: Create-only; another name is another cluster.
+        instance_groups: One to a hundred groups.
+        home_zone: Zone of the cluster's own network configuration; a group in another zone overrides it.
+        node_recovery: `Automatic`: the service reboots or replaces faulty nodes. `None` leaves them to you.
+        node_provisioning_mode: `Continuous`: in service with the capacity there is. None: all or nothing.
+        managed_autoscaling: Whether HyperPod's managed Karpenter scales groups.
+        tiered_memory_percent: Share of the nodes' memory for tiered checkpoints. None: off.
         eks_cluster: The orchestrator.
         execution_role: Role of the nodes.
         lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
@@ -40,7 +112,13 @@ class HyperPodCluster(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        plan: Plan,
+        cluster_name: str,
+        instance_groups: Sequence[InstanceGroup],
+        home_zone: str,
+        node_recovery: str = "Automatic",
+        node_provisioning_mode: str | None = "Continuous",
+        managed_autoscaling: bool = False,
+        tiered_memory_percent: int | None = None,
         eks_cluster: eks.ICluster,
         execution_role: iam.IRole,
         lifecycle_uri: str,
@@ -48,33 +126,31 @@ class HyperPodCluster(Construct):
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, construct_id)
-        settings = plan.settings.hyperpod
-        self._plan, self._role, self._lifecycle_uri = plan, execution_role, lifecycle_uri
-        self._subnets, self._security_group = subnets, security_group
-        self._home_zone = plan.settings.network.availability_zone_ids[0]
-        tiered = settings.tiered_storage
+        self._role, self._lifecycle_uri = execution_role, lifecycle_uri
+        self._subnets, self._security_group, self._home_zone = subnets, security_group, home_zone
+        self._continuous = node_provisioning_mode == "Continuous"
         self.cluster = Cluster(
             self,
             "Cluster",
-            cluster_name=settings.cluster_name,
-            node_recovery=settings.node_recovery,
-            node_provisioning_mode=settings.node_provisioning_mode,
+            cluster_name=cluster_name,
+            node_recovery=node_recovery,
+            node_provisioning_mode=node_provisioning_mode,
             orchestrator=Cluster.OrchestratorProperty(
                 eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_cluster.cluster_arn)
             ),
             vpc_config=self._vpc_config(self._home_zone),
-            instance_groups=[self._group(group) for group in settings.instance_groups],
+            instance_groups=[self._group(group) for group in instance_groups],
             auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
-            if settings.managed_autoscaling
+            if managed_autoscaling
             else None,
-            cluster_role=self._autoscaling_role().role_arn if settings.managed_autoscaling else None,
+            cluster_role=self._autoscaling_role().role_arn if managed_autoscaling else None,
             tiered_storage_config=Cluster.TieredStorageConfigProperty(
-                mode="Enable", instance_memory_allocation_percentage=tiered.memory_percent
+                mode="Enable", instance_memory_allocation_percentage=tiered_memory_percent
             )
-            if tiered is not None
+            if tiered_memory_percent is not None
             else None,
         )
-        if any(group.image_release_version for group in settings.instance_groups):
+        if any(group.image_release_version for group in instance_groups):
             Validations.of(self.cluster).acknowledge(
                 Acknowledgment(
                     id="CloudFormation-Validate::F3002",
@@ -96,26 +172,24 @@ class HyperPodCluster(Construct):
         )
 
     def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
-        zone = self._plan.zone(group)
-        continuous = self._plan.settings.hyperpod.node_provisioning_mode == "Continuous"
         capacity = None
-        if group.capacity == "spot":
+        if group.spot:
             capacity = Cluster.ClusterCapacityRequirementsProperty(spot={})
         return Cluster.ClusterInstanceGroupProperty(
             instance_group_name=group.name,
             instance_type=group.type,
             instance_count=group.count,
-            min_instance_count=group.min_count if continuous else None,
+            min_instance_count=group.min_count if self._continuous else None,
             execution_role=self._role.role_arn,
             life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
                 source_s3_uri=self._lifecycle_uri, on_create="on_create.sh"
             ),
             threads_per_core=group.threads_per_core,
-            on_start_deep_health_checks=self._plan.deep_health_checks(group) or None,
+            on_start_deep_health_checks=list(group.deep_health_checks) or None,
             kubernetes_config=_kubernetes_config(group),
             capacity_requirements=capacity,
             training_plan_arn=group.training_plan_arn,
-            override_vpc_config=self._vpc_config(zone) if zone != self._home_zone else None,
+            override_vpc_config=self._vpc_config(group.zone) if group.zone != self._home_zone else None,
             instance_storage_configs=_volumes(group) or None,
             image_release_version=group.image_release_version,
             scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
@@ -131,7 +205,7 @@ class HyperPodCluster(Construct):
             iam.PolicyStatement(
                 actions=["sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes"],
                 resources=["*"],
-                conditions={"StringEquals": {"aws:ResourceAccount": self._plan.settings.account}},
+                conditions={"StringEquals": {"aws:ResourceAccount": Stack.of(self).account}},
             )
         )
         return role
@@ -158,17 +232,16 @@ def _volumes(group: InstanceGroup) -> list[sagemaker.CfnCluster.ClusterInstanceS
 
 
 def _schedule(schedule: UpdateSchedule) -> sagemaker.CfnCluster.ScheduledUpdateConfigProperty:
-    rolling = schedule.rolling
-    batch = Cluster.CapacitySizeConfigProperty(type=rolling.batch_unit, value=rolling.maximum_batch)
+    batch = Cluster.CapacitySizeConfigProperty(type=schedule.batch_unit, value=schedule.maximum_batch)
     return Cluster.ScheduledUpdateConfigProperty(
         schedule_expression=schedule.cron,
         deployment_config=Cluster.DeploymentConfigProperty(
             rolling_update_policy=Cluster.RollingUpdatePolicyProperty(
                 maximum_batch_size=batch, rollback_maximum_batch_size=batch
             ),
-            wait_interval_in_seconds=rolling.wait_seconds,
+            wait_interval_in_seconds=schedule.wait_seconds,
             auto_rollback_configuration=[
-                Cluster.AlarmDetailsProperty(alarm_name=name) for name in rolling.rollback_alarm_names
+                Cluster.AlarmDetailsProperty(alarm_name=name) for name in schedule.rollback_alarm_names
             ]
             or None,
         ),

@@ -10,7 +10,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 
 from constructs import Construct
-from core.model import RayAccess, S3Access
+from hyperpod_ray.access import BucketAccess
 
 MLFLOW_ACTIONS = [
     f"sagemaker-mlflow:{action}"
@@ -25,7 +25,7 @@ https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsa
 
 
 class PodIdentity(Construct):
-    """A role that one service account has by EKS Pod Identity, limited to what `ray.access` names.
+    """A role that one service account has by EKS Pod Identity, limited to what you name.
 
     Creates `AWS::IAM::Role` and one `AWS::EKS::PodIdentityAssociation` per namespace. The trust is limited to this
     cluster, these namespaces and this service account by the session tags that EKS sets for every pod. Pods get the
@@ -34,7 +34,9 @@ class PodIdentity(Construct):
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
 
     Args:
-        access: The `ray.access` section.
+        buckets: Buckets that the pods may use.
+        kms_key_arns: Keys of these buckets.
+        mlflow_arn: MLflow tracking server or app. Default: none.
         tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
         namespaces: Where the service account is.
         service_account: Its name.
@@ -45,7 +47,9 @@ class PodIdentity(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        access: RayAccess,
+        buckets: Sequence[BucketAccess] = (),
+        kms_key_arns: Sequence[str] = (),
+        mlflow_arn: str | None = None,
         tier_bucket: str | None = None,
         cluster: eks.ICluster,
         namespaces: Sequence[str],
@@ -69,7 +73,7 @@ class PodIdentity(Construct):
             description="Ray's pods: ray.access of the environment",
         )
         for statement in [
-            *self._statements(access),
+            *self._statements(buckets, kms_key_arns, mlflow_arn),
             *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
         ]:
             self.role.add_to_policy(statement)
@@ -84,26 +88,28 @@ class PodIdentity(Construct):
             )
             association.node.add_dependency(self.role)
 
-    def _statements(self, access: RayAccess) -> list[iam.PolicyStatement]:
+    def _statements(
+        self, buckets: Sequence[BucketAccess], kms_key_arns: Sequence[str], mlflow_arn: str | None
+    ) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
-        made = [statement for entry in access.s3 for statement in _s3(stack.partition, entry)]
-        if access.kms_key_arns:
-            writes = any(entry.mode == "write" for entry in access.s3)
+        made = [statement for entry in buckets for statement in _s3(stack.partition, entry)]
+        if kms_key_arns:
+            writes = any(entry.mode == "write" for entry in buckets)
             made.append(
                 iam.PolicyStatement(
                     actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
-                    resources=list(access.kms_key_arns),
+                    resources=list(kms_key_arns),
                     conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.amazonaws.com"}},
                 )
             )
-        if access.mlflow_arn is not None:
-            app = ":mlflow-app/" in access.mlflow_arn
+        if mlflow_arn is not None:
+            app = ":mlflow-app/" in mlflow_arn
             actions = ["sagemaker:CallMlflowAppApi"] if app else MLFLOW_ACTIONS
-            made.append(iam.PolicyStatement(actions=actions, resources=[access.mlflow_arn]))
+            made.append(iam.PolicyStatement(actions=actions, resources=[mlflow_arn]))
         return made
 
 
-def _s3(partition: str, entry: S3Access) -> list[iam.PolicyStatement]:
+def _s3(partition: str, entry: BucketAccess) -> list[iam.PolicyStatement]:
     bucket = f"arn:{partition}:s3:::{entry.bucket}"
     writes = entry.mode == "write"
     # a prefix is listed as a folder is: with and without its slash, and below it
@@ -142,7 +148,7 @@ def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
     https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
     """
     return [
-        *_s3(partition, S3Access.model_construct(bucket=bucket, prefix="", mode="write")),
+        *_s3(partition, BucketAccess(bucket=bucket, mode="write")),
         iam.PolicyStatement(
             actions=["cloudwatch:PutMetricData"],
             resources=["*"],

@@ -14,7 +14,6 @@ from aws_cdk.aws_logs import LogGroup, RetentionDays
 from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
-from core.model import BuiltImage
 from hyperpod_ray.refuse import refuse_deployment
 
 NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
@@ -30,7 +29,9 @@ class TrainingImage(Construct):
     https://github.com/cdklabs/deploy-time-build
 
     Args:
-        settings: The `image` section, without `uri`.
+        repository_name: Name of the repository.
+        keep_images: Newest images that its lifecycle rule keeps.
+        retain: Whether repository and images stay when the stack goes.
         context: Folder that holds the Dockerfile and everything it copies.
         build_args: Docker build arguments.
         incomplete: What is missing for a build, for people; the stack can then be reviewed but not deployed.
@@ -41,7 +42,9 @@ class TrainingImage(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: BuiltImage,
+        repository_name: str,
+        keep_images: int,
+        retain: bool,
         context: Path,
         dockerfile: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
@@ -50,18 +53,17 @@ class TrainingImage(Construct):
         super().__init__(scope, construct_id)
         if incomplete is not None:
             refuse_deployment(self, incomplete)
-        delete = settings.on_destroy == "delete"
         self.repository = ecr.Repository(
             self,
             "Repository",
-            repository_name=settings.repository_name,
+            repository_name=repository_name,
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
             # the account's own aws/ecr key: a repository that is kept depends on no key of the stack
             encryption=ecr.RepositoryEncryption.KMS,
-            lifecycle_rules=[ecr.LifecycleRule(max_image_count=settings.keep_images, description="keep the newest")],
-            removal_policy=RemovalPolicy.DESTROY if delete else RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-            empty_on_delete=delete,
+            lifecycle_rules=[ecr.LifecycleRule(max_image_count=keep_images, description="keep the newest")],
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
+            empty_on_delete=not retain,
         )
         # Our own hash, known at synth: the construct's tag is an attribute of the build, and an exported attribute that
         # another stack imports could never change.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import RemovalPolicy
@@ -14,9 +15,25 @@ from aws_cdk.aws_logs import LogGroup, RetentionDays
 from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
-from core.needs import Copy
 from hyperpod_ray.image import log_builds_to
 from hyperpod_ray.refuse import refuse_deployment
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCopy:
+    """An image of another registry, and where its copy goes.
+
+    Args:
+        source: Upstream reference; with its digest, unless nobody recorded it yet.
+        name: Repository upstream; the construct's id derives from it.
+        repository: Repository in this account's registry.
+        tag: Tag in it, which never means another image.
+    """
+
+    source: str
+    name: str
+    repository: str
+    tag: str
 
 
 class ImageMirror(Construct):
@@ -30,19 +47,19 @@ class ImageMirror(Construct):
     An image whose digest is not recorded yet does not stop a synth: CloudFormation refuses the stack.
 
     Args:
-        copies: What to copy where; `core.needs.copies`.
+        copies: What to copy where.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, copies: Sequence[Copy]) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, copies: Sequence[ImageCopy]) -> None:
         super().__init__(scope, construct_id)
-        missing = [str(copy.source) for copy in copies if not copy.source.digest]
+        missing = [copy.source for copy in copies if "@" not in copy.source]
         if missing:
             refuse_deployment(
                 self, f"no digest is recorded for {', '.join(missing)}: run 'make pin', then deploy again"
             )
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         for copy in copies:
-            name = "".join(word.capitalize() for word in re.split(r"[^a-z0-9]+", copy.source.repository.lower()))
+            name = "".join(word.capitalize() for word in re.split(r"[^a-z0-9]+", copy.name.lower()))
             # copies: they can be made again, and nothing of an environment is left without them
             repository = ecr.Repository(
                 self,

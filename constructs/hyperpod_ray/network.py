@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import CfnResource, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
@@ -10,27 +10,48 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 
 from constructs import Construct
-from core.model import ExistingNetwork, Network, NewNetwork
 from hyperpod_ray.logs import retention
 
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 """https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html"""
 
 
-class ClusterNetwork(Construct):
-    """A VPC for one HyperPod cluster, new or existing.
+class Network(Construct):
+    """What the other constructs need of a network: the VPC, its private subnets and two security groups.
+
+    Creates the security groups of nodes and of the file system (`AWS::EC2::SecurityGroup`). Make one by
+    `ClusterNetwork`, or by `ClusterNetwork.from_existing`.
+    """
+
+    vpc: ec2.IVpc
+    node_subnets: dict[str, ec2.ISubnet]
+    """By availability zone ID."""
+    control_plane_subnets: list[ec2.ISubnet]
+    node_security_group: ec2.ISecurityGroup
+    file_system_security_group: ec2.SecurityGroup
+
+    def _secure(self, outside_ports: Sequence[int]) -> None:
+        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
+        self.node_security_group = nodes.security_group
+        self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
+
+
+class ClusterNetwork(Network):
+    """A new VPC for one HyperPod cluster.
 
     Creates `AWS::EC2::VPC`, per zone a node and a control-plane subnet placed by availability zone **ID**, flow logs,
-    and the security groups of nodes and file system. With an existing VPC only the security groups are created. The way
-    out is `ClusterEgress`.
+    and the security groups of nodes and file system. The way out is `ClusterEgress`.
 
     The range is laid out for `zone_slots` zones from the start: the address range, logical id and zone of a subnet do
     not depend on how many zones follow it, so that a zone can be added at the end of the list later.
 
     Args:
-        settings: The `network` section.
-        node_subnet_prefix: Prefix length of each node subnet; `Plan.node_subnet_prefix`.
-        outside_ports: TCP ports of destinations outside the cluster; `core.needs.outside_ports`.
+        cidr: Range of the VPC.
+        zones: Availability zone IDs.
+        zone_slots: Zones that the range has room for.
+        node_subnet_prefix: Prefix length of each node subnet.
+        flow_log_retention_days: How long VPC flow logs are kept.
+        outside_ports: TCP ports of destinations outside the cluster.
         keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
             then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
@@ -40,31 +61,15 @@ class ClusterNetwork(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: Network,
+        cidr: str,
+        zones: Sequence[str],
+        zone_slots: int,
         node_subnet_prefix: int,
+        flow_log_retention_days: int,
         outside_ports: Sequence[int] = (),
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        if isinstance(settings, NewNetwork):
-            self._create(settings, node_subnet_prefix)
-        else:
-            self._import(settings)
-        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
-        self.node_security_group = nodes.security_group
-        self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
-        if keep_zone is not None:
-            for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
-                resource = home.node.default_child
-                assert isinstance(resource, CfnResource)  # noqa: S101  (narrowing only)
-                resource.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-
-    vpc: ec2.IVpc
-    node_subnets: dict[str, ec2.ISubnet]
-    control_plane_subnets: list[ec2.ISubnet]
-
-    def _create(self, settings: NewNetwork, node_subnet_prefix: int) -> None:
-        zones = settings.availability_zone_ids
         # Isolated for this class, which would make NAT gateways here otherwise: they are in ClusterEgress.
         private = ec2.SubnetType.PRIVATE_ISOLATED
         # The node subnets come first so that their addresses do not depend on the small subnets behind them.
@@ -75,10 +80,10 @@ class ClusterNetwork(Construct):
         vpc = ec2.Vpc(
             self,
             "Vpc",
-            ip_addresses=ec2.IpAddresses.cidr(settings.cidr),
-            availability_zones=zones,
+            ip_addresses=ec2.IpAddresses.cidr(cidr),
+            availability_zones=list(zones),
             # their ranges stay free, at the end of each kind of subnet
-            reserved_azs=settings.zone_slots - len(zones),
+            reserved_azs=zone_slots - len(zones),
             nat_gateways=0,
             subnet_configuration=subnets,
             restrict_default_security_group=False,
@@ -89,36 +94,62 @@ class ClusterNetwork(Construct):
             subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets
         }
         self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
-        self._flow_logs(vpc, settings)
+        self._flow_logs(vpc, flow_log_retention_days)
+        self._secure(outside_ports)
+        if keep_zone is not None:
+            for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
+                resource = home.node.default_child
+                assert isinstance(resource, CfnResource)  # noqa: S101  (narrowing only)
+                resource.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
 
-    def _import(self, settings: ExistingNetwork) -> None:
-        existing = settings.existing
-        zones = sorted(existing.node_subnet_ids)
-        self.vpc = ec2.Vpc.from_vpc_attributes(
-            self,
-            "Vpc",
-            vpc_id=existing.vpc_id,
-            vpc_cidr_block=existing.vpc_cidr,
-            availability_zones=settings.availability_zone_ids,
+    @staticmethod
+    def from_existing(
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc_id: str,
+        vpc_cidr: str,
+        zones: Sequence[str],
+        node_subnet_ids: Mapping[str, str],
+        control_plane_subnet_ids: Sequence[str],
+        outside_ports: Sequence[int] = (),
+    ) -> Network:
+        """A network in a VPC that exists; only the security groups are created.
+
+        Args:
+            scope: Parent of the construct.
+            construct_id: Its id.
+            vpc_id: The VPC.
+            vpc_cidr: Its range.
+            zones: Availability zone IDs.
+            node_subnet_ids: Private subnet of each zone that holds nodes.
+            control_plane_subnet_ids: Private subnets in the first zones, in their order.
+            outside_ports: TCP ports of destinations outside the cluster.
+        """
+        network = Network(scope, construct_id)
+        network.vpc = ec2.Vpc.from_vpc_attributes(
+            network, "Vpc", vpc_id=vpc_id, vpc_cidr_block=vpc_cidr, availability_zones=list(zones)
         )
-        self.node_subnets = {
+        network.node_subnets = {
             zone: ec2.Subnet.from_subnet_attributes(
-                self, f"Nodes-{zone}", subnet_id=existing.node_subnet_ids[zone], availability_zone=zone
+                network, f"Nodes-{zone}", subnet_id=node_subnet_ids[zone], availability_zone=zone
             )
-            for zone in zones
+            for zone in sorted(node_subnet_ids)
         }
-        self.control_plane_subnets = [
-            ec2.Subnet.from_subnet_attributes(self, f"ControlPlane{index}", subnet_id=subnet_id, availability_zone=zone)
-            for index, (subnet_id, zone) in enumerate(
-                zip(existing.control_plane_subnet_ids, settings.availability_zone_ids, strict=False), start=1
+        network.control_plane_subnets = [
+            ec2.Subnet.from_subnet_attributes(
+                network, f"ControlPlane{index}", subnet_id=subnet_id, availability_zone=zone
             )
+            for index, (subnet_id, zone) in enumerate(zip(control_plane_subnet_ids, zones, strict=False), start=1)
         ]
+        network._secure(outside_ports)
+        return network
 
-    def _flow_logs(self, vpc: ec2.Vpc, settings: NewNetwork) -> None:
+    def _flow_logs(self, vpc: ec2.Vpc, retention_days: int) -> None:
         group = logs.LogGroup(
             self,
             "FlowLogs",
-            retention=retention(settings.flow_log_retention_days),
+            retention=retention(retention_days),
             removal_policy=RemovalPolicy.DESTROY,
         )
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -16,7 +17,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
-from core.model import DataRepository, DynamicStorage, StaticStorage, Storage
 from core.names import CSI_ADDON, CSI_SERVICE_ACCOUNT, ENVIRONMENT_TAG, KUBE_SYSTEM
 from hyperpod_ray.cluster import addon
 
@@ -31,6 +31,27 @@ CONTROLLER_SERVICE_ACCOUNT = f"system:serviceaccount:{KUBE_SYSTEM}:{CSI_SERVICE_
 FREE_SPACE_ALARM_SHARE = 0.1
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataRepository:
+    """A link between a folder of the file system and a bucket, or what is below a prefix of it.
+
+    Args:
+        bucket: Name of the bucket.
+        path: Folder of the file system.
+        prefix: Prefix that ends with `/`. Default: the whole bucket.
+        import_metadata: List the objects that are there when the link is created.
+        auto_import: Events in the bucket that change the folder: NEW, CHANGED, DELETED.
+        auto_export: Events in the folder that change the bucket: likewise.
+    """
+
+    bucket: str
+    path: str
+    prefix: str = ""
+    import_metadata: bool = True
+    auto_import: Sequence[str] = ()
+    auto_export: Sequence[str] = ()
+
+
 class LustreFileSystem(Construct):
     """An FSx for Lustre file system beside EKS, with its own KMS key and its links to S3.
 
@@ -40,7 +61,13 @@ class LustreFileSystem(Construct):
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-fsx-filesystem.html
 
     Args:
-        settings: The `storage` section.
+        capacity_gib: 1200 or a multiple of 2400.
+        throughput_mbs_per_tib: 125, 250, 500 or 1000 MB/s for each TiB.
+        compression: `LZ4` or `NONE`.
+        lustre_version: Create-only.
+        backup_retention_days: 0: no automatic backups.
+        retain: Whether file system and key stay when the stack goes.
+        data_repositories: Links to S3.
         subnet: Exactly one; the workers' zone, because traffic between zones is slow and charged.
         security_group: Lets the nodes in.
     """
@@ -50,28 +77,34 @@ class LustreFileSystem(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: StaticStorage,
+        capacity_gib: int,
+        throughput_mbs_per_tib: int,
+        compression: str,
+        lustre_version: str,
+        backup_retention_days: int,
+        retain: bool,
+        data_repositories: Sequence[DataRepository] = (),
         subnet: ec2.ISubnet,
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, construct_id)
-        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if settings.on_destroy == "retain" else RemovalPolicy.DESTROY
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY
         key = kms.Key(self, "Key", description="FSx for Lustre", enable_key_rotation=True, removal_policy=policy)
         self.file_system = fsx.CfnFileSystem(
             self,
             "FileSystem",
             file_system_type="LUSTRE",
-            file_system_type_version=settings.lustre_version,
+            file_system_type_version=lustre_version,
             storage_type="SSD",
-            storage_capacity=settings.capacity_gib,
+            storage_capacity=capacity_gib,
             subnet_ids=[subnet.subnet_id],
             security_group_ids=[security_group.security_group_id],
             kms_key_id=key.key_arn,
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type="PERSISTENT_2",
-                per_unit_storage_throughput=settings.throughput_mbs_per_tib,
-                data_compression_type=settings.compression,
-                automatic_backup_retention_days=settings.backup_retention_days,
+                per_unit_storage_throughput=throughput_mbs_per_tib,
+                data_compression_type=compression,
+                automatic_backup_retention_days=backup_retention_days,
                 # Always, though it means nothing without backups: to change it later replaces the file system.
                 copy_tags_to_backups=True,
                 metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(mode="AUTOMATIC"),
@@ -79,7 +112,7 @@ class LustreFileSystem(Construct):
         )
         self.file_system.apply_removal_policy(policy)
         Tags.of(self.file_system).add("Name", self.node.path)
-        for link in settings.data_repositories:
+        for link in data_repositories:
             _data_repository(self, self.file_system, link)
 
     @property
@@ -152,7 +185,7 @@ class FsxCsiRole(Construct):
     AmazonFSxFullAccess.
 
     Args:
-        settings: The `storage` section.
+        creates_file_systems: Whether claims create file systems.
         environment_name: Value of the tag that the StorageClass puts on every file system.
     """
 
@@ -161,7 +194,7 @@ class FsxCsiRole(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        settings: Storage,
+        creates_file_systems: bool,
         environment_name: str,
         oidc_provider: iam.IOpenIdConnectProvider,
         oidc_issuer: str,
@@ -176,12 +209,12 @@ class FsxCsiRole(Construct):
         self.role = iam.Role(
             self, "Role", assumed_by=iam.OpenIdConnectPrincipal(oidc_provider, conditions={"StringEquals": trust})
         )
-        for statement in self._statements(environment_name, makes_file_systems=isinstance(settings, DynamicStorage)):
+        for statement in self._statements(environment_name, creates_file_systems=creates_file_systems):
             self.role.add_to_policy(statement)
 
-    def _statements(self, environment_name: str, *, makes_file_systems: bool) -> Sequence[iam.PolicyStatement]:
+    def _statements(self, environment_name: str, *, creates_file_systems: bool) -> Sequence[iam.PolicyStatement]:
         statements = [iam.PolicyStatement(sid="Describe", actions=["fsx:DescribeFileSystems"], resources=["*"])]
-        if not makes_file_systems:
+        if not creates_file_systems:
             return statements
         stack = Stack.of(self)
         file_systems = f"arn:{stack.partition}:fsx:{stack.region}:{stack.account}:file-system/*"
