@@ -11,6 +11,8 @@ FT_ANNOTATION = "ray.io/ft-enabled"
 STORAGE_ANNOTATION = "ray.io/external-storage-namespace"
 AUTOSCALER_V2 = "RAY_enable_autoscaler_v2"
 ORIGIN_LABEL = "ray.io/originated-from-crd"
+EMBEDDED_VOLUME, EMBEDDED_PATH = "gcs-storage", "/data/gcs"
+"""Where the operator mounts the embedded store of the GCS."""
 TOKEN_SINCE, KUBERNETES_TOKEN_SINCE, PRIORITY_SINCE = (2, 52, 0), (2, 55, 0), (2, 56, 0)
 """Ray versions from which the operator accepts token authentication, Kubernetes tokens and group priorities."""
 
@@ -188,6 +190,17 @@ def fault_tolerance_backend(subject: Subject) -> Iterator[str]:
             "cannot set `RAY_gcs_storage` or `RAY_gcs_storage_path` env var in head Pod when the embedded GCS FT "
             "backend is used - these are managed by KubeRay"
         )
+    end = "when the embedded GCS FT backend is used - it is managed by KubeRay"
+    spec = (subject.head.get("template") or {}).get("spec") or {}
+    for mount in (containers(subject.head) or [{}])[0].get("volumeMounts") or []:
+        if mount.get("name") == EMBEDDED_VOLUME or mount.get("mountPath") == EMBEDDED_PATH:
+            yield (
+                f'cannot set a volume mount named "{EMBEDDED_VOLUME}" or mounted at {EMBEDDED_PATH} in the head '
+                f"container {end}"
+            )
+    for volume in spec.get("volumes") or []:
+        if volume.get("name") == EMBEDDED_VOLUME:
+            yield f'cannot set a volume named "{EMBEDDED_VOLUME}" in the head Pod {end}'
 
 
 @rule("RayCluster", "spec")
