@@ -507,8 +507,14 @@ class GcsFaultTolerance(Settings):
     """CPU instance group that carries the job's driver, off the head's node."""
     redis_image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
     """Redis by digest, run in the namespace. Without it, `redis_address` is required."""
-    redis_address: Annotated[str, shapes.HOST_PORT.field()] | None = None
-    """An existing Redis, for example ElastiCache."""
+    redis_address: Annotated[str, shapes.REDIS_ADDRESS.field()] | None = None
+    """An existing Redis, for example ElastiCache: `rediss://cache.example.com:6379`. `rediss://` is TLS, and the head
+    trusts the certificate authorities of its image (`RAY_REDIS_CA_PATH`)."""
+    redis_username: Annotated[str, shapes.REDIS_USER.field()] | None = None
+    """User of an existing Redis with access control lists. Default: none."""
+    redis_password_secret: KubernetesName | None = None
+    """Name of a Kubernetes Secret in the Ray namespace whose key `password` opens an existing Redis. You create it; the
+    head waits until it is there. Ray users can start pods that mount it. Default: no password."""
 
 
 class Observability(Settings):

@@ -299,7 +299,7 @@ def destinations(plan: Plan) -> list[Destination]:
     found: list[Destination] = []
     ray = plan.settings.ray
     if ray.gcs_fault_tolerance and ray.gcs_fault_tolerance.redis_address:
-        host, _, number = ray.gcs_fault_tolerance.redis_address.removeprefix("rediss://").rpartition(":")
+        host, _, number = ray.gcs_fault_tolerance.redis_address.rpartition("/")[2].rpartition(":")
         path = ("ray", "gcs_fault_tolerance", "redis_address")
         found.append(Destination(host=host, port=int(number), pods="ray", policy="redis-clients", setting=path))
     if ray.observability:

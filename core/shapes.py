@@ -152,7 +152,13 @@ VARIABLE = _shape(
     "NCCL_DEBUG",
     "letters, digits and underscores, not beginning with a digit",
 )
-HOST_PORT = _shape(r"^[a-z0-9.-]+:\d{2,5}$", "a host and port", f"redis.example.com:{REDIS_PORT}")
+REDIS_USER = _shape(r"^[A-Za-z0-9_.@-]{1,128}$", "a Redis user", "ray", "letters, digits, _ . @ -")
+REDIS_ADDRESS = _shape(
+    r"^(rediss?://)?[a-z0-9.-]+:\d{2,5}$",
+    "the address of a Redis",
+    f"rediss://cache.example.com:{REDIS_PORT}",
+    "host and port; rediss:// is TLS, redis:// or nothing is not; user and password have settings of their own",
+)
 LOCK_FILE = _shape(
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$", "a path inside the project that ends in .yaml", "charts.lock.yaml"
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import cdk8s
 
-from core.model import RayWorkerGroup
+from core.model import GcsFaultTolerance, RayWorkerGroup
 from core.names import (
     CLAIM,
     CLIENT_PORT,
@@ -64,6 +64,17 @@ def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
     return made
 
 
+def _redis(settings: GcsFaultTolerance) -> dict[str, Any]:
+    """`gcsFaultToleranceOptions`; a password is in a Secret and in no manifest."""
+    made: dict[str, Any] = {"redisAddress": settings.redis_address or f"{REDIS}:{REDIS_PORT}"}
+    if settings.redis_username is not None:
+        made["redisUsername"] = {"value": settings.redis_username}
+    if settings.redis_password_secret is not None:
+        secret = {"name": settings.redis_password_secret, "key": "password"}
+        made["redisPassword"] = {"valueFrom": {"secretKeyRef": secret}}
+    return made
+
+
 def cluster_spec(
     plan: Plan, bindings: Bindings, *, job: str | None = None, autoscaling: bool | None = None
 ) -> dict[str, Any]:
@@ -102,7 +113,7 @@ def cluster_spec(
     if fault_tolerance := ray.gcs_fault_tolerance:
         # without externalStorageNamespace the operator takes the RayCluster's UID: no two clusters on one Redis share
         # their state, and the clean-up after one deletes that one's only
-        spec["gcsFaultToleranceOptions"] = {"redisAddress": fault_tolerance.redis_address or f"{REDIS}:{REDIS_PORT}"}
+        spec["gcsFaultToleranceOptions"] = _redis(fault_tolerance)
         spec["workerGroupSpecs"].append(_driver(plan, bindings, fault_tolerance.driver_instance_group, mates=mates))
     if job is not None:
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):

@@ -12,6 +12,9 @@ from core.names import TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan, PodResources
 from resilience.settings import Settings
 
+CERTIFICATES = "/etc/ssl/certs"
+"""The certificate authorities that the Ray images (Ubuntu) trust, in OpenSSL's layout."""
+
 EFA = {
     "FI_PROVIDER": "efa",
     # the RDMA path of P4d and later; types without it ignore the variable
@@ -42,6 +45,10 @@ def head_env(plan: Plan) -> dict[str, str]:
             "RAY_PROMETHEUS_HOST": seen.prometheus_host,
         }
         made |= {name: url for name, url in stated.items() if url is not None}
+    tolerance = plan.settings.ray.gcs_fault_tolerance
+    if tolerance and (tolerance.redis_address or "").startswith("rediss://"):
+        # Ray's Redis client trusts nobody by itself
+        made["RAY_REDIS_CA_PATH"] = CERTIFICATES
     return {**made, **plan.settings.ray.env, **plan.settings.ray.head.env}
 
 

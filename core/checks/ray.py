@@ -227,6 +227,19 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
         )
     if gcs.redis_image is not None and gcs.redis_address is not None:
         yield error(*path, "redis_address", message="redis_image and redis_address exclude each other; remove one")
+    for name in ("redis_username", "redis_password_secret"):
+        if getattr(gcs, name) is not None and gcs.redis_address is None:
+            yield error(
+                *path, name, message="is of an existing Redis; the one of redis_image has no password. Remove it"
+            )
+    if gcs.redis_username is not None and gcs.redis_password_secret is None:
+        yield error(*path, "redis_username", message="needs redis_password_secret: Redis knows no user without one")
+    if gcs.redis_password_secret is not None and (gcs.redis_address or "rediss://")[:9] != "rediss://":
+        yield warning(
+            *path,
+            "redis_password_secret",
+            message="goes over the network in plain text; use rediss:// in redis_address",
+        )
     if gcs.redis_address is not None and not 1 <= int(gcs.redis_address.rpartition(":")[2]) <= 65535:
         yield error(*path, "redis_address", message=f"'{gcs.redis_address[:80]}' has no port between 1 and 65535")
 

@@ -54,6 +54,7 @@ CLUSTER = {
     "oidc_issuer_url": "https://oidc.eks.us-west-2.amazonaws.com/id/ABC",
     "kubectl_role_arn": "arn:aws:iam::123456789012:role/kubectl",
 }
+REDIS = "ray/gcs_fault_tolerance"
 TIER = "hyperpod/tiered_storage"
 LINKS, DATA = "storage/data_repositories", {"bucket": "datasets", "path": "/data"}
 MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
@@ -259,6 +260,9 @@ CASES = [
     Case("linked_file_systems_take_no_backups", {LINKS: [DATA], "storage/backup_retention_days": 7}, "storage.backup_retention_days", "7, and FSx takes no backups", {LINKS: [DATA]}),
     Case("tier_settings_have_effect", {TIER: {"memory_percent": 20, "bucket": "mine", "keep_days": 3}}, "hyperpod.tiered_storage.keep_days", "is of a new bucket, and mine is named", {TIER: {"memory_percent": 20, "bucket": "mine"}}),
     Case("protected_keeps_checkpoints", {TIER: {"memory_percent": 20, "on_destroy": "delete"}, "protected": True, "storage/backup_retention_days": 7}, "hyperpod.tiered_storage.on_destroy", "in a protected environment", {TIER: {"memory_percent": 20}, "protected": True, "storage/backup_retention_days": 7}),
+    Case("redis_is_given_once", {REDIS: {"driver_instance_group": "head", "redis_address": "rediss://redis:6379", "redis_username": "ray"}}, "ray.gcs_fault_tolerance.redis_username", "needs redis_password_secret", {REDIS: {"driver_instance_group": "head", "redis_address": "rediss://redis:6379", "redis_username": "ray", "redis_password_secret": "auth"}}),
+    Case("redis_is_given_once", {REDIS: {"driver_instance_group": "head", "redis_image": DIGEST, "redis_password_secret": "auth"}}, "ray.gcs_fault_tolerance.redis_password_secret", "is of an existing Redis", {REDIS: {"driver_instance_group": "head", "redis_image": DIGEST}}),
+    Case("redis_is_given_once", {REDIS: {"driver_instance_group": "head", "redis_address": "redis:6379", "redis_password_secret": "auth"}}, "ray.gcs_fault_tolerance.redis_password_secret", "in plain text", {REDIS: {"driver_instance_group": "head", "redis_address": "rediss://redis:6379", "redis_password_secret": "auth"}}, "warning"),
     Case("version_is_the_images", {"ray/version": "2.59.0"}, "ray.version", "is not the Ray of image set 'cu130', 2.60.0", {"ray/version": "2.59.0", **OWN_IMAGE}),
     Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change image/versions.yaml", {"ray/version": "2.60.0"}),
     Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),

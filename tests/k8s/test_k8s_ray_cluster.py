@@ -226,6 +226,31 @@ def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> N
     assert [group["groupName"] for group in render("prod").cluster["workerGroupSpecs"]] == ["gpu"]
 
 
+def test_a_redis_with_tls_and_password(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    tolerance = {
+        "driver_instance_group": "head",
+        "redis_address": "rediss://cache.example.com:6390",
+        "redis_username": "ray",
+        "redis_password_secret": "redis-auth",
+    }
+    plan = plan_with("prod", ray={"gcs_fault_tolerance": tolerance})
+    spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
+    assert spec["gcsFaultToleranceOptions"] == {
+        "redisAddress": "rediss://cache.example.com:6390",
+        "redisUsername": {"value": "ray"},
+        "redisPassword": {"valueFrom": {"secretKeyRef": {"name": "redis-auth", "key": "password"}}},
+    }
+    head = env_of(spec["headGroupSpec"]["template"]["spec"])
+    assert head["RAY_REDIS_CA_PATH"] == "/etc/ssl/certs"
+    assert not {"REDIS_PASSWORD", "REDIS_USERNAME", "RAY_REDIS_ADDRESS"} & set(head), "KubeRay sets them"
+    made = [item for manifest in k8s.namespace_manifests(plan) for item in manifest.objects]
+    (policy,) = [item["spec"] for item in made if item["metadata"]["name"] == "redis-clients"]
+    assert policy["egress"][0]["ports"] == [{"port": 6390, "protocol": "TCP"}]
+    plain = {**tolerance, "redis_address": "redis://cache.example.com:6390"}
+    spec = k8s.ray_manifests(plan_with("prod", ray={"gcs_fault_tolerance": plain}), bindings)[-1].objects[0]["spec"]
+    assert "RAY_REDIS_CA_PATH" not in env_of(spec["headGroupSpec"]["template"]["spec"])
+
+
 def test_the_image_goes_in_untouched(variant: Any, bindings: k8s.Bindings) -> None:
     for name, spec in variant.pods().items():
         if name != "ray-redis":
