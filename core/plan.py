@@ -203,6 +203,26 @@ class Plan:
         hyperpod = self.settings.hyperpod
         return [group for group in hyperpod.instance_groups if hyperpod.managed_autoscaling and group.count == 0]
 
+    def most_nodes(self, group: InstanceGroup) -> int:
+        """Nodes that a group can come to have: its count, or what the largest Ray cluster needs of a scaled one."""
+        if group not in self.scaled_groups:
+            return group.count
+        bound = [worker for worker in self.settings.ray.workers if worker.instance_group == group.name]
+        room = self.node_room(group)
+        nodes = 0
+        for worker in bound:
+            pod = self.worker_resources(worker)
+            amounts = (
+                (pod.gpus, room.gpus),
+                (pod.efa, room.efa),
+                (pod.cpu, room.cpu),
+                (pod.memory_gib, room.memory_gib),
+            )
+            each = min([room.pods, *(has // wants for wants, has in amounts if wants)])
+            most = worker.replicas if worker.max_replicas is None else worker.max_replicas
+            nodes += -(-most // max(1, each))
+        return nodes
+
     def deep_health_checks(self, group: InstanceGroup) -> list[DeepHealthCheck]:
         """Checks a group's nodes pass before they take work; see `InstanceGroup.deep_health_checks` for the default."""
         if group.deep_health_checks is not None:
@@ -283,9 +303,9 @@ class Plan:
         return zone or self.zone(self.group(self.settings.ray.workers[0].instance_group))
 
     def node_addresses(self, zone: str) -> int:
-        """IP addresses the nodes of a zone take from its subnet at full count."""
+        """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""
         return sum(
-            group.count * self.figures(group.type).ips
+            self.most_nodes(group) * self.figures(group.type).ips
             for group in self.settings.hyperpod.instance_groups
             if self.zone(group) == zone
         )

@@ -45,9 +45,19 @@ def _pool(plan: Plan, group: InstanceGroup, name: str) -> dict[str, Any]:
     # Ray's pods ask for these labels; HyperPod sets them on the node, and Karpenter must know them before there is one
     labels = {INSTANCE_GROUP_LABEL: group.name, HEALTH_LABEL: "Schedulable", **group.labels}
     return {
+        "limits": _limits(plan, group),
         "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": f"{EMPTY_MINUTES}m"},
         "template": {"metadata": {"labels": labels}, "spec": spec},
     }
+
+
+def _limits(plan: Plan, group: InstanceGroup) -> dict[str, str]:
+    """What the pool may grow to: the nodes of the largest Ray cluster. A pod that asks for more waits."""
+    figures, nodes = plan.figures(group.type), plan.most_nodes(group)
+    if figures.accelerators:
+        resource = "aws.amazon.com/neuron" if figures.accelerator == "neuron" else "nvidia.com/gpu"
+        return {resource: str(nodes * figures.accelerators)}
+    return {"cpu": str(nodes * figures.vcpus)}
 
 
 def _object(chart: cdk8s.Chart, api_version: str, kind: str, name: str, spec: dict[str, Any]) -> None:

@@ -284,7 +284,7 @@ def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("network", "hyperpod", "instance_types")
+@rule("network", "hyperpod", "instance_types", "ray")
 def addresses_fit(plan: Plan) -> Iterator[Finding]:
     """Every node takes its pods' addresses from its subnet (81 for a P5), so a subnet bounds the number of nodes.
 
@@ -294,20 +294,23 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
     """
     for zone, (prefix, room, path) in _rooms(plan).items():
         there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
-        need = sum(group.count * plan.figures(group.type).ips for _, group in there)
-        spare = sum(plan.figures(group.type).ips for _, group in there if group.count)
+        nodes = {index: plan.most_nodes(group) for index, group in there}
+        need = sum(nodes[index] * plan.figures(group.type).ips for index, group in there)
+        spare = sum(plan.figures(group.type).ips for index, group in there if nodes[index])
         if not there or need + spare <= room:
             continue
-        index, largest = max(there, key=lambda pair: pair[1].count * plan.figures(pair[1].type).ips)
-        each = plan.figures(largest.type).ips
-        says = f"the nodes in {zone} take {need:,} addresses ({largest.count} × {each} of {largest.type}"
+        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.figures(pair[1].type).ips)
+        each, many = plan.figures(largest.type).ips, nodes[index]
+        says = f"the nodes in {zone} take {need:,} addresses ({many} × {each} of {largest.type}"
         says += f" and {len(there) - 1} more group{'s' if len(there) > 2 else ''})" if len(there) > 1 else ")"
         has = f"the subnet there, a /{prefix}, has {room:,}"
         if need > room:
-            fewer = max(0, (room - (need - largest.count * each)) // each)
+            fewer = max(0, (room - (need - many * each)) // each)
             fix = f"at most {fewer} nodes of this group fit" + (
                 "" if plan.existing_vpc else "; a wider network.cidr or a smaller node_subnet_prefix makes room"
             )
+            if largest in plan.scaled_groups:
+                fix += f". Karpenter adds up to {many}, by max_replicas of its workers"
             yield error(*GROUPS, index, "count", message=f"{says}; {has}: {fix}")
         else:
             yield warning(

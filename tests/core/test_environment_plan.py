@@ -155,3 +155,17 @@ def test_unknown_types_are_a_key_error() -> None:
     with pytest.raises(KeyError):
         plan().figures("ml.none.large")
     assert "ml.none.large" not in catalogue()
+
+
+def test_a_scaled_group_has_the_nodes_of_the_largest_cluster() -> None:
+    """Two pods of a node's GPUs each: max_replicas 5 is three nodes; with a second worker group one more."""
+    burst = {"name": "burst", "type": "ml.p5.48xlarge", "count": 0}
+    workers = {
+        "ray/workers/1": {"name": "half", "instance_group": "burst", "replicas": 0, "max_replicas": 5, "gpus": 4},
+        "ray/workers/2": {"name": "whole", "instance_group": "burst", "replicas": 1},
+    }
+    edits = {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True, "hyperpod/instance_groups/2": burst}
+    one = plan({**edits, **workers})
+    assert one.most_nodes(one.group("burst")) == 4
+    assert one.most_nodes(one.group("workers")) == one.group("workers").count
+    assert one.node_addresses("usw2-az1") == plan({}).node_addresses("usw2-az1") + 4 * 81

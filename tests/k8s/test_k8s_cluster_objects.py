@@ -390,6 +390,7 @@ def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], b
     assert template["spec"]["expireAfter"] == "Never"
     # WhenEmpty needs the time after which an empty node goes
     assert pool["spec"]["disruption"] == {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"}
+    assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}, "4 nodes of 8, as max_replicas says"
     # what Ray's pods select and tolerate is what Karpenter promises
     cluster = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
     pod = cluster["workerGroupSpecs"][0]["template"]["spec"]
