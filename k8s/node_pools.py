@@ -11,7 +11,7 @@ from typing import Any
 import cdk8s
 
 from core.model import InstanceGroup
-from core.names import HEALTH_LABEL, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL
+from core.names import GPU_RESOURCE, HEALTH_LABEL, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NEURON_RESOURCE
 from core.plan import Plan
 from k8s.manifest import PART_OF, Manifest, build
 
@@ -45,17 +45,20 @@ def _pool(plan: Plan, group: InstanceGroup, name: str) -> dict[str, Any]:
     # Ray's pods ask for these labels; HyperPod sets them on the node, and Karpenter must know them before there is one
     labels = {INSTANCE_GROUP_LABEL: group.name, HEALTH_LABEL: "Schedulable", **group.labels}
     return {
-        "limits": _limits(plan, group),
+        **({"limits": _limits(plan, group)} if plan.most_nodes(group) else {}),
         "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": f"{EMPTY_MINUTES}m"},
         "template": {"metadata": {"labels": labels}, "spec": spec},
     }
 
 
 def _limits(plan: Plan, group: InstanceGroup) -> dict[str, str]:
-    """What the pool may grow to: the nodes of the largest Ray cluster. A pod that asks for more waits."""
+    """What the pool may grow to: the nodes of the largest Ray cluster. A pod that asks for more waits.
+
+    A group without workers of the environment's RayCluster is for RayJobs of other shapes and has no limit.
+    """
     figures, nodes = plan.figures(group.type), plan.most_nodes(group)
     if figures.accelerators:
-        resource = "aws.amazon.com/neuron" if figures.accelerator == "neuron" else "nvidia.com/gpu"
+        resource = NEURON_RESOURCE if figures.accelerator == "neuron" else GPU_RESOURCE
         return {resource: str(nodes * figures.accelerators)}
     return {"cpu": str(nodes * figures.vcpus)}
 

@@ -8,6 +8,7 @@ import logging
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.fsx import FsxProvisioner
+from sandbox.kubernetes.controllers.karpenter import Karpenter
 from sandbox.kubernetes.controllers.nodes import Nodes
 from sandbox.kubernetes.controllers.settings import Settings
 
@@ -27,6 +28,7 @@ class Cloud:
         self.settings = settings
         self.nodes = nodes
         self.fsx = FsxProvisioner(api)
+        self.karpenter = Karpenter(api)
         self.aws = Aws(settings.aws_endpoint, settings.region)
 
     async def run(self) -> None:
@@ -57,4 +59,5 @@ class Cloud:
         if not arn:
             return
         await self.nodes.poll(self.aws, arn)
+        await self.karpenter.poll(self.aws, arn)
         await self.fsx.poll(self.aws, name)

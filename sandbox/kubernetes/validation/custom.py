@@ -32,7 +32,20 @@ def _environment() -> Any:
     cel = importlib.import_module("cel_expr_python.cel")
     parts = ("ext_strings", "ExtStrings"), ("ext_optional", "ExtOptional")
     extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
-    return cel.NewEnv(variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN}, extensions=extensions)
+    text = cel.Type.STRING
+    # of Kubernetes' own library: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-regex-library
+    find = cel.Overload("string_find_string", text, [text, text], is_member=True, impl=_find)
+    return cel.NewEnv(
+        variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN},
+        extensions=extensions,
+        functions=[cel.FunctionDecl("find", [find])],
+    )
+
+
+def _find(text: str, pattern: str) -> str:
+    """The first match, empty without one."""
+    match = re.search(pattern, text)
+    return match[0] if match else ""
 
 
 @lru_cache(maxsize=1024)
