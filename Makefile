@@ -51,7 +51,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs walk review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs terminal walk review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -86,6 +86,16 @@ soak: setup rehearsal-env  ## kill at random moments, N times
 picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
 	CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture -c env=prod
 	$(BIN)/python docs/draw_architecture.py .cache/picture
+
+terminal: setup emulator-env local-charts  ## record docs/terminal.svg: status, a lost node, status, on the sandbox
+	$(RUN) local deploy dev
+	export HYPERPOD_RAY_ENVIRONMENTS=.local/aws/rehearsed/dev/environments; \
+	eval "$$($(RUN) local env)"; \
+	$(RUN) wait dev --for healthy --timeout 300 --poll 1; \
+	$(BIN)/python docs/record_terminal.py docs/terminal.svg --quiet sleep 'hyperpod-ray status dev' \
+		'hyperpod-ray local fail-node NODE > /dev/null' 'sleep 1' 'hyperpod-ray status dev'
+	$(RUN) local destroy dev
+	$(RUN) local down
 
 docs: setup  ## build the documentation site into .cache/site; a broken link fails
 	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
