@@ -105,6 +105,7 @@ docs: setup  ## build the documentation site into .cache/site; a broken link fai
 tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
+	$(BIN)/python docs/access_page.py
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)

@@ -2,8 +2,8 @@
 
     .venv/bin/python docs/record_terminal.py docs/terminal.svg 'hyperpod-ray status dev' …
 
-`make terminal` records the picture in the README on the sandbox: `status`, a lost node, `status` again. `NODE` in a command
-stands for the last worker of the environment that `--env` names.
+`make terminal` records the picture in the README on the sandbox: `status`, a lost node, `status` again. `NODE`
+in a command stands for the last worker of the environment that `--env` names.
 """
 
 from __future__ import annotations

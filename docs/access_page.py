@@ -1,0 +1,187 @@
+"""Writes `docs/reference/access.md`: the IAM actions of a researcher, an operator and a pipeline, read from the code.
+
+    .venv/bin/python docs/access_page.py [--check]
+
+A command needs the AWS calls of its module in `ops/` and of the modules that it imports. `--check`: exit code 3
+where the page is stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGE = PROJECT / "docs" / "reference" / "access.md"
+COMMANDS = {
+    "status": "ops.status", "wait": "ops.wait", "logs": "ops.logs", "connect": "ops.connect", "submit": "ops.submit",
+    "cost": "ops.cost", "nodes": "ops.nodes", "preflight": "ops.preflight", "deploy": "ops.deploy",
+    "teardown": "ops.teardown",
+}  # fmt: skip
+ROLES = {
+    "researcher": ("status", "wait", "logs", "connect", "submit", "cost"),
+    "operator": tuple(COMMANDS),
+    "pipeline": ("preflight", "deploy"),
+}
+PREFIXES = {"service-quotas": "servicequotas"}
+ACTIONS = {
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+}
+"""Calls whose IAM action has another name."""
+NO_ACTION = {"sts:GetCallerIdentity"}
+"""Calls that IAM always allows."""
+OPERATION = re.compile(r"(list|get|describe|batch)(_[a-z]+)+")
+READ = re.compile(r"\w[\w-]*:(Describe|List|Get|Filter)\w+")
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of this project."""
+    path = PROJECT / module.replace(".", "/")
+    return next((found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file()), None)
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Modules of `ops` that a module imports, also inside functions and for a whole package its parts."""
+    path = file_of(module)
+    found: set[str] = set()
+    if path is None:
+        return frozenset()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ops":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name for name in names if file_of(name)} or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("ops.")}
+    return frozenset(found)
+
+
+def closure(module: str) -> set[str]:
+    """A module and all of `ops` that it reaches."""
+    seen, left = set[str](), [module]
+    while left:
+        one = left.pop()
+        if one not in seen:
+            seen.add(one)
+            left += imports(one)
+    return seen
+
+
+def calls(module: str) -> Iterator[str]:
+    """`service:Operation` of each AWS call in a module; of a call with a variable operation, every value it gets."""
+    path = file_of(module)
+    tree = ast.parse(path.read_text("utf-8")) if path else ast.Module([], [])
+    given = [
+        word.value.value
+        for node in ast.walk(tree) if isinstance(node, ast.Call)
+        for word in node.keywords if word.arg == "operation" and isinstance(word.value, ast.Constant)
+    ]  # fmt: skip
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        words = [word.value if isinstance(word, ast.Constant) else None for word in node.args[:2]]
+        if node.func.attr in ("call", "pages") and words and isinstance(words[0], str):
+            variable = not isinstance(words[1], str)
+            looped = [
+                item.value
+                for loop in ast.walk(tree) if isinstance(loop, ast.For) and variable
+                if any(node is inner for inner in ast.walk(loop))
+                for item in ast.walk(loop.iter) if isinstance(item, ast.Constant) and isinstance(item.value, str)
+            ]  # fmt: skip
+            for operation in [*given, *looped] if variable else [words[1]]:
+                if OPERATION.fullmatch(str(operation)) or not variable:
+                    yield action(words[0], str(operation))
+        if node.func.attr == "get_paginator" and words and isinstance(words[0], str):
+            yield action("pricing", words[0])
+
+
+def action(service: str, operation: str) -> str:
+    """The IAM action of a botocore operation."""
+    name = f"{PREFIXES.get(service, service)}:{''.join(part.capitalize() for part in operation.split('_'))}"
+    return ACTIONS.get(name, name)
+
+
+def actions(commands: tuple[str, ...]) -> list[str]:
+    """The IAM actions of commands, sorted."""
+    modules = {module for command in commands for module in closure(COMMANDS[command])}
+    if "deploy" in commands:
+        modules.add("cli.deploy_review")
+    return sorted({one for module in modules for one in calls(module)} - NO_ACTION, key=str.casefold)
+
+
+def policy(role: str) -> str:
+    """An identity policy for a role."""
+    # modules of a researcher's commands share helpers with commands that act on nodes
+    found = [one for one in actions(ROLES[role]) if role != "researcher" or READ.fullmatch(one)]
+    statements: list[dict[str, object]] = [{"Sid": "Calls", "Effect": "Allow", "Action": found, "Resource": "*"}]
+    if role in ("operator", "pipeline"):
+        statements.append({
+            "Sid": "Bootstrap", "Effect": "Allow", "Action": "sts:AssumeRole",
+            "Resource": "arn:aws:iam::ACCOUNT:role/cdk-hnb659fds-*",
+        })  # fmt: skip
+    if role == "operator":
+        statements.append({
+            "Sid": "NodesShell", "Effect": "Allow", "Action": "ssm:StartSession",
+            "Resource": ["arn:aws:sagemaker:REGION:ACCOUNT:cluster/*", "arn:aws:ssm:*:*:document/*"],
+        })  # fmt: skip
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def page() -> str:
+    """The page."""
+    lines = [
+        "# Access: IAM of a researcher, an operator, and a pipeline",
+        "",
+        "`docs/access_page.py` makes the policies from the calls in `ops/`; do not edit them. No account proved them.",
+        "`ACCOUNT` and `REGION` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
+        "",
+        "| role | commands |",
+        "|---|---|",
+        *(f"| {role} | {', '.join(f'`{name}`' for name in commands)} |" for role, commands in ROLES.items()),
+        "",
+        "Kubernetes access does not come from IAM policies. Access entries of the EKS cluster give it:",
+        "",
+        "| role | setting of the environment | in Kubernetes |",
+        "|---|---|---|",
+        "| researcher | `eks.ray_users` | the Role `ray-user` in the Ray namespace: "
+        "[what it allows](../kubernetes.md#what-a-researcher-may-do) |",
+        "| operator | `eks.admin_role_arns` | cluster administrator |",
+        "| pipeline | none | CloudFormation's functions apply the manifests with roles of their own |",
+        "",
+        "A researcher with `eks:DescribeCluster` alone still submits jobs; `status` then shows what it may not see.",
+        "",
+    ]
+    for role in ROLES:
+        lines += [f"## {role.capitalize()}", "", *NOTES[role], "", "```json", policy(role), "```", ""]
+    return "\n".join(lines)
+
+
+NOTES = {
+    "researcher": ["Read-only. Submitting goes through the Kubernetes API, whose endpoint must be reachable."],
+    "operator": [
+        "The roles of the CDK bootstrap deploy and destroy; the operator assumes them.",
+        "`nodes reboot`, `nodes replace`, and `teardown` change resources with the calls below.",
+    ],
+    "pipeline": [
+        "The role of `deploy.yml`. It trusts GitHub's OIDC provider for one repository and one environment:",
+        "[review](../review.md#github).",
+    ],
+}
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    if "--check" in sys.argv[1:]:
+        return 0 if PAGE.is_file() and PAGE.read_text("utf-8") == page() else 3
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
