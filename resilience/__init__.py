@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from resilience.resumable import Resumable, ensure_process_group
     from resilience.run import Run, add_arguments, main_of, run_from
 
+__version__ = "0.2.0"
+
 __all__ = [
     "InputError",
     "Resumable",

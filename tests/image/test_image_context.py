@@ -16,7 +16,9 @@ def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
     stage(tmp_path, project=PROJECT, chosen=chosen)
     text = (tmp_path / DOCKERFILE).read_text().replace("${REQUIREMENTS}", chosen.requirements.name)
     copied = [
-        source for line in re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", text, re.MULTILINE) for source in line.split()
+        source
+        for line in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", text, re.MULTILINE)
+        for source in line.split()
     ]
     assert copied
     for source in copied:
