@@ -168,9 +168,14 @@ def script() -> None:
     raise SystemExit(main())
 
 
+def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
+    """What a JSON document says of a failure."""
+    return {"error": {"message": error.message, "next": error.next, "code": error.code}}
+
+
 def _failed(error: OpsError, *, as_json: bool) -> int:
     if as_json and not output.wrote_json():
-        output.write_json("error", {"error": {"message": error.message, "next": error.next, "code": error.code}})
+        output.write_json("error", failure(error))
         return error.code
     output.say(f"error: {error.message}")
     if error.next:

@@ -1,7 +1,8 @@
-"""`docs/reference/commands.md`, made from the command tree."""
+"""`docs/reference/commands.md` and `exit-codes.md`, made from the command tree."""
 
 from __future__ import annotations
 
+import json
 import re
 import typing
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from core import names
 from core.names import PROGRAM
 
-FILE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _ROOT_ONLY = {"help"}
 
 
@@ -27,20 +29,19 @@ def register(app: typer.Typer) -> None:
     )
     def commands(
         check: Annotated[
-            bool, typer.Option("--check", help="Write nothing. Exit code 3 when the page is stale.")
+            bool, typer.Option("--check", help="Write nothing. Exit code 3 when a page is stale.")
         ] = False,
     ) -> int:
-        """Write docs/reference/commands.md, made from the command tree."""
+        """Write the pages in docs/reference, made from the command tree."""
         from cli.environments import written
         from cli.main import tree
 
-        return written(FILE, page(tree()), command="commands", check=check)
+        pages = {"commands.md": page(tree()), "exit-codes.md": exit_codes()}
+        return max(written(FOLDER / name, text, command="commands", check=check) for name, text in pages.items())
 
 
 def page(root: Any) -> str:
     """The page."""
-    from cli.main import EXIT_CODES
-
     lines = [
         "# Commands",
         "",
@@ -53,13 +54,30 @@ def page(root: Any) -> str:
         "|---|---|",
         *_rows(root),
         "| `-o`, `--output FORMAT` | Format of the data on stdout: `table`, `json`, and `markdown` for reports. "
-        "With `json`, an error is JSON on stdout too: `kind: error` with `message`, `next` and `code`. |",
+        "With `json`, an error is [JSON on stdout](exit-codes.md#errors-as-json) too. |",
         "| `--out FILE` | Write to a file or folder instead. |",
         "| `-y`, `--yes` | Do not ask for confirmation. |",
         "",
         "Messages go to stderr. `NO_COLOR` turns colours off. Completion: `source <(hyperpod-ray completion bash)`.",
         "",
-        "## Exit codes",
+        "[Exit codes](exit-codes.md) are the same for all commands.",
+        "",
+    ]
+    for path, node in _leaves(root, ()):
+        lines += _section(path, node)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def exit_codes() -> str:
+    """The page of exit codes."""
+    from cli.main import EXIT_CODES, failure
+    from ops.errors import ERROR, OpsError
+
+    example = OpsError("the credentials have expired", next="aws sso login", code=ERROR)
+    lines = [
+        "# Exit codes",
+        "",
+        f"`{PROGRAM}` makes this page from its commands (`{PROGRAM} commands`); do not edit it.",
         "",
         "| code | meaning |",
         "|---|---|",
@@ -67,10 +85,33 @@ def page(root: Any) -> str:
         "",
         f"`{PROGRAM} submit` exits with the job's own exit code.",
         "",
+        "In a script, act on the number, not on the text.",
+        "This line passes when the environment is healthy, or may still become so:",
+        "",
+        "```console",
+        f"$ {PROGRAM} wait prod --for healthy --timeout 3600 || test $? -eq 4",
+        "```",
+        "",
+        "## Errors as text",
+        "",
+        "An error is one line on stderr. A second line names the next command, where there is one.",
+        f"An internal error shows its traceback with `{names.TRACEBACK_VARIABLE}=1`.",
+        "",
+        "```text",
+        f"error: {example.message}",
+        f"next: {example.next}",
+        "```",
+        "",
+        "## Errors as JSON",
+        "",
+        "With `-o json`, an error is a document on stdout.",
+        "It has the fields `schema_version` and `generated_at` of every document, and these:",
+        "",
+        "```json",
+        json.dumps({"kind": "error", **failure(example)}, indent=2),
+        "```",
     ]
-    for path, node in _leaves(root, ()):
-        lines += _section(path, node)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -115,15 +156,15 @@ def _argument(item: Any) -> str:
     return name if item.required or name.startswith(("[", "--")) else f"[{name}]"
 
 
-def _names(item: Any) -> str:
+def _spelled(item: Any) -> str:
     if item.param_type_name == "argument":
         return f"`{item.metavar or item.name.upper()!s}`"
-    names = ", ".join(f"`{name}`" for name in sorted(item.opts, key=len))
+    spelled = ", ".join(f"`{name}`" for name in sorted(item.opts, key=len))
     if item.secondary_opts:
-        names += "".join(f", `{name}`" for name in item.secondary_opts)
+        spelled += "".join(f", `{name}`" for name in item.secondary_opts)
     if item.is_flag:
-        return names
-    return f"{names} {_kind(item)}"
+        return spelled
+    return f"{spelled} {_kind(item)}"
 
 
 def _kind(item: Any) -> str:
@@ -147,13 +188,13 @@ def _described(node: Any) -> list[str]:
         shown = "required" if item.required else ""
         if not item.required and default not in (None, "", False, [], ()) and isinstance(default, str | int | float):
             shown = f"`{getattr(default, 'value', default)}`"
-        rows.append(f"| {_names(item)} | {shown} | {_cell(item.help or '')} |")
+        rows.append(f"| {_spelled(item)} | {shown} | {_cell(item.help or '')} |")
     return rows
 
 
 def _rows(node: Any) -> list[str]:
     return [
-        f"| {_names(item)} | {_cell(item.help or '')} |"
+        f"| {_spelled(item)} | {_cell(item.help or '')} |"
         for item in node.params
         if item.param_type_name == "option" and item.name not in _ROOT_ONLY
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from cli import reference
 from cli.main import USAGE, main, tree
+from ops import errors
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = "cli|core|ops|k8s|review|image|rehearsal|sandbox|local|charts|pricing"
@@ -54,14 +56,25 @@ def test_the_reference_is_fresh() -> None:
 
 
 def test_a_stale_reference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "FILE", tmp_path / "new" / "commands.md")
+    monkeypatch.setattr(reference, "FOLDER", tmp_path / "new")
     assert main(["commands", "--check"]) == 3
     assert main(["commands"]) == 0
     assert main(["commands", "--check"]) == 0
 
 
+def test_the_page_of_exit_codes_has_them_all_and_the_shape_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (reference.FOLDER / "exit-codes.md").read_text(encoding="utf-8")
+    codes = {value for name, value in vars(errors).items() if name.isupper() and type(value) is int}
+    assert {int(row.split("|")[1]) for row in page.splitlines() if re.match(r"\| \d", row)} == codes
+    assert main(["status", "stagin", "-o", "json"]) == 2
+    printed = json.loads(capsys.readouterr().out)
+    shown = json.loads(page.rpartition("```json\n")[2].partition("```")[0])
+    assert shown.keys() | {"schema_version", "generated_at"} == printed.keys()
+    assert shown["error"].keys() == printed["error"].keys()
+
+
 def test_the_reference_holds_every_command_and_option() -> None:
-    page = reference.FILE.read_text(encoding="utf-8")
+    page = (reference.FOLDER / "commands.md").read_text(encoding="utf-8")
 
     def walk(node: Any, path: tuple[str, ...]) -> None:
         children = getattr(node, "commands", None)
