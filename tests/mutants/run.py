@@ -341,6 +341,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--jobs", type=int, default=2, help="how many at once, each in a copy of its own (default: 2)")
     parser.add_argument("--again", action="store_true", help="judge breaks again that have a verdict for this text")
+    parser.add_argument("--left", action="store_true", help="only breaks that are not known to be killed")
     parser.add_argument("--minutes", type=float, help="begin no break after this time; the next run goes on")
     parser.add_argument("--page", action="store_true", help="judge nothing: write docs/mutants.md from the verdicts")
     options = parser.parse_args(arguments)
@@ -359,6 +360,8 @@ def main(arguments: list[str] | None = None) -> int:
         one for one in chosen if options.again or one.name not in before
         or before[one.name].result == "unproved" or before[one.name].key != key_of(one)
     ]  # fmt: skip
+    if options.left:
+        open_ = [one for one in open_ if one.name not in before or before[one.name].result != "killed"]
     _say(f"{len(chosen) - len(open_)} of {len(chosen)} breaks have a verdict for this text")
     if open_:
         os.nice(10)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from resilience.spares.memory import KEPT, Snapshot, Store, counts, neighbour_distance, newest_whole
+from resilience.spares import memory
+from resilience.spares.memory import KEPT, Memory, Neighbour, Snapshot, Store, counts, neighbour_distance, newest_whole
 from resilience.state import TrainingState
 
 
@@ -154,3 +155,45 @@ def test_the_store_keeps_three_and_uses_buffers_again() -> None:
     assert len(seen) == KEPT + 1
     store.only(18, {0})
     assert store.inventory() == [(0, 18)]
+
+
+class Alone(Neighbour):
+    """The only rank: it holds its own copies, and nothing is exchanged."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.rank, self.world, self.group = store, 0, 1, None
+
+    def restore(self, step: int, holders: list[int]) -> torch.Tensor:
+        assert holders == [0]
+        return self.store.held[0, step]
+
+
+@pytest.mark.parametrize(("saved", "step"), [(-1, 7), (7, 7), (8, None)])
+def test_a_checkpoint_that_is_newer_goes_before_a_copy(
+    saved: int, step: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(told: list[Any], mine: Any, group: Any) -> None:
+        told[0] = mine
+
+    monkeypatch.setattr(memory.dist, "all_gather_object", gather)
+    parts = make(0)
+    train(parts, range(2))
+    store = Store()
+    snapshot = snapshot_of(*parts)
+    store.put(0, 7, snapshot.take(7, store))
+    store.saved_step = saved
+    assert Memory(snapshot=snapshot, neighbour=Alone(store), every=1).restore() == step
+    assert (store.inventory() == []) == (step is None)
+
+
+def test_a_copy_is_of_the_parameters_that_the_optimizer_has() -> None:
+    """FSDP2 shows other tensors as the model's after a forward without a backward; the optimizer's are trained."""
+    model = torch.nn.Linear(2, 2)
+    trained = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = torch.optim.SGD([trained], lr=0.1)
+    snapshot = snapshot_of(model, optimizer, {})
+    copy = snapshot.take(1, Store())
+    with torch.no_grad():
+        trained.zero_()
+    assert snapshot.load(copy) == 1
+    assert trained.tolist() == [1.0, 2.0]

@@ -186,6 +186,9 @@ def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any
     after = run.rank_pids()
     assert after[0] == before[0]
     assert after[1] != before[1]
+    # its end is seen at the connection, not when its silence has lasted
+    (lost,) = (event["message"] for event in run.events("lost") if event["rank"] == 1)
+    assert lost == "connection closed"
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"]
     check(run, truth(2), redone=1)
