@@ -24,7 +24,14 @@ from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 
 VARIANTS = Path(__file__).parent / "variants"
-EVERY = [*environment_names(), *sorted(path.stem for path in VARIANTS.glob("*.yaml"))]
+EXAMPLES = FOLDER / "examples"
+FOLDERS = {
+    **dict.fromkeys(environment_names(folder=EXAMPLES), EXAMPLES),
+    **dict.fromkeys(sorted(path.stem for path in VARIANTS.glob("*.yaml")), VARIANTS),
+    **dict.fromkeys(environment_names(), FOLDER),
+}
+"""Every environment that is shipped, every example and every variant, with its folder."""
+EVERY = list(FOLDERS)
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
@@ -160,8 +167,8 @@ def with_values(image: ChartImage, values: dict[str, Any], region: str) -> str:
 def worlds(assemblies: dict[str, Assembly]) -> dict[str, World]:
     made = {}
     for name in EVERY:
-        folder = FOLDER if name in assemblies else VARIANTS
-        assembly = assemblies.get(name) or synthesize(name, folder=folder)
+        folder = FOLDERS[name]
+        assembly = assemblies[name] if folder == FOLDER else synthesize(name, folder=folder)
         made[name] = World(Plan(name=name, settings=load(name, folder=folder).settings), assembly)
     return made
 
