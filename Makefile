@@ -51,7 +51,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants docs terminal walk review rehearse soak
+.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants crds docs terminal walk review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -106,6 +106,9 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
+
+crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
+	$(BIN)/python -m sandbox.charts.kuberay_crds $(FROM)
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)

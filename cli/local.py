@@ -13,7 +13,7 @@ import typer
 from cli.local_ray import app as ray_app
 from cli.options import Env, Plain, command, current, folder, group
 from core import names
-from ops.errors import CONDITION_FALSE, ERROR, OK, OpsError
+from ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
 
 app = group("Rehearse on this machine: an embedded AWS, a Kubernetes API and Ray processes.")
 app.add_typer(ray_app, name="ray")
@@ -179,6 +179,28 @@ def quota(
     with sandbox_errors():
         commands.found(state_folder(state)).client.set_quota(name, value)
     return OK
+
+
+@command(app, examples=["local conformance", "local conformance --kubeconfig ~/.kube/config --only quota"])
+def conformance(
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Kubeconfig of a cluster administrator. Default: $KUBECONFIG."),
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Send the requests whose name contains this.")] = "",
+) -> int:
+    """Compare the verdicts of a Kubernetes API server with the list that the embedded one passes.
+
+    Creates the namespaces `bad…` and deletes them at the end. Exit code 3 on a disagreement.
+    """
+    from ops import output
+    from sandbox.kubernetes.conformance import compare
+
+    try:
+        wrong = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
+    except compare.NoServerError as error:
+        raise OpsError(str(error), next="hyperpod-ray local conformance --kubeconfig FILE", code=BAD_USE) from error
+    return CONDITION_FALSE if wrong else OK
 
 
 @command(app, examples=["local inventory", f"local inventory --fail-if-any --ignore-stack {names.BOOTSTRAP_STACK}"])
