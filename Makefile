@@ -106,6 +106,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
+	$(BIN)/python docs/rules_page.py
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m sandbox.charts.kuberay_crds $(FROM)

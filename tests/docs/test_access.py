@@ -1,4 +1,4 @@
-"""The page of IAM policies is fresh, its actions exist, and it covers what the commands call."""
+"""The pages made from code are fresh: IAM policies, whose actions exist, and the rules of environment files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,29 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("access_page", PROJECT / "docs" / "access_page.py")
-    assert spec and spec.loader
+def loaded(name: str) -> ModuleType:
+    """A script of `docs/`, imported."""
+    spec = importlib.util.spec_from_file_location(name, PROJECT / "docs" / f"{name}.py")
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["access_page"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    return loaded("access_page")
+
+
+def test_the_page_of_rules_is_fresh() -> None:
+    from core.findings import RULES
+
+    rules = loaded("rules_page")
+    text = rules.PAGE.read_text("utf-8")
+    assert text == rules.page(), "run .venv/bin/python docs/rules_page.py"
+    assert text.count("\n| `") == len(RULES)
 
 
 def test_the_page_is_fresh(page: ModuleType) -> None:
