@@ -23,7 +23,7 @@ def page() -> str:
     lines = [
         "# Rules of environment files",
         "",
-        "`docs/rules_page.py` makes this page from `core/checks/`; do not edit it. `hyperpod-ray env check` applies each",
+        "`docs/rules_page.py` makes this page from `core/checks/`; do not edit it. `env check` applies each",
         "rule when the sections that it reads are valid. It reports all findings in one run.",
         "[Settings](../settings.md) has the values of each single setting.",
         "",
