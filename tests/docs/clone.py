@@ -43,7 +43,7 @@ def clone(target: Path) -> Path:
 
 def link(target: Path) -> None:
     """Link the installed environments of this checkout into a clone, and make them newer than its files."""
-    for file in target.glob("*"):
+    for file in [*target.glob("*"), *target.glob("*/requirements*")]:
         if file.is_file():
             os.utime(file, (0, 0))
     for name in INSTALLED:
