@@ -18,7 +18,7 @@ from core import checks, messages
 from core.findings import suggestion
 from core.model import NAME, Environment
 from core.plan import Plan
-from core.yaml_source import MAX_BYTES, Flaw, Node, read
+from core.yaml_source import MAX_BYTES, Node, YamlError, read
 from core.yaml_source import Path as SettingPath
 
 FOLDER = Path(__file__).resolve().parent.parent / "environments"
@@ -109,10 +109,14 @@ def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:
     if root is None or root.kind != "mapping":
         if root is not None and (root.kind == "list" or root.value is not None):
             flaws.append(
-                Flaw(root.line, (), f"got {messages.typed(root.data())}; expected settings (account: …, region: …)")
+                YamlError(
+                    root.line, (), f"got {messages.typed(root.data())}; expected settings (account: …, region: …)"
+                )
             )
         elif not flaws:
-            flaws.append(Flaw(1, (), "the file has no settings; copy one of the shipped environments to begin with"))
+            flaws.append(
+                YamlError(1, (), "the file has no settings; copy one of the shipped environments to begin with")
+            )
         raise EnvironmentFileError([_located(flaw, file=file) for flaw in _once(flaws)])
     flawed = {flaw.path for flaw in flaws}
     settings, valid, found = _validated(root)
@@ -190,7 +194,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _validated(root: Node) -> tuple[Environment, frozenset[str], list[Flaw]]:
+def _validated(root: Node) -> tuple[Environment, frozenset[str], list[YamlError]]:
     """Every top-level section against the model.
 
     Gives the settings (complete only when nothing was found: a broken section is unset), the names of the valid
@@ -198,7 +202,7 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[Flaw]]:
     """
     data = root.data()
     flaws = [
-        Flaw(root.keys[key], (key,), messages.unknown_setting((key,)))
+        YamlError(root.keys[key], (key,), messages.unknown_setting((key,)))
         for key in data
         if key not in Environment.model_fields
     ]
@@ -243,16 +247,16 @@ def _adapter(section: str) -> TypeAdapter[Any]:
     return _ADAPTERS[section]
 
 
-def _flaw(error: Mapping[str, Any], *, path: SettingPath, root: Node) -> Flaw:
+def _flaw(error: Mapping[str, Any], *, path: SettingPath, root: Node) -> YamlError:
     node = root.at(path)
     line = root.line_of(path)
     if error["type"] == "extra_forbidden" or (error.get("loc") and error["loc"][-1] == "[key]"):
         parent = root.at(path[:-1])
         line = parent.keys.get(str(path[-1]), line) if parent else line
-    return Flaw(line, path, messages.in_words(error, path=path, node=node))
+    return YamlError(line, path, messages.in_words(error, path=path, node=node))
 
 
-def _without_echoes(flaws: list[Flaw]) -> list[Flaw]:
+def _without_echoes(flaws: list[YamlError]) -> list[YamlError]:
     """Omit 'required setting is missing' where the same section has a misspelling of that very setting."""
     guessed = {
         (*flaw.path[:-1], match.group(1))
@@ -262,9 +266,9 @@ def _without_echoes(flaws: list[Flaw]) -> list[Flaw]:
     return [flaw for flaw in flaws if not (flaw.path in guessed and flaw.message.startswith("required setting"))]
 
 
-def _once(flaws: list[Flaw]) -> list[Flaw]:
+def _once(flaws: list[YamlError]) -> list[YamlError]:
     return list(dict.fromkeys(flaws))
 
 
-def _located(flaw: Flaw, *, file: str) -> Problem:
+def _located(flaw: YamlError, *, file: str) -> Problem:
     return Problem(path=dotted(flaw.path), message=flaw.message, file=file, line=flaw.line)

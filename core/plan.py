@@ -75,7 +75,7 @@ class PodResources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeRoom:
+class Allocatable:
     """What one node can give to Ray pods, after the kubelet's reserve and the daemon sets."""
 
     cpu: int
@@ -175,7 +175,7 @@ class Plan:
         figures = self.figures(group.type)
         return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0)
 
-    def node_room(self, group: InstanceGroup) -> NodeRoom:
+    def allocatable(self, group: InstanceGroup) -> Allocatable:
         """What one node of the group can give to Ray pods.
 
         The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of
@@ -189,7 +189,7 @@ class Plan:
         checkpoints = tiered.memory_percent if tiered else 0
         memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
         memory -= 255 + 11 * figures.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
-        return NodeRoom(
+        return Allocatable(
             cpu=max(0, cpu // 1000),
             memory_gib=max(0, math.floor(memory / 1024)),
             gpus=figures.accelerators,
@@ -208,7 +208,7 @@ class Plan:
         if group not in self.scaled_groups:
             return group.count
         bound = [worker for worker in self.settings.ray.workers if worker.instance_group == group.name]
-        room = self.node_room(group)
+        room = self.allocatable(group)
         nodes = 0
         for worker in bound:
             pod = self.worker_resources(worker)
@@ -386,7 +386,7 @@ class Plan:
     ) -> PodResources:
         group = self.group(group_name)
         figures = self.figures(group.type)
-        room = self.node_room(group)
+        room = self.allocatable(group)
         gpus = figures.accelerators if gpus is None else gpus
         # several pods of a node share it by GPUs; a pod without GPUs is the only one of its kind on its node
         parts = min(gpus, figures.accelerators), figures.accelerators

@@ -89,7 +89,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class YamlError:
     """Something about the file that is wrong as YAML."""
 
     line: int
@@ -97,12 +97,12 @@ class Flaw:
     message: str
 
 
-def read(text: str) -> tuple[Node | None, list[Flaw]]:
+def read(text: str) -> tuple[Node | None, list[YamlError]]:
     """Parse `text` into its root piece and everything that is wrong with it as YAML.
 
     The root is None when nothing can be said about the settings (a syntax error, nothing in the file).
     """
-    flaws: list[Flaw] = []
+    flaws: list[YamlError] = []
     composer = _Composer(text=text, flaws=flaws)
     try:
         root = composer.compose()
@@ -111,10 +111,10 @@ def read(text: str) -> tuple[Node | None, list[Flaw]]:
         return None, flaws
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else 1
-        flaws.append(Flaw(line, (), f"not a character that YAML allows: {_code(error.character)}"))
+        flaws.append(YamlError(line, (), f"not a character that YAML allows: {_code(error.character)}"))
         return None, flaws
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        flaws.append(Flaw(composer.line, (), f"not valid YAML: {_first_line(error)}"))
+        flaws.append(YamlError(composer.line, (), f"not valid YAML: {_first_line(error)}"))
         return None, flaws
     return root, flaws
 
@@ -128,7 +128,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> Flaw:
+def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
     """A scanner's or parser's error in plain words, with the line it is about."""
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
@@ -152,13 +152,13 @@ def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> Flaw:
     opened = ""
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         opened = f" ({error.context}, from line {error.context_mark.line + 1})"
-    return Flaw(line, (), f"not valid YAML: {problem}{opened}{hint}")
+    return YamlError(line, (), f"not valid YAML: {problem}{opened}{hint}")
 
 
 class _Composer:
     """Builds pieces from parser events; each kind of event has its own method."""
 
-    def __init__(self, *, text: str, flaws: list[Flaw]) -> None:
+    def __init__(self, *, text: str, flaws: list[YamlError]) -> None:
         self._events: Iterator[Any] = iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         self._flaws = flaws
         self.line = 1
@@ -178,7 +178,7 @@ class _Composer:
         return root
 
     def _flaw(self, path: Path, message: str, *, line: int | None = None) -> None:
-        self._flaws.append(Flaw(line or self.line, path, message))
+        self._flaws.append(YamlError(line or self.line, path, message))
 
     def _next(self) -> Any:
         event = next(self._events)

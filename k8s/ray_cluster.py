@@ -156,7 +156,7 @@ def _worker(
         resources=resources,
         env=worker_env(plan, worker, resources),
     )
-    spread = _apart({RAY_GROUP_LABEL: worker.name, **mates})
+    spread = _anti_affinity({RAY_GROUP_LABEL: worker.name, **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = (
         {"requiredDuringSchedulingIgnoredDuringExecution": [spread]}
         if whole_node
@@ -195,7 +195,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]
         env=worker_env(plan, None, None),
     )
     # off the head's node: one lost node must not take both
-    head = _apart({RAY_ROLE_LABEL: "head", **mates})
+    head = _anti_affinity({RAY_ROLE_LABEL: "head", **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [head]}
     return {
         "groupName": DRIVER_GROUP,
@@ -209,7 +209,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]
     }
 
 
-def _apart(labels: dict[str, str]) -> dict[str, Any]:
+def _anti_affinity(labels: dict[str, str]) -> dict[str, Any]:
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME_LABEL}
 
 
@@ -234,7 +234,7 @@ def _template(
         # a tag here is a content hash or a digest, never `latest`
         "imagePullPolicy": "IfNotPresent",
         "env": [{"name": key, "value": value} for key, value in sorted(env.items())],
-        "resources": _amounts(resources),
+        "resources": _resource_requirements(resources),
         "securityContext": restricted_container(),
         "volumeMounts": [
             {"name": CLAIM, "mountPath": MOUNT_PATH},
@@ -271,7 +271,7 @@ def _template(
     }
 
 
-def _amounts(resources: PodResources) -> dict[str, dict[str, str]]:
+def _resource_requirements(resources: PodResources) -> dict[str, dict[str, str]]:
     amounts = {"cpu": str(resources.cpu), "memory": f"{resources.memory_gib}Gi"}
     if resources.gpus:
         amounts[resources.gpu_resource] = str(resources.gpus)

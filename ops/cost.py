@@ -58,7 +58,7 @@ def _online(target: Target) -> Prices:
     region = settings.region
     instances: dict[str, Price] = {}
     storage: dict[int, Price] = {}
-    fixed: dict[prices.Fixed, Price] = {}
+    fixed: dict[prices.HourlyCharge, Price] = {}
     try:
         client = target.aws.client("pricing", region=PRICING_REGION)
 

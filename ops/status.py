@@ -165,10 +165,10 @@ def _ray(console: Console, seen: Snapshot) -> None:
             f"{ray.ready_workers} of {ray.desired_workers} workers"
         )
     table = output.table("=Pod", "Group", "State", "=Node")
-    awake = {node.name for node in seen.nodes if node.ready}
+    ready_nodes = {node.name for node in seen.nodes if node.ready}
     for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
         state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
-        if pod.node and pod.node not in awake:
+        if pod.node and pod.node not in ready_nodes:
             state = f"{state}, node not ready"
         table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
     if seen.pods:

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from pricing.prices import Alike, Price, Prices
+from pricing.prices import Price, Prices, RegionFallback
 
 FILE = "prices_usd.yaml"
 PACKAGE = Path(__file__).resolve().parent
@@ -116,7 +116,7 @@ def _entry(price: Price) -> str:
     return f"{{usd: {usd}, read: {price.read}, source: {_quoted(price.source)}{estimate}}}"
 
 
-def _alike(alike: Alike) -> str:
+def _alike(alike: RegionFallback) -> str:
     return f"{{region: {alike.region}, why: {_quoted(alike.why)}}}"
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from pricing.prices import Fixed, Price
+from pricing.prices import HourlyCharge, Price
 
 _HOURS = {"hrs", "hours", "hour"}
-_FIXED: Mapping[Fixed, tuple[str, dict[str, str], str]] = {
+_FIXED: Mapping[HourlyCharge, tuple[str, dict[str, str], str]] = {
     "eks_cluster": ("AmazonEKS", {}, "AmazonEKS-Hours:perCluster"),
     "eks_extended_support": ("AmazonEKS", {}, "AmazonEKS-Hours:extendedSupport"),
     "nat_gateway": ("AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
@@ -35,7 +35,7 @@ def storage_query(region: str) -> dict[str, Any]:
     return _query("AmazonFSx", regionCode=region, fileSystemType="Lustre", storageType="SSD")
 
 
-def fixed_query(region: str, what: Fixed) -> dict[str, Any]:
+def fixed_query(region: str, what: HourlyCharge) -> dict[str, Any]:
     """Arguments of `pricing.get_products` for what is always paid."""
     service, filters, _ = _FIXED[what]
     return _query(service, regionCode=region, **filters)
@@ -56,7 +56,7 @@ def instance_price(products: Iterable[str], *, instance_type: str, read: date) -
     return _only(products, fits=_usage(f"Cluster:{instance_type}"), units=_HOURS, read=read)
 
 
-def fixed_price(products: Iterable[str], *, what: Fixed, read: date) -> Price | None:
+def fixed_price(products: Iterable[str], *, what: HourlyCharge, read: date) -> Price | None:
     """The price per hour of what is always paid; None unless exactly one fits."""
     return _only(products, fits=_usage(_FIXED[what][2]), units=_HOURS, read=read)
 

@@ -24,11 +24,11 @@ CLOSED_ENDPOINTS = 14
 """Interface endpoints of a closed network, each in every zone (`hyperpod_ray.endpoints.SERVICES`)."""
 
 Unit = Literal["hour", "GB-month"]
-Fixed = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
+HourlyCharge = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
 """What is paid for by the hour whether it is used or not."""
 Key = TypeVar("Key", bound=str | int)
 
-FIXED: Mapping[Fixed, tuple[str, str]] = {
+FIXED: Mapping[HourlyCharge, tuple[str, str]] = {
     "eks_cluster": ("EKS control plane", "cluster"),
     "eks_extended_support": ("EKS extended support", "cluster past standard support"),
     "nat_gateway": ("NAT gateways", "NAT gateway"),
@@ -56,7 +56,7 @@ class Price(BaseModel):
     """Empty: the price of exactly this. Otherwise what it is taken from (`as in us-east-1`), shown wherever it is."""
 
 
-class Alike(BaseModel):
+class RegionFallback(BaseModel):
     """Another region whose prices stand in, as estimates, for those that are not known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,9 +74,9 @@ class Prices(BaseModel):
     """Region, then instance type: per instance-hour of HyperPod ("cluster usage"), on-demand."""
     storage: dict[str, dict[int, Price]] = {}
     """Region, then MB/s per TiB: FSx for Lustre PERSISTENT_2 SSD, per GB-month."""
-    fixed: dict[str, dict[Fixed, Price]] = {}
+    fixed: dict[str, dict[HourlyCharge, Price]] = {}
     """Region (or `any`), then what: per hour."""
-    alike: dict[str, Alike] = {}
+    alike: dict[str, RegionFallback] = {}
     """Region, then the one it is estimated from. One step only: an estimate never stands in for another price."""
 
     def instance(self, region: str, instance_type: str) -> Price | None:
@@ -87,7 +87,7 @@ class Prices(BaseModel):
         """Per GB-month; None where unknown."""
         return self._find(self.storage, region, throughput_mbs_per_tib)
 
-    def hourly(self, region: str, what: Fixed) -> Price | None:
+    def hourly(self, region: str, what: HourlyCharge) -> Price | None:
         """Of what is always paid, per hour and piece; None where unknown."""
         return self._find(self.fixed, region, what)
 
@@ -221,7 +221,7 @@ def in_extended_support(version: str, *, day: date) -> bool:
     return support is not None and support.phase(day) != "standard"
 
 
-def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[Fixed, int]]:
+def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
     """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
 
     Existing ones are not counted: somebody pays for them already.

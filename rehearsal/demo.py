@@ -46,14 +46,14 @@ class Story:
     facts: list[tuple[str, str]] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def chapter(self, title: str) -> Iterator[None]:
+    def phase(self, title: str) -> Iterator[None]:
         """One step: its title before, its time after."""
         self.console.rule(f"[bold]{title}", align="left")
         start = time.monotonic()
         yield
         self.seconds.append((title, time.monotonic() - start))
 
-    def tell(self, what: str, value: str) -> None:
+    def note(self, what: str, value: str) -> None:
         """A fact for the summary."""
         self.facts.append((what, value))
         self.console.print(f"[bold green]✓[/] {what}: {value}")
@@ -70,9 +70,9 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
     state = WORK / "aws"
     running = None
     try:
-        with story.chapter("start the embedded AWS on loopback"):
+        with story.phase("start the embedded AWS on loopback"):
             running = _start(state)
-            story.tell("embedded AWS", f"{running.client.endpoint}, account {running.account}")
+            story.note("embedded AWS", f"{running.client.endpoint}, account {running.account}")
         _tell(story, Cdk(running), rehearsal=rehearsal)
     except (DemoError, process.StartError) as error:
         story.console.print(f"[bold red]✗ {error}")
@@ -147,10 +147,10 @@ class Cdk:
 
 def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
     everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
-    with story.chapter("cdk bootstrap"):
+    with story.phase("cdk bootstrap"):
         cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
     before = _resources(cdk.running)
-    with story.chapter(f'cdk deploy "{everything}"'):
+    with story.phase(f'cdk deploy "{everything}"'):
         assembly = cdk.synth()
         cdk(
             "deploy",
@@ -165,13 +165,13 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
             "events",
         )
         created = [r for r in aws.inventory() if _key(r) not in before]
-        story.tell("created", _count(created))
+        story.note("created", _count(created))
         nodes = _show_cluster(story, cdk.running)
-        story.tell("HyperPod cluster", f"InService, {nodes} nodes")
-    with story.chapter("cdk diff: nothing to change"):
+        story.note("HyperPod cluster", f"InService, {nodes} nodes")
+    with story.phase("cdk diff: nothing to change"):
         cdk("diff", "--app", str(assembly), everything, "--fail")
-        story.tell("diff after deploy", "clean")
-    with story.chapter("scale the workers by editing the environment file"):
+        story.note("diff after deploy", "clean")
+    with story.phase("scale the workers by editing the environment file"):
         count = _scale_workers()
         assembly = cdk.synth(validation=False)  # it was valid, and a count changes
         _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
@@ -181,18 +181,18 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
         after = _show_cluster(story, cdk.running)
         if after != nodes + 1:
             raise DemoError(f"{nodes + 1} nodes were asked for, {after} are there")
-        story.tell("changed", f"group workers to {count} nodes; cluster has {after}")
+        story.note("changed", f"group workers to {count} nodes; cluster has {after}")
     if rehearsal:
-        with story.chapter("train, lose a node, resume"):
-            story.tell("rehearsal", _rehearse(story))
-    with story.chapter(f'cdk destroy "{everything}"'):
+        with story.phase("train, lose a node, resume"):
+            story.note("rehearsal", _rehearse(story))
+    with story.phase(f'cdk destroy "{everything}"'):
         cdk("destroy", "--app", str(assembly), everything, "--force")
         left = [r for r in aws.inventory() if _key(r) not in before]
         for resource in left:
             story.console.print(f"[red]left behind: {resource['type']} {resource['id']}")
         if left:
             raise DemoError(f"{len(left)} resources are left behind")
-        story.tell("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
+        story.note("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
 
 
 def _show_cluster(story: Story, running: process.Running) -> int:

@@ -19,7 +19,7 @@ from review.errors import ReviewError
 from review.kubernetes import Cluster, ObjectName
 
 if TYPE_CHECKING:
-    from pricing.prices import Fixed, Price, Prices
+    from pricing.prices import HourlyCharge, Price, Prices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> di
     return found
 
 
-def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[Fixed]:
+def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:
     from pricing.prices import in_extended_support
 
     for _, resource in assembly.of_type("AWS::EKS::Cluster"):

@@ -26,6 +26,6 @@ class EnvironmentStack(cdk.Stack):
         """The environment's own zones: the default would look them up in the account, and synth asks no account."""
         return self._zone_ids
 
-    def say(self, name: str, value: str, description: str) -> None:
+    def output(self, name: str, value: str, description: str) -> None:
         """An output that you need after the deployment."""
         cdk.CfnOutput(self, name, value=value, description=description)

@@ -108,7 +108,7 @@ class EksStack(EnvironmentStack):
             caches=needs.cache_repositories(plan),
         )
         name, region = plan.eks_cluster_name, settings.region
-        self.say(
+        self.output(
             "KubectlCommand", f"aws eks update-kubeconfig --name {name} --region {region}", "makes kubectl talk to it"
         )
 

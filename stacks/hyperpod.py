@@ -33,8 +33,8 @@ class HyperPodStack(EnvironmentStack):
             subnets=network.node_subnets,
             security_group=network.node_security_group,
         )
-        self.say("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
-        self.say("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
+        self.output("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
+        self.output("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
 
 
 def _group(plan: Plan, group: model.InstanceGroup) -> InstanceGroup:

@@ -46,4 +46,4 @@ class ImageStack(EnvironmentStack):
                 self.image = image(
                     context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )
-        self.say("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")
+        self.output("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")

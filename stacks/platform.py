@@ -72,6 +72,6 @@ class PlatformStack(EnvironmentStack):
             namespaces=ray_namespaces(plan),
             nodes=sum(group.count for group in settings.hyperpod.instance_groups),
         )
-        self.say("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
+        self.output("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
         if file_system is not None and plan.new_file_system is not None:
             file_system.alarm_when_full(self.health.topic, scope=self, capacity_gib=plan.new_file_system.capacity_gib)

@@ -48,7 +48,7 @@ class RayStack(EnvironmentStack):
                 retain=tiered.on_destroy == "retain",
             )
             after.append(tier)
-            self.say("TierBucket", tier.bucket.bucket_name, "second tier of checkpoints")
+            self.output("TierBucket", tier.bucket.bucket_name, "second tier of checkpoints")
         if ray.access is not None or tiered is not None:
             access = ray.access or RayAccess()
             after.append(
@@ -66,7 +66,7 @@ class RayStack(EnvironmentStack):
             )
         objects = k8s.ray_manifests(plan, bindings(plan, network=network, file_system=file_system, image=image))
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)
-        self.say(
+        self.output(
             "DashboardCommand",
             f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc "
             f"{DASHBOARD_PORT}:{DASHBOARD_PORT}",

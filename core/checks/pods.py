@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.checks.lookup import find, max_replicas, workers
 from core.findings import Finding, error, rule, warning
 from core.model import InstanceGroup
-from core.plan import NodeRoom, Plan, PodResources
+from core.plan import Allocatable, Plan, PodResources
 from core.yaml_source import Path
 
 SECTIONS = ("ray", "hyperpod", "instance_types")
@@ -45,7 +45,7 @@ def _head_pod(plan: Plan) -> PodResources:
     )
 
 
-def _per_node(pod: PodResources, room: NodeRoom) -> int:
+def _per_node(pod: PodResources, room: Allocatable) -> int:
     """Pods of this kind that an empty node carries."""
     limits = [room.pods]
     for name, _ in _AMOUNTS:
@@ -56,7 +56,7 @@ def _per_node(pod: PodResources, room: NodeRoom) -> int:
 
 def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Finding]:
     """A pod that fits no node of its group stays Pending."""
-    room = plan.node_room(group)
+    room = plan.allocatable(group)
     settings = {"gpus": "gpus", "efa": "efa", "cpu": "cpu", "memory_gib": "memory_gib"}
     for name, unit in _AMOUNTS:
         want, has = getattr(demand.pod, name), getattr(room, name)
@@ -66,7 +66,7 @@ def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Find
             if name == "cpu" and group.threads_per_core == 1 and plan.figures(group.type).threads == 2:
                 hint = (
                     " with threads_per_core 1; with 2 it has "
-                    f"{plan.node_room(group.model_copy(update={'threads_per_core': 2})).cpu}"
+                    f"{plan.allocatable(group.model_copy(update={'threads_per_core': 2})).cpu}"
                 )
             yield error(
                 *demand.path,
@@ -152,7 +152,7 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
     """Why the pods do not fit the nodes of the group, if they do not. Karpenter's groups grow with their pods."""
     if group in plan.scaled_groups:
         return
-    room = plan.node_room(group)
+    room = plan.allocatable(group)
     demands = [demand for demand in demands if demand.count and _per_node(demand.pod, room) > 0]
     nodes = f"'{group.name}' has {group.count} × {group.type}"
     own = [demand for demand in demands if demand.path[1] == "workers"]
@@ -208,7 +208,7 @@ _PACKED_PODS = 5000
 """Above this many pods no placement is tried; the totals were compared already."""
 
 
-def _packs(demands: list[_Demand], room: NodeRoom, *, nodes: int) -> bool:
+def _packs(demands: list[_Demand], room: Allocatable, *, nodes: int) -> bool:
     """Whether placing the largest pods first finds a node for each. Nodes that look alike are kept as one entry."""
     if sum(demand.count for demand in demands) > _PACKED_PODS:
         return True

@@ -131,8 +131,8 @@ def training(seen: Snapshot, instance: Instance) -> str:
 
 
 def _complete(seen: Snapshot) -> bool:
-    """Whether every RayCluster has its head and all its workers on nodes that are awake."""
-    awake = {node.name for node in seen.nodes if node.ready}
+    """Whether every RayCluster has its head and all its workers on nodes that are ready."""
+    ready_nodes = {node.name for node in seen.nodes if node.ready}
     for ray in seen.rays:
         running = [
             pod
@@ -141,7 +141,7 @@ def _complete(seen: Snapshot) -> bool:
             and pod.namespace == ray.namespace
             and pod.ready
             and not pod.deleting_since
-            and pod.node in awake
+            and pod.node in ready_nodes
         ]
         workers = [pod for pod in running if pod.role == "worker"]
         if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):

@@ -58,8 +58,8 @@ def rays(seen: Snapshot) -> Iterator[Finding]:
 def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
     """What the pods say against what the RayCluster says: `ready` is no proof of health."""
     pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
-    awake = {node.name for node in seen.nodes if node.ready}
-    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and pod.node in awake]
+    ready_nodes = {node.name for node in seen.nodes if node.ready}
+    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and pod.node in ready_nodes]
     heads, workers = ([pod for pod in good if pod.role == role] for role in ("head", "worker"))
     short = ray.desired_workers - len(workers)
     said = f"says {ray.state}" if ray.state else "says nothing yet"
@@ -69,7 +69,9 @@ def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
         lost = [
             pod
             for pod in pods
-            if pod.role == "worker" and pod not in good and (pod.deleting_since or (pod.node and pod.node not in awake))
+            if pod.role == "worker"
+            and pod not in good
+            and (pod.deleting_since or (pod.node and pod.node not in ready_nodes))
         ]
         if lost:
             where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))

@@ -80,7 +80,7 @@ def every_figure(found: EnvironmentFile) -> None:
     assert plan.head_resources.cpu >= 1
     for group in found.settings.hyperpod.instance_groups:
         plan.deep_health_checks(group)
-        assert plan.node_room(group).cpu >= 0
+        assert plan.allocatable(group).cpu >= 0
     for worker in found.settings.ray.workers:
         assert plan.worker_resources(worker).memory_gib >= 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.loader import environment_names, load
 from core.model import RayWorkerGroup
-from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, NodeRoom, Plan, PodResources, catalogue
+from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources, catalogue
 from tests.core.environment_files import plan
 
 
@@ -30,7 +30,7 @@ def test_the_reserve_is_the_kubelets_the_daemon_sets_and_the_machines() -> None:
     one = plan()
     kubelet_cpu = 60 + 10 + 5 + 5 + 4 * 2.5
     kubelet_memory = 255 + 11 * 14 + 100
-    assert one.node_room(one.group("head")) == NodeRoom(
+    assert one.allocatable(one.group("head")) == Allocatable(
         cpu=int((8000 - kubelet_cpu - DAEMON_SET_CPU_MILLIS) // 1000),
         memory_gib=int((32 * 1024 * 0.925 - kubelet_memory - DAEMON_SET_MEMORY_MIB) // 1024),
         gpus=0,
@@ -74,7 +74,7 @@ def test_what_is_set_wins(settings: dict[str, Any], expected: tuple[int, ...]) -
 def test_checkpoints_in_memory_take_their_share() -> None:
     without, with_share = plan(), plan({"hyperpod/tiered_storage": {"memory_percent": 20}})
     group = with_share.group("workers")
-    lost = without.node_room(without.group("workers")).memory_gib - with_share.node_room(group).memory_gib
+    lost = without.allocatable(without.group("workers")).memory_gib - with_share.allocatable(group).memory_gib
     assert lost == pytest.approx(0.2 * 2048, abs=1)
 
 
@@ -147,7 +147,7 @@ def test_shipped_environments_plan(name: str) -> None:
     one = load(name).plan
     for worker in one.settings.ray.workers:
         pod = one.worker_resources(worker)
-        room = one.node_room(one.group(worker.instance_group))
+        room = one.allocatable(one.group(worker.instance_group))
         assert (pod.gpus, pod.efa, pod.cpu, pod.memory_gib) == (room.gpus, room.efa, room.cpu, room.memory_gib)
 
 

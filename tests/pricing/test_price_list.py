@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from pricing import price_list
-from pricing.prices import Fixed, Price
+from pricing.prices import HourlyCharge, Price
 
 DAY = date(2026, 11, 21)
 
@@ -71,7 +71,9 @@ def test_storage_is_chosen_by_throughput() -> None:
         ("interface_endpoint", "VpcEndpoint-Hours", ["VpcEndpoint-GWLBE-Hours", "VpcEndpoint-Service-Hours"]),
     ],
 )
-def test_what_is_always_paid_is_chosen_by_usage_type(what: Fixed, usage: str, others: list[str], prefix: str) -> None:
+def test_what_is_always_paid_is_chosen_by_usage_type(
+    what: HourlyCharge, usage: str, others: list[str], prefix: str
+) -> None:
     listed = [product(f"{prefix}{usage}", 0.1, "Hours"), *(product(f"{prefix}{other}", 9) for other in others)]
     found = price_list.fixed_price(listed, what=what, read=DAY)
     assert found is not None

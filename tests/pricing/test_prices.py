@@ -12,7 +12,7 @@ from core.loader import parse
 from core.model import ExistingEks, ExistingEksCluster
 from hyperpod_ray.endpoints import SERVICES as CLOSED_ENDPOINTS
 from pricing import prices
-from pricing.prices import Alike, Price, Prices
+from pricing.prices import Price, Prices, RegionFallback
 
 DAY = date(2026, 11, 21)
 
@@ -138,7 +138,7 @@ def test_unknown_is_unknown_and_left_out() -> None:
 def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
     known = Prices(
         instances={"us-east-1": {"ml.p5.48xlarge": price(66), "ml.m5.2xlarge": price(7)}, **KNOWN.instances},
-        alike={"us-west-2": Alike(region="us-east-1", why="they are neighbours")},
+        alike={"us-west-2": RegionFallback(region="us-east-1", why="they are neighbours")},
     )
     own = known.instance("us-west-2", "ml.m5.2xlarge")
     assert own is not None
@@ -158,8 +158,8 @@ def test_an_estimate_never_rests_on_another() -> None:
             "us-east-2": {"ml.m5.2xlarge": price(1, estimate="a guess")},
         },
         alike={
-            "us-west-2": Alike(region="us-east-2", why="x"),
-            "us-east-2": Alike(region="us-east-1", why="y"),
+            "us-west-2": RegionFallback(region="us-east-2", why="x"),
+            "us-east-2": RegionFallback(region="us-east-1", why="y"),
         },
     )
     assert known.instance("us-east-2", "ml.p5.48xlarge") is not None
