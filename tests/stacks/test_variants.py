@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.loader import FOLDER
 from tests.stacks.conftest import Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"
@@ -75,6 +76,15 @@ def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
     assert "OnStartDeepHealthChecks" not in elsewhere
     taint = {"Key": "spot", "Value": "true", "Effect": "NoSchedule"}
     assert elsewhere["KubernetesConfig"]["Taints"] == [taint]
+
+
+def test_a_training_plan_reaches_its_group_only() -> None:
+    made = synthesize("training-plan", folder=FOLDER / "examples")
+    groups = made.one("AWS::SageMaker::Cluster")["InstanceGroups"]
+    plans = {group["InstanceGroupName"]: group.get("TrainingPlanArn") for group in groups}
+    arn = "arn:aws:sagemaker:us-west-2:111122223333:training-plan/my-plan"
+    assert sorted(plans.values(), key=str) == [None, arn]
+    assert next(name for name, plan in plans.items() if plan) == "workers"
 
 
 def test_kubectl_fits_the_clusters_version(everything: Assembly, existing: Assembly) -> None:
