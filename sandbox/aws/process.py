@@ -143,12 +143,11 @@ def _start(
         endpoint, authority = _cluster_of(kubeconfig)
         running = replace(running, kubernetes=endpoint, kubeconfig=str(kubeconfig))
         environment[eks_login.GIVEN] = str(kubeconfig.resolve())
-    started = _start_emulator(
+    started = _spawn(
+        "sandbox.aws.emulator",
+        *("--port", str(running.port), "--seconds-per-state", str(seconds_per_state)),
+        *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
         log=Path(running.log),
-        arguments=[
-            *("--port", str(running.port), "--seconds-per-state", str(seconds_per_state)),
-            *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
-        ],
         environment=environment,
     )
     running = replace(running, pid=started.pid)
@@ -281,10 +280,11 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
     }
 
 
-def _start_emulator(*, log: Path, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(module: str, *arguments: str, log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a module of the sandbox in its own session; its output goes into `log`, which only its owner may read."""
     with log.open("w") as output:
         return subprocess.Popen(
-            [str(paths.PYTHON), "-m", "sandbox.aws.emulator", *arguments],
+            [str(paths.PYTHON), "-m", module, *arguments],
             cwd=paths.ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -301,19 +301,13 @@ def _start_kubernetes(state: Path, running: Running, environment: dict[str, str]
     ready = folder / "server.json"
     ready.unlink(missing_ok=True)
     log = state / "kubernetes.log"
-    command = [str(paths.PYTHON), "-m", "sandbox.kubernetes.server", "--state", str(folder), "--port", "0",
-               "--aws-endpoint", running.client.endpoint, "--region", running.region]  # fmt: skip
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=paths.ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=0o077,
-        )
+    process = _spawn(
+        "sandbox.kubernetes.server",
+        *("--state", str(folder), "--port", "0"),
+        *("--aws-endpoint", running.client.endpoint, "--region", running.region),
+        log=log,
+        environment=environment,
+    )
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -332,19 +326,13 @@ def _start_kubernetes(state: Path, running: Running, environment: dict[str, str]
 def _start_follower(state: Path, running: Running, environment: dict[str, str], kubeconfig: Path) -> int:
     """Start what makes Node objects of HyperPod's instances in a cluster of your own."""
     log = state / "follower.log"
-    command = [str(paths.PYTHON), "-m", "sandbox.kubernetes.follower", "--kubeconfig", str(kubeconfig.resolve()),
-               "--aws-endpoint", running.client.endpoint, "--region", running.region]  # fmt: skip
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=paths.ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=0o077,
-        )
+    process = _spawn(
+        "sandbox.kubernetes.follower",
+        *("--kubeconfig", str(kubeconfig.resolve())),
+        *("--aws-endpoint", running.client.endpoint, "--region", running.region),
+        log=log,
+        environment=environment,
+    )
     end = time.monotonic() + START_SECONDS
     while "following the embedded AWS" not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > end:
