@@ -189,6 +189,9 @@ class NewEks(EksAccess):
     """API server endpoint. Default: private only."""
     log_retention_days: LogRetentionDays = 90
     """All five control-plane logs are on and kept this long."""
+    log_group_exists: bool = False
+    """Log into `/aws/eks/NAME/cluster` as it exists, such as the group that a protected environment left behind. The
+    stack then neither creates, changes nor deletes it."""
     network_policy_mode: Literal["strict", "standard"] = "strict"
     """`NETWORK_POLICY_ENFORCING_MODE` of the VPC CNI. `strict`: a pod sends and receives nothing until its policies are
     loaded, and each namespace that you add needs a NetworkPolicy. `standard`: it is open until then."""
@@ -433,6 +436,9 @@ class BuiltImage(Settings):
 
     repository_name: Annotated[str, shapes.REPOSITORY.field(max_length=256)] = "ray-training"
     """ECR repository made by the stack (immutable tags, scanned on push)."""
+    repository_exists: bool = False
+    """Push into a repository that exists, such as one that an earlier teardown kept. The stack then neither creates,
+    changes nor deletes it."""
     folder: str = "image"
     """Folder with the Dockerfile, relative to the project; built by CodeBuild when its content changes."""
     keep_images: Annotated[int, Field(ge=1, le=1000)] = 30

@@ -211,7 +211,12 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     if target.plan.existing_eks is None and not _there(stacks, names.EKS_STACK):
         group = target.plan.control_plane_log_group
         if group in _group_names(target, group):
-            found.append(_late_group(target, group, "EKS"))
+            used = getattr(target.plan.settings.eks, "log_group_exists", False)
+            found.append(
+                Item(kind="log group", id=group, fate="kept", note="eks.log_group_exists: no stack owns it")
+                if used
+                else _late_group(target, group, "EKS")
+            )
     if not _there(stacks, names.IMAGE_STACK):
         # CodeBuild calls its group like the project, which CloudFormation calls like the stack
         prefix = f"/aws/codebuild/{names.stack_name(target.name, names.IMAGE_STACK)}"
@@ -246,7 +251,7 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
         if absent(error):
             return []
         raise
-    fate: Fate = "kept" if settings.on_destroy == "retain" else "destroyed"
+    fate: Fate = "kept" if settings.repository_exists or settings.on_destroy == "retain" else "destroyed"
     return [Item(kind="repository", id=settings.repository_name, fate=fate, note=f"{len(images)} images")]
 
 

@@ -32,6 +32,7 @@ class ImageStack(EnvironmentStack):
             repository_name=settings.repository_name,
             keep_images=settings.keep_images,
             retain=settings.on_destroy == "retain",
+            exists=settings.repository_exists,
         )
         if settings.folder != OWN_FOLDER:
             self.image = image(context=project / settings.folder)

@@ -26,6 +26,7 @@ class NetworkStack(EnvironmentStack):
                 vpc=self.network.vpc,
                 log_retention_days=plan.settings.eks.log_retention_days,
                 protected=plan.settings.protected,
+                log_group_exists=plan.settings.eks.log_group_exists,
             )
 
 

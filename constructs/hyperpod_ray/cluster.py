@@ -46,6 +46,7 @@ class ControlPlaneGround(Construct):
         cluster_name: The log group's name derives from it.
         log_retention_days: How long the control plane's logs are kept.
         protected: Keep key and log group when the cluster is destroyed.
+        log_group_exists: Whether the log group is there already: it is used as it is, and stays.
     """
 
     def __init__(
@@ -57,16 +58,18 @@ class ControlPlaneGround(Construct):
         vpc: ec2.IVpc,
         log_retention_days: int,
         protected: bool,
+        log_group_exists: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY
-        logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=names.control_plane_log_group(cluster_name),
-            retention=retention(log_retention_days),
-            removal_policy=policy,
-        )
+        if not log_group_exists:
+            logs.LogGroup(
+                self,
+                "Logs",
+                log_group_name=names.control_plane_log_group(cluster_name),
+                retention=retention(log_retention_days),
+                removal_policy=policy,
+            )
         self.key = kms.Key(
             self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True
         )

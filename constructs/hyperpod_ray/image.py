@@ -32,6 +32,8 @@ class TrainingImage(Construct):
         repository_name: Name of the repository.
         keep_images: Newest images that its lifecycle rule keeps.
         retain: Whether repository and images stay when the stack goes.
+        exists: Whether the repository is there already: it is used as it is, and stays. `keep_images` and `retain` then
+            say nothing.
         context: Folder that holds the Dockerfile and everything it copies.
         build_args: Docker build arguments.
         incomplete: What is missing for a build, for people; the stack can then be reviewed but not deployed.
@@ -45,6 +47,7 @@ class TrainingImage(Construct):
         repository_name: str,
         keep_images: int,
         retain: bool,
+        exists: bool = False,
         context: Path,
         dockerfile: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
@@ -53,17 +56,10 @@ class TrainingImage(Construct):
         super().__init__(scope, construct_id)
         if incomplete is not None:
             refuse_deployment(self, incomplete)
-        self.repository = ecr.Repository(
-            self,
-            "Repository",
-            repository_name=repository_name,
-            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
-            image_scan_on_push=True,
-            # the account's own aws/ecr key: a repository that is kept depends on no key of the stack
-            encryption=ecr.RepositoryEncryption.KMS,
-            lifecycle_rules=[ecr.LifecycleRule(max_image_count=keep_images, description="keep the newest")],
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
-            empty_on_delete=not retain,
+        self.repository: ecr.IRepository = (
+            ecr.Repository.from_repository_name(self, "Repository", repository_name)
+            if exists
+            else _repository(self, repository_name, keep_images=keep_images, retain=retain)
         )
         # Our own hash, known at synth: the construct's tag is an attribute of the build, and an exported attribute that
         # another stack imports could never change.
@@ -86,6 +82,22 @@ class TrainingImage(Construct):
         logs.grant_write(build)
         log_builds_to(build, logs)
         self.uri = self.repository.repository_uri_for_tag(self.content)
+
+
+def _repository(scope: Construct, name: str, *, keep_images: int, retain: bool) -> ecr.Repository:
+    """A new repository."""
+    return ecr.Repository(
+        scope,
+        "Repository",
+        repository_name=name,
+        image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+        image_scan_on_push=True,
+        # the account's own aws/ecr key: a repository that is kept depends on no key of the stack
+        encryption=ecr.RepositoryEncryption.KMS,
+        lifecycle_rules=[ecr.LifecycleRule(max_image_count=keep_images, description="keep the newest")],
+        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
+        empty_on_delete=not retain,
+    )
 
 
 def log_builds_to(build: ContainerImageBuild, group: LogGroup) -> None:

@@ -171,3 +171,18 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
                 yield error(*path, place, message=f"'{namespace}' is named twice")
         if plan.settings.ray.namespace not in user.namespaces:
             yield warning(*path, message=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them")
+
+
+@rule("eks", "image")
+def what_exists_keeps_its_settings(plan: Plan) -> Iterator[Finding]:
+    """A repository or log group that exists is used as it is."""
+    eks, image = plan.settings.eks, plan.built_image
+    if isinstance(eks, NewEks) and eks.log_group_exists and "log_retention_days" in eks.model_fields_set:
+        yield error(
+            "eks", "log_retention_days", message="is of a new log group, and log_group_exists is true; remove one"
+        )
+    if image is None or not image.repository_exists:
+        return
+    for name in ("keep_images", "on_destroy"):
+        if name in image.model_fields_set:
+            yield error("image", name, message="is of a new repository, and repository_exists is true; remove one")

@@ -38,6 +38,7 @@ ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("KMS keys", platform.kms_keys),
     ("linked buckets", platform.linked_buckets),
     ("tier bucket", platform.tier_bucket),
+    ("left behind", platform.left_behind),
 )
 
 

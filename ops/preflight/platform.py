@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from core import names
+from core.model import NewEks
 from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, kubectl_for, minor_of, platform
 from ops import output
 from ops.clients import Target, absent, code
@@ -289,7 +290,7 @@ def tier_bucket(target: Target) -> list[Outcome]:
             return [ok(f"the Ray stack creates {name}")]
         return [failed(f"{name} does not exist, or these credentials may not see it", "correct tiered_storage.bucket")]
     if tiered.bucket is None:
-        if _of_this_environment(target, name):
+        if _owned(target, name, stack=names.RAY_STACK):
             return [ok(f"{name} is there")]
         return [failed(f"{name} exists, kept by an earlier deployment", f"set hyperpod.tiered_storage.bucket: {name}")]
     return (
@@ -304,15 +305,17 @@ def tier_bucket(target: Target) -> list[Outcome]:
     )
 
 
-def _of_this_environment(target: Target, bucket: str) -> bool:
-    """Whether a deployed Ray stack has the bucket."""
+def _owned(target: Target, name: str, *, stack: str) -> bool:
+    """Whether the environment's deployed stack has a resource of that name."""
     try:
-        answer = target.aws.call("cloudformation", "describe_stack_resources", PhysicalResourceId=bucket)
+        answer = target.aws.call(
+            "cloudformation", "describe_stack_resources", StackName=names.stack_name(target.name, stack)
+        )
     except Exception as error:
         if code(error) == "ValidationError" or absent(error):
             return False
         raise
-    return any(item["StackName"] == f"{target.name}-{names.RAY_STACK}" for item in answer["StackResources"])
+    return any(item.get("PhysicalResourceId") == name for item in answer["StackResources"])
 
 
 def _prunes(target: Target, bucket: str) -> bool:
@@ -323,3 +326,45 @@ def _prunes(target: Target, bucket: str) -> bool:
             return False
         raise
     return any(rule.get("Status") == "Enabled" and "Expiration" in rule for rule in answer.get("Rules", []))
+
+
+def left_behind(target: Target) -> list[Outcome]:
+    """What an earlier environment left under the names of this one: CloudFormation creates no second one."""
+    made = [_repository(target), _log_group(target)]
+    return [outcome for outcome in made if outcome is not None] or [skipped("no name is fixed")]
+
+
+def _repository(target: Target) -> Outcome | None:
+    built = target.plan.built_image
+    if built is None:
+        return None
+    name, there = built.repository_name, True
+    try:
+        target.aws.call("ecr", "describe_repositories", repositoryNames=[name])
+    except Exception as error:
+        if not absent(error) and code(error) != "RepositoryNotFoundException":
+            raise
+        there = False
+    exists, setting = built.repository_exists, "image.repository_exists"
+    return _taken(target, name, stack=names.IMAGE_STACK, there=there, exists=exists, setting=setting)
+
+
+def _log_group(target: Target) -> Outcome | None:
+    eks = target.plan.settings.eks
+    if not isinstance(eks, NewEks):
+        return None
+    name = target.plan.control_plane_log_group
+    found = target.aws.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
+    there = any(group["logGroupName"] == name for group in found)
+    exists, setting = eks.log_group_exists, "eks.log_group_exists"
+    return _taken(target, name, stack=names.NETWORK_STACK, there=there, exists=exists, setting=setting)
+
+
+def _taken(target: Target, name: str, *, stack: str, there: bool, exists: bool, setting: str) -> Outcome:
+    if exists:
+        return ok(f"{name} is there") if there else failed(f"{name} does not exist", f"remove {setting}")
+    if not there:
+        return ok(f"{name} is free")
+    if _owned(target, name, stack=stack):
+        return ok(f"{name} is this environment's")
+    return failed(f"{name} exists, and no stack of {target.name} has it", f"set {setting}: true, or delete it")

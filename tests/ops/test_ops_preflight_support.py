@@ -234,9 +234,9 @@ class TierBuckets(Buckets):
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         if operation == "describe_stack_resources":
-            if not self.owner:
+            if arguments["StackName"] != self.owner:
                 raise ClientError({"Error": {"Code": "ValidationError", "Message": "no stack"}}, "X")
-            return {"StackResources": [{"StackName": self.owner}]}
+            return {"StackResources": [{"PhysicalResourceId": name} for name in self.regions]}
         if operation == "get_bucket_lifecycle_configuration":
             if self.rules is None:
                 raise ClientError({"Error": {"Code": "NoSuchLifecycleConfiguration", "Message": ""}}, "X")
