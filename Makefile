@@ -51,7 +51,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test lint types manifests charts pin local-charts picture tables mutants crds docs terminal walk review rehearse soak
+.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants crds docs terminal walk review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -70,6 +70,9 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m tests.run
+
+times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo and suite take here, beside their goals
+	$(BIN)/python benchmarks/times.py
 
 walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
 	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py

@@ -29,6 +29,8 @@ from sandbox.aws import paths, process
 
 ENVIRONMENT = "local"
 PROJECT = paths.ROOT
+# of a cluster or a node on its way; the embedded AWS of `local up` takes a second
+SECONDS_PER_STATE = 0.3
 WORK = PROJECT / ".local" / "demo"
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 
@@ -92,7 +94,9 @@ def _start(state: Path) -> process.Running:
     shutil.rmtree(WORK, ignore_errors=True)
     # an environment file of its own to edit, so that the project's stays as it is
     shutil.copytree(PROJECT / "environments", WORK / "environments")
-    return process.start(state=state, account=settings.account, region=settings.region)
+    return process.start(
+        state=state, account=settings.account, region=settings.region, seconds_per_state=SECONDS_PER_STATE
+    )
 
 
 class Cdk:
@@ -249,7 +253,7 @@ def _rehearse(story: Story) -> str:
     """The training half: submitted, one node killed, resumed; says where the picture is."""
     out = PROJECT / ".local" / "rehearsal"
     try:
-        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1), out=out)
+        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1, step_delay_s=0.1), out=out)
     except LocalError as error:
         raise DemoError(f"the rehearsal failed: {error}") from error
     if not survived:
