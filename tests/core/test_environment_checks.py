@@ -413,3 +413,27 @@ def test_removing_a_required_key_is_said_once() -> None:
     said = problems({f"{WORKER}/replicas": GONE})
     assert [problem.path for problem in said] == ["ray.workers[0].replicas"]
     assert "required setting is missing (Number of pods)" in said[0].message
+
+
+REFUSED_ZONE = "EKS takes no control-plane subnet"
+EAST_SUBNETS = EAST["network/existing"]["control_plane_subnet_ids"]
+EAST_ZONES = ["use1-az1", "use1-az2", "use1-az3"]
+
+
+def refused_zones(edits: dict[str, Any]) -> list[str]:
+    return [one.path for one in problems({**EAST, **edits}) if REFUSED_ZONE in one.message]
+
+
+def test_nodes_may_be_in_a_zone_that_eks_refuses() -> None:
+    """The first zones have the control plane's subnets, one each; only those are judged."""
+    assert refused_zones({"network/availability_zone_ids": EAST_ZONES}) == []
+    three = [*EAST_SUBNETS, "subnet-0123456789abcdef4"]
+    edits = {"network/availability_zone_ids": EAST_ZONES, "network/existing/control_plane_subnet_ids": three}
+    assert refused_zones(edits) == ["network.availability_zone_ids[2]"]
+
+
+def test_a_cluster_that_exists_has_its_subnets() -> None:
+    zones = {"network/availability_zone_ids": ["use1-az1", "use1-az3"]}
+    issuer = "https://oidc.eks.us-east-1.amazonaws.com/id/ABC"
+    assert refused_zones(zones) == ["network.availability_zone_ids[1]"]
+    assert refused_zones({**zones, "eks/existing": {**CLUSTER, "oidc_issuer_url": issuer}}) == []

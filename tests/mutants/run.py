@@ -277,7 +277,7 @@ class _Run:
         self.chosen = chosen
         self.jobs = max(1, min(jobs, len(chosen)))
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
-        self.verdicts = recorded()
+        self.verdicts: dict[str, Verdict] = {}
         self._free: list[Path] = []
         self._sound: dict[tuple[str, str], str] = {}
         self._locks: dict[tuple[str, str], threading.Lock] = {
@@ -322,7 +322,8 @@ class _Run:
                     continue
                 done += 1
                 self.verdicts[mutant.name] = verdict
-                _write(PROGRESS, _as_json(self.verdicts))
+                # another run may have recorded something meanwhile
+                _write(PROGRESS, _as_json({**recorded(), **self.verdicts}))
                 word = verdict.result.upper() if verdict.result != "killed" else verdict.result
                 _say(f"{done:3}/{len(self.chosen)} {word:8} {verdict.seconds:5} s  {mutant.area}: {mutant.name}")
                 if verdict.by:
