@@ -416,7 +416,8 @@ def test_removing_a_required_key_is_said_once() -> None:
 
 
 REFUSED_ZONE = "EKS takes no control-plane subnet"
-EAST_SUBNETS = EAST["network/existing"]["control_plane_subnet_ids"]
+EAST_SUBNETS = ["subnet-0123456789abcdef2", "subnet-0123456789abcdef3"]
+"""Those of `SUBNETS`."""
 EAST_ZONES = ["use1-az1", "use1-az2", "use1-az3"]
 
 
