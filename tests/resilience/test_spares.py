@@ -56,7 +56,8 @@ class Party:
         self.url.mkdir(parents=True, exist_ok=True)
         self.pids: dict[int, int] = {}
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
         self.coordinator: Coordinator | None = None
         self.address = self.start_coordinator()
 
@@ -124,9 +125,19 @@ class Party:
         for pid in self.pids.values():
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        if self.coordinator is not None:
-            self.loop.call_soon_threadsafe(self.coordinator.close)
+        asyncio.run_coroutine_threadsafe(self.end_tasks(), self.loop).result(60)
         self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(60)
+        assert not asyncio.all_tasks(self.loop), "a task that is destroyed while it waits is a line of noise"
+        self.loop.close()
+
+    async def end_tasks(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 def alive(pid: int) -> bool:
