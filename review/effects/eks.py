@@ -93,6 +93,9 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
 def _addon(change: ResourceChange, findings: Findings) -> None:
     name = str(change.now("AddonName"))
     pointers = ", ".join(sorted({pointer[0] for pointer in change.changed} - {"ConfigurationValues"}))
+    modes = [_policy_mode(get("ConfigurationValues")) for get in (change.before, change.now)]
+    if modes[0] != modes[1]:
+        findings.add(_policy_modes(change, *modes))
     known = name in _ADD_ONS
     findings.add(
         Row(
@@ -103,6 +106,29 @@ def _addon(change: ResourceChange, findings: Findings) -> None:
             consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
             where=change.title,
         )
+    )
+
+
+def _policy_mode(configuration: Any) -> str:
+    """How the VPC CNI enforces network policies; its default is `standard`."""
+    return str(at(_parsed(configuration) or {}, ("env", "NETWORK_POLICY_ENFORCING_MODE")) or "standard")
+
+
+def _policy_modes(change: ResourceChange, before: str, now: str) -> Row:
+    strict = now == "strict"
+    return Row(
+        effect=Effect.INTERRUPTS if strict else Effect.SAFE,
+        code="network-policy-mode",
+        what="network policies of the VPC CNI",
+        change=f"NETWORK_POLICY_ENFORCING_MODE {before} → {now}",
+        consequence="aws-node is rolled. A pod that starts from then on sends and receives nothing until its policies "
+        "are loaded, and nothing at all in a namespace without a NetworkPolicy: add one to each of yours first. "
+        "AWS does not say what happens to pods that run: deploy between runs, then restart them."
+        if strict
+        else "aws-node is rolled. A pod that starts from then on is open until its policies are loaded.",
+        unavailable="pods of namespaces without a NetworkPolicy, once they restart" if strict else "",
+        source=source("network-policies"),
+        where=change.title,
     )
 
 
