@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 
@@ -12,6 +12,9 @@ class Leavable(Protocol):
 
     def leave(self, *, failed: bool) -> None:
         """The loop has ended."""
+
+    def told(self, metrics: Mapping[str, Any]) -> None:
+        """Metrics that the loop reports to Ray."""
 
 
 LIVE: list[Leavable] = []

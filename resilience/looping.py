@@ -58,14 +58,14 @@ class Looping:
             total: Steps of the whole run.
         """
         self.total_steps = total
-        self._restore_once()
+        self.begin()
         while self.step < total:
             self.about_to_step()
             step = self.step
             yield step
             if self.step != step + 1:
                 raise InputError(f"step {step}: call finished({step}, …) once at the end of each step")
-        self._end()
+        self.end()
 
     def epochs(self, total: int) -> Iterator[int]:
         """Yield the epochs that are left of `total`; the first may be one that was under way.
@@ -76,13 +76,13 @@ class Looping:
         Args:
             total: Epochs of the whole run.
         """
-        self._restore_once()
+        self.begin()
         while self.position.epoch < total:
             self._loaders = 0
             yield self.position.epoch
             self.end_step()
             self.position.next_epoch()
-        self._end()
+        self.end()
 
     def batches(self, loader: Iterable[Any], *, accumulate: int = 1) -> Batches:
         """The batches that the epoch under way has left of `loader`. The body of a `for` over them is a step.
@@ -100,7 +100,7 @@ class Looping:
         """
         if accumulate < 1:
             raise InputError(f"accumulate: got {accumulate}, allowed: 1 or more")
-        self._restore_once()
+        self.begin()
         self.end_step()
         self._loaders += 1
         return Batches(self, loader, accumulate=accumulate, part=self._loaders - 1)
@@ -132,12 +132,14 @@ class Looping:
             self._pause = contextlib.ExitStack()
             self._pause.enter_context(self.pause())
 
-    def _restore_once(self) -> None:
+    def begin(self) -> None:
+        """Restore, once; `steps`, `epochs` and `batches` do it first of all."""
         if not self._restored:
             self._restored = True
             self.restore()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """All steps are done, once; `steps` and `epochs` do it last of all."""
         if not self._ended:
             self._ended = True
             self.end_step()

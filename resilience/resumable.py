@@ -45,9 +45,9 @@ from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
 from resilience.run import Run
 from resilience.saving import Save, Saver
-from resilience.spares import warm_up
+from resilience.spares import room, warm_up
 from resilience.spares.loop import HandOverError, current
-from resilience.spares.memory import Memory, Neighbour, Snapshot
+from resilience.spares.memory import Memory, Neighbour, Snapshot, replicas_among
 from resilience.spares.ray_group import report_alone
 from resilience.state import TrainingState
 from resilience.tiered import Tier
@@ -130,7 +130,14 @@ class Resumable(Looping):
         if not self.settings.memory_every_steps:
             return None
         snapshot = Snapshot(self.state)
-        neighbour = Neighbour(store=generation.store, group=group, nodes=generation.nodes, rank=self.rank)
+        replicas = replicas_among(self.state.model, self.state.optimizer, generation.nodes) or ()
+        room.check(
+            snapshot.expected_bytes(), nodes=generation.nodes, rank=self.rank, replicas=bool(replicas),
+            held=generation.store.bytes, tell=generation.number == 0 and self.rank == 0,
+        )  # fmt: skip
+        neighbour = Neighbour(
+            store=generation.store, group=group, nodes=generation.nodes, rank=self.rank, replicas=replicas
+        )
         return Memory(snapshot=snapshot, neighbour=neighbour, every=self.settings.memory_every_steps)
 
     def __enter__(self) -> Resumable:
@@ -149,7 +156,7 @@ class Resumable(Looping):
             elif self.memory is not None:
                 self.memory.neighbour.salvage()
         elif self._loaders:
-            self._end()  # a loop over batches that ended early, or has no epochs
+            self.end()  # a loop over batches that ended early, or has no epochs
         else:
             self._finish_save()
 
@@ -225,6 +232,11 @@ class Resumable(Looping):
         with self.unhurried(), patience(self.settings.checkpoint_group_timeout_s):
             yield
             self.ranks.meet()
+
+    def told(self, metrics: Mapping[str, Any]) -> None:
+        """Metrics of a `ray.train.report` without a checkpoint, in a run with spares."""
+        self.metrics = {**self.metrics, **metrics}
+        self.journal.update(reported=dict(metrics))
 
     def _finish_save(self) -> None:
         with self.unhurried():

@@ -18,6 +18,7 @@ from resilience.errors import MARK, InputError, Unrecoverable
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.journal import Journal, say
 from resilience.live import closing
+from resilience.merging import Asked, merged, resources_of
 from resilience.places import spares_with_room, wait_for_placement
 from resilience.settings import Settings
 from resilience.submissions import Submissions, cause_of
@@ -31,6 +32,7 @@ class Parts:
     torch_config: Any
     callbacks: tuple[Any, ...] = ()
     spares: int = 0
+    dataset_config: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,43 +103,61 @@ class Run:
         loop: Callable[[dict[str, Any]], Any],
         *,
         config: Mapping[str, Any] | None = None,
-        workers: str | int = 1,
-        gpus_per_worker: float = 0,
-        cpus_per_worker: float = 1,
+        workers: str | int | None = None,
+        gpus_per_worker: float | None = None,
+        cpus_per_worker: float | None = None,
         spares: int | None = None,
+        scaling_config: Any = None,
+        run_config: Any = None,
+        torch_config: Any = None,
+        datasets: Mapping[str, Any] | None = None,
+        dataset_config: Any = None,
     ) -> Any:
         """Train to the end and return Ray's `Result`; the loop gets `config` plus `run` (this object).
 
         Args:
             loop: Training loop, run in every worker.
             config: What the loop needs; plain data.
-            workers: A number, `min:max` for an elastic size, or 0 for local mode (this process, no cluster).
-            gpus_per_worker: GPUs per worker; 0 trains on CPU over gloo.
-            cpus_per_worker: CPUs per worker.
+            workers: A number (default 1), `min:max` for an elastic size, or 0 for local mode (this process alone).
+            gpus_per_worker: GPUs per worker; 0 (default) trains on CPU over gloo.
+            cpus_per_worker: CPUs per worker (default 1).
             spares: Workers beyond `workers` that stand by, each in a place of its own: a lost one is replaced within a
                 second and the others never restart. Default: the setting `spares` (0). Needs a fixed number of workers.
+            scaling_config: Your `ray.train.ScalingConfig`: number and resources of workers, labels, placement.
+            run_config: Your `ray.train.RunConfig`: callbacks, runtime environment, logging. Name, storage, failures and
+                checkpoints are the run's.
+            torch_config: Your `ray.train.torch.TorchConfig`: the backend.
+            datasets: Ray Data's, by name, for `ray.train.get_dataset_shard`.
+            dataset_config: Your `ray.train.DataConfig`; not with spares.
 
         Raises InputError (nothing was started, or the size cannot be formed) and Unrecoverable (no retry can help).
         """
-        sizes = parse_workers(workers)
-        if gpus_per_worker < 0 or cpus_per_worker < 0 or gpus_per_worker + cpus_per_worker == 0:
-            raise InputError(
-                f"resources: got {gpus_per_worker} GPU and {cpus_per_worker} CPU per worker, allowed: some of one"
-            )
+        asked = merged(
+            self, workers=workers, gpus=gpus_per_worker, cpus=cpus_per_worker, scaling=scaling_config,
+            run_config=run_config, torch_config=torch_config, datasets=datasets, dataset_config=dataset_config,
+        )  # fmt: skip
+        sizes = parse_workers(asked.workers)
+        if asked.gpus < 0 or asked.cpus < 0 or asked.gpus + asked.cpus == 0:
+            raise InputError(f"resources: got {asked.gpus} GPU and {asked.cpus} CPU per worker, allowed: some of one")
         spares = self.settings.spares if spares is None else spares
         if spares < 0 or (spares and sizes[0] != sizes[1]):
             raise InputError(
-                f"spares: got {spares} with workers {workers}, allowed: 0 or more, and 0 for an elastic size (MIN:MAX)"
+                f"spares: got {spares} with workers {asked.workers}, allowed: 0 or more, and 0 for an elastic size "
+                "(MIN:MAX)"
             )
+        if spares and dataset_config is not None:
+            raise InputError(
+                "dataset_config: got one with spares, allowed: none; each rank takes its rows of each batch"
+            )
+        if spares and isinstance(getattr(scaling_config, "label_selector", None), list):
+            raise InputError("ScalingConfig(label_selector): got a list with spares, allowed: one for all workers")
         self.settings.apply()
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
-        journal.event("start", role="driver", pid=os.getpid(), workers=str(workers))
+        journal.event("start", role="driver", pid=os.getpid(), workers=str(asked.workers))
         journal.update(now=True, state="starting", last_error=None)
         try:
-            result = self._fit(
-                loop, dict(config or {}), sizes, spares=spares, gpus=gpus_per_worker, cpus=cpus_per_worker
-            )
+            result = self._fit(loop, dict(config or {}), sizes, spares=spares, asked=asked)
         except Exception as error:
             text = cause_of(error)
             journal.progress |= journal._read()
@@ -157,8 +177,7 @@ class Run:
         sizes: tuple[int, int],
         *,
         spares: int,
-        gpus: float,
-        cpus: float,
+        asked: Asked,
     ) -> Any:
         import ray
         from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
@@ -166,7 +185,7 @@ class Run:
 
         from resilience.watch import Watch
 
-        resources = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        resources = resources_of(asked)
         least, most = sizes
         if most > 0:
             if not ray.is_initialized():
@@ -178,34 +197,41 @@ class Run:
             spares = spares_with_room(
                 workers=most, spares=spares, resources=resources, wait_s=self.settings.spare_wait_s
             )
-        parts = Parts(loop=closing(loop), torch_config=TorchConfig(timeout_s=self.settings.process_group_timeout_s))
+        limit = self.settings.process_group_timeout_s
+        torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
+        parts = Parts(loop=closing(loop), torch_config=torch_config, dataset_config=asked.dataset_config)
         if most > 0 and spares:
             from resilience.spares.driver import with_spares
 
-            parts = with_spares(self, parts, workers=most, spares=spares, on_gpu=gpus > 0)
+            parts = with_spares(self, parts, workers=most, spares=spares, on_gpu=asked.gpus > 0)
             least = most = most + parts.spares
         best, order = self.best or (None, "max")
+        theirs = list(asked.run.callbacks or []) if asked.run else []
 
         def trainer() -> Any:
             return TorchTrainer(
                 parts.loop,
                 train_loop_config=config | {"run": self},
                 torch_config=parts.torch_config,
-                scaling_config=ScalingConfig(
+                scaling_config=replace(
+                    asked.scaling or ScalingConfig(),
                     num_workers=most if least == most else (least, most),
-                    use_gpu=gpus > 0,
+                    use_gpu=asked.gpus > 0,
                     resources_per_worker=resources if most > 0 else None,
                     elastic_resize_monitor_interval_s=self.settings.elastic_resize_monitor_interval_s,
                 ),
-                run_config=RunConfig(
+                run_config=replace(
+                    asked.run or RunConfig(),
                     name=self.name,
                     storage_path=self.storage,
                     failure_config=FailureConfig(max_failures=-1),
                     checkpoint_config=CheckpointConfig(
                         num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
                     ),
-                    callbacks=[Watch(self, elastic=least < most), *parts.callbacks],
+                    callbacks=[Watch(self, elastic=least < most), *parts.callbacks, *theirs],
                 ),
+                datasets=None if asked.datasets is None else dict(asked.datasets),
+                dataset_config=parts.dataset_config,
             )
 
         return Submissions(self).until_done(lambda: trainer().fit())

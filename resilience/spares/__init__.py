@@ -8,3 +8,7 @@ loop, `loop` strings these together around it, and `ray_group` keeps Ray Train f
 Whatever does not fit (another Ray, a coordinator that is gone, a generation that does not come up) raises in the
 workers: Ray then restarts all of them and the run continues from its newest checkpoint, as it does without spares.
 """
+
+from resilience.spares.room import memory_needed
+
+__all__ = ["memory_needed"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ray
+from ray.train import DataConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from resilience.journal import say
@@ -35,13 +36,14 @@ def with_spares(run: Run, parts: Parts, *, workers: int, spares: int, on_gpu: bo
         run=run, active=workers, spares=spares, limits=limits, token=token
     )
     ray.get(coordinator.address.remote())
-    plan = Plan(
-        active=workers, coordinator=coordinator, token=token, backend="cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-    )
+    backend = parts.torch_config.backend or ("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    plan = Plan(active=workers, coordinator=coordinator, token=token, backend=backend)
     return replace(
         parts,
         loop=survive(parts.loop, plan),
         torch_config=SparesConfig(timeout_s=settings.process_group_timeout_s),
         callbacks=(KeepSurvivors(active=workers),),
         spares=spares,
+        # Ray would split a dataset over spares too, and wait for them: every rank takes its rows itself
+        dataset_config=DataConfig(datasets_to_split=[]),
     )

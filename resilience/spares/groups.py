@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -63,7 +64,8 @@ class Groups:
         # rank 0 connects to its own store too: a wait on the store object itself could not be cut
         store = dist.TCPStore(host, port, is_master=False, timeout=min(self.timeout, CONNECT))
         store.set_timeout(self.timeout)
-        os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), str(world)
+        # read by libraries that make no group where there is one (Accelerate)
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR=host, MASTER_PORT=str(port))
         dist.init_process_group(
             self.backend,
             store=dist.PrefixStore(f"generation-{gen}", store),
@@ -86,9 +88,9 @@ class Groups:
     def let_go(self) -> None:
         """Forget this generation; never raises, whatever state its groups are in."""
         self.cut()
-        for forget in (forget_meshes, dist.destroy_process_group):
+        for forget in (forget_ranks, dist.destroy_process_group):
             try:
-                if dist.is_initialized() or forget is forget_meshes:
+                if dist.is_initialized() or forget is forget_ranks:
                     forget()
             except Exception as error:
                 say(f"letting go of a generation: {type(error).__name__}: {error}")
@@ -118,8 +120,18 @@ def _shut(handle: int) -> None:
             copy.shutdown(socket.SHUT_RDWR)
 
 
+def forget_ranks() -> None:
+    """Empty what does not know that this process has another rank now: DTensor's caches, Accelerate's state."""
+    forget_meshes()
+    if "accelerate" in sys.modules:
+        from accelerate.state import AcceleratorState, GradientState
+
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
+
+
 def forget_meshes() -> None:
-    """Empty DTensor's caches, which do not know that this process has another rank now."""
+    """Empty DTensor's caches."""
     from torch.distributed.tensor import DTensor, _redistribute
 
     torch._C._clear_DTensor_sharding_propagator_cache()

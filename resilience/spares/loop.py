@@ -23,6 +23,7 @@ from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
 from resilience.spares.member import CoordinatorLostError, Member, Message
 from resilience.spares.memory import Store
+from resilience.spares.ray_view import shown
 from resilience.spares.warm_up import warm_up
 
 WARM_UP_LIMIT_S = 120.0
@@ -160,7 +161,8 @@ class Survivor:
             ended = threading.Event()
             threading.Thread(target=self._limit, args=(ended,), daemon=True).start()
             try:
-                warm_up(self.loop, self.config, world=self.plan.active)
+                with shown(rank=0, world=self.plan.active):
+                    warm_up(self.loop, self.config, world=self.plan.active)
             except Exception as error:
                 say(f"spare: the loop cannot be rehearsed ({type(error).__name__}: {error}); it starts cold")
                 self.member.send("cold")
@@ -188,8 +190,8 @@ class Survivor:
                 groups=self.groups, store=self.store,
             )  # fmt: skip
             now.seq = lambda: collectives_begun(generation.quiet_groups)
-            _show_ray(rank=rank, world=len(nodes))
-            result = self.loop(dict(self.config))
+            with shown(rank=rank, world=len(nodes)):
+                result = self.loop(dict(self.config))
             member.send("done")
             return (result,)
         except HandOverError:
@@ -224,17 +226,6 @@ def is_network(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def _show_ray(*, rank: int, world: int) -> None:
-    """Let `ray.train.get_context()` say the rank and size that train; Ray counts spares too."""
-    from ray.train.v2._internal.execution.context import get_train_context
-
-    try:
-        context = get_train_context()
-    except RuntimeError:  # no Ray worker: a test
-        return
-    context.distributed_context = dataclasses.replace(context.distributed_context, world_rank=rank, world_size=world)
 
 
 def survive(loop: Callable[[dict[str, Any]], Any], plan: Plan) -> Callable[[dict[str, Any]], Any]:

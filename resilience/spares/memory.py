@@ -7,26 +7,31 @@ continues from the newest checkpoint.
 
 Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
 survivor could have dropped the one step that all others still hold.
+
+Where another rank on another node holds the same shard anyway (a replica of HSDP's, or of DDP's), only what is this
+rank's own is sent: random numbers, the place in the data, buffers, the state by name. The rest comes from the replica.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from resilience import rng
 from resilience.journal import say
 from resilience.state import TrainingState
 
 KEPT = 3
-_HEAD_BYTES, _LEAST_META = 16, 1 << 16
+_NUMBER_BYTES, _LEAST_META = 8, 1 << 16
+_HEAD_BYTES = 5 * _NUMBER_BYTES
 Inventory = Sequence[tuple[int, int]]
 
 
@@ -38,20 +43,45 @@ def neighbour_distance(nodes: Sequence[str]) -> int:
     return min(range(1, world), key=lambda d: (sum(nodes[r] == nodes[(r + d) % world] for r in range(world)), d))
 
 
-def newest_whole(inventories: Sequence[Inventory]) -> tuple[int, list[int]] | None:
-    """The newest step of which some rank holds every rank's part, and who holds each; None where there is none.
+@dataclass(frozen=True)
+class Source:
+    """Where a rank's part of a step is.
 
     Args:
-        inventories: Of each rank, the (owner, step) pairs it holds.
+        own: Who holds all of it, or what is the rank's own.
+        tensors: Who holds the same tensors, where `own` has no more than that; else None.
+    """
+
+    own: int
+    tensors: int | None = None
+
+
+def newest_whole(
+    inventories: Sequence[Inventory], *, own: Sequence[Inventory] = (), replicas: Sequence[Sequence[int]] = ()
+) -> tuple[int, list[Source]] | None:
+    """The newest step of which every rank's part is somewhere, and where; None where there is none.
+
+    Args:
+        inventories: Of each rank, the (owner, step) pairs of which it holds the whole.
+        own: Of each rank, those of which it holds what is the owner's own.
+        replicas: Of each rank, the ranks with the same tensors.
     """
     world = len(inventories)
+
+    def source(owner: int, step: int) -> Source | None:
+        for rank in [owner, *range(world)]:
+            if (owner, step) in inventories[rank]:
+                return Source(rank)
+        keeper = next((rank for rank, held in enumerate(own) if (owner, step) in held), None)
+        alike = replicas[owner] if replicas else ()
+        twin = next((rank for rank in alike if (rank, step) in inventories[rank]), None)
+        return None if keeper is None or twin is None else Source(keeper, twin)
+
     for step in sorted({step for held in inventories for _, step in held}, reverse=True):
-        holders = [
-            next((rank for rank in [owner, *range(world)] if (owner, step) in inventories[rank]), None)
-            for owner in range(world)
-        ]
-        if None not in holders:
-            return step, [holder for holder in holders if holder is not None]
+        sources = [source(owner, step) for owner in range(world)]
+        found = [one for one in sources if one is not None]
+        if len(found) == world:
+            return step, found
     return None
 
 
@@ -60,6 +90,8 @@ class Store:
 
     def __init__(self) -> None:
         self.held: dict[tuple[int, int], torch.Tensor] = {}
+        self.own: dict[tuple[int, int], torch.Tensor] = {}
+        """Of others, what is theirs alone; their tensors are with a replica."""
         self.saved_step = -1
         """The newest step this process knows to be in a checkpoint."""
         self._free: list[torch.Tensor] = []
@@ -78,10 +110,18 @@ class Store:
             self._free.append(self.held.pop(old))
         del self._free[:-2]
 
+    def put_own(self, owner: int, step: int, part: torch.Tensor) -> None:
+        """Keep what is another's own; of each the newest `KEPT`."""
+        self.own[owner, step] = part
+        for old in sorted(key for key in self.own if key[0] == owner)[:-KEPT]:
+            self._free.append(self.own.pop(old))
+        del self._free[:-2]
+
     def only(self, step: int, owners: set[int]) -> None:
         """Forget everything but one step of these owners: a generation begins."""
         for key in [key for key in self.held if key[1] != step or key[0] not in owners]:
             self._free.append(self.held.pop(key))
+        self.own = {key: part for key, part in self.own.items() if key[1] == step and key[0] in owners}
         del self._free[:-2]
 
     def inventory(self) -> list[tuple[int, int]]:
@@ -91,7 +131,7 @@ class Store:
     @property
     def bytes(self) -> int:
         """Bytes in use, free buffers included."""
-        return sum(tensor.numel() for tensor in [*self.held.values(), *self._free])
+        return sum(tensor.numel() for tensor in [*self.held.values(), *self.own.values(), *self._free])
 
 
 class Snapshot:
@@ -101,7 +141,6 @@ class Snapshot:
         self.state, self.model, self.optimizer, self.extra = state, state.model, state.optimizer, state.extra
         self.device = state.device
         self.room = self.size = 0
-        self._said = False
 
     def _parameters(self) -> list[torch.Tensor]:
         # the optimizer's, not the model's: FSDP2 leaves the root unsharded after a forward without a backward
@@ -110,12 +149,24 @@ class Snapshot:
 
     def _tensors(self) -> list[torch.Tensor]:
         parameters = self._parameters()
-        tensors = [local(parameter.detach()) for parameter in parameters]
-        tensors += [local(buffer) for buffer in self.model.buffers()]
+        # what may differ between replicas comes first: `own_part`
+        tensors = [local(buffer) for buffer in self.model.buffers()]
+        tensors += [local(parameter.detach()) for parameter in parameters]
         for parameter in parameters:
             state = self.optimizer.state[parameter]
             tensors += [local(state[key]) for key in sorted(state) if torch.is_tensor(state[key])]
         return tensors
+
+    def expected_bytes(self) -> int:
+        """Bytes of a copy once the optimizer has made its state, before it has: two moments for Adam's kind."""
+        parameters = [local(one.detach()) for one in self._parameters()]
+        made = [value for one in self._parameters() for value in self.optimizer.state[one].values()]
+        tensors = parameters + [local(one) for one in self.model.buffers()]
+        if made:
+            return bytes_of(tensors + [local(one) for one in made if torch.is_tensor(one)])
+        options = self.optimizer.defaults
+        moments = 2 if "betas" in options else int(bool(options.get("momentum")))
+        return bytes_of(tensors) + moments * bytes_of(parameters)
 
     def _extra(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """State by name, with its tensors apart from the rest."""
@@ -139,21 +190,23 @@ class Snapshot:
         """Copy this moment into a buffer of the store."""
         extra, extra_tensors = self._extra()
         meta, tensors = self._meta(step, extra), self._tensors() + extra_tensors
-        if not self.room:
-            self.room = max(_LEAST_META, 2 * len(meta))  # sizes vary with the step: a learning rate's digits
-        size = _HEAD_BYTES + self.room + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        self.size = self.size or size
-        if len(meta) > self.room or size != self.size:
-            if not self._said:
-                say(
-                    f"neighbour's memory: the state grew from {self.size} to {size - self.room + len(meta)} bytes; "
-                    "not copied, a lost rank goes back to the checkpoint"
-                )
-            # the exchange continues, its size is agreed; what is in it does not count
-            self._said, meta, tensors = True, b"", []
+        content = bytes_of(tensors)
+        if not self.size:
+            self.room = max(_LEAST_META, 2 * len(meta))
+            self.size = _HEAD_BYTES + self.room + content
+        # the neighbour knows this copy's size from the one before: growth is announced, and counts from the next on
+        fits = len(meta) <= self.room and self.size == _HEAD_BYTES + self.room + content
+        next_room = self.room if len(meta) <= 0.75 * self.room else 2 * len(meta)
+        next_size = _HEAD_BYTES + next_room + content
         on_gpu = self.device.type == "cuda"
         buffer = store.buffer(self.size, pinned=on_gpu)
-        head = len(meta).to_bytes(8, "big") + self.room.to_bytes(8, "big")
+        buffers = bytes_of(self.model.buffers())
+        own, next_own = (_HEAD_BYTES + room + buffers for room in (self.room, next_room))
+        numbers = (len(meta) if fits else 0, self.room, own, next_size, next_own)
+        head = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers)
+        if not fits:
+            say(f"memory: the state grew to {next_size} bytes; the copy of step {step} does not count")
+            meta, tensors = b"", []
         buffer[: _HEAD_BYTES + len(meta)].copy_(torch.frombuffer(bytearray(head + meta), dtype=torch.uint8))
         at = _HEAD_BYTES + self.room
         for tensor in tensors:
@@ -162,11 +215,12 @@ class Snapshot:
             at += flat.numel()
         if on_gpu:
             torch.cuda.current_stream(self.device).synchronize()
+        self.room, self.size = next_room, next_size
         return buffer
 
     def load(self, buffer: torch.Tensor) -> int:
         """Put a copy back and return its step; the random numbers last."""
-        length, room = (int.from_bytes(bytes(buffer[i : i + 8].tolist()), "big") for i in (0, 8))
+        length, room, *_ = numbers_of(buffer)
         meta = pickle.loads(buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes())  # noqa: S301 - a rank's
         for parameter, shapes in zip(self._parameters(), meta["state"], strict=True):
             state = self.optimizer.state[parameter]
@@ -188,9 +242,13 @@ class Snapshot:
         if at != buffer.numel():
             raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
         self.state.fill_own(meta["shared"], meta["own"])
-        self.room, self.size = room, buffer.numel()
         rng.restore(meta["rng"], self.device)
         return int(meta["step"])
+
+
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """All of them together, the local parts of sharded ones."""
+    return sum(local(one).numel() * one.element_size() for one in tensors)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -268,9 +326,59 @@ def _made(shape: Any, parameter: torch.Tensor) -> Any:
     return torch.zeros(shape[1], dtype=shape[2], device=parameter.device if shape[3] == "cuda" else "cpu")
 
 
+def numbers_of(buffer: torch.Tensor) -> list[int]:
+    """A copy's head.
+
+    Bytes of the pickled part (0: does not count), room for it, bytes of its own part; then of the next copy, all its
+    bytes and those of its own part.
+    """
+    head = bytes(buffer[:_HEAD_BYTES].tolist())
+    return [int.from_bytes(head[at : at + _NUMBER_BYTES], "big") for at in range(0, _HEAD_BYTES, _NUMBER_BYTES)]
+
+
 def counts(buffer: torch.Tensor) -> bool:
-    """Whether a copy holds a state: one whose state by name did not fit does not."""
-    return any(buffer[:8].tolist())
+    """Whether a copy holds a state: one that outgrew its announced size does not."""
+    return numbers_of(buffer)[0] > 0
+
+
+def own_part(buffer: torch.Tensor) -> torch.Tensor:
+    """Of a copy, what may differ between replicas: head, random numbers, place in the data, buffers."""
+    return buffer[: numbers_of(buffer)[2]]
+
+
+def replicas_among(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, nodes: Sequence[str]
+) -> list[list[int]] | None:
+    """Of each rank, the others with the same tensors; None where some rank has none on another node.
+
+    Known are DDP, where all have the same, and parameters that `fully_shard` replicates over a dimension of the mesh.
+    """
+    world = len(nodes)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if hasattr(optimizer, "consolidate_state_dict"):  # ZeroRedundancyOptimizer: each rank has a part of the state
+        return None
+    if isinstance(model, DistributedDataParallel) and not any(isinstance(one, DTensor) for one in parameters):
+        groups = [list(range(world))]
+    else:
+        groups = _replicated(parameters, world)
+    alike = {rank: [other for other in group if other != rank] for group in groups for rank in group}
+    elsewhere = all(any(nodes[other] != nodes[rank] for other in alike.get(rank, [])) for rank in range(world))
+    if not elsewhere:
+        return None
+    return [sorted(alike[rank], key=lambda other: nodes[other] == nodes[rank]) for rank in range(world)]
+
+
+def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int]]:
+    if not parameters or not all(isinstance(one, DTensor) for one in parameters):
+        return []
+    first = parameters[0]
+    mesh, axes = first.device_mesh, range(first.device_mesh.ndim)
+    if mesh.size() != world or any(one.device_mesh != mesh for one in parameters):
+        return []
+    same = [axis for axis in axes if all(one.placements[axis].is_replicate() for one in parameters)]
+    order = [axis for axis in axes if axis not in same] + same
+    apart = math.prod(mesh.size(axis) for axis in axes if axis not in same)
+    return [[int(rank) for rank in row] for row in mesh.mesh.permute(order).reshape(apart, -1).tolist()]
 
 
 class Neighbour:
@@ -280,10 +388,20 @@ class Neighbour:
         store: Where copies are kept.
         group: A gloo group of all ranks.
         nodes: The node of each rank.
+        rank: This rank.
+        replicas: Of each rank, the others with the same tensors: only a rank's own part is sent then.
     """
 
-    def __init__(self, *, store: Store, group: dist.ProcessGroup | None, nodes: Sequence[str], rank: int) -> None:
-        self.store, self.group, self.rank, self.world = store, group, rank, len(nodes)
+    def __init__(
+        self,
+        *,
+        store: Store,
+        group: dist.ProcessGroup | None,
+        nodes: Sequence[str],
+        rank: int,
+        replicas: Sequence[Sequence[int]] = (),
+    ) -> None:
+        self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
         distance = neighbour_distance(nodes)
         self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
         self._sizes: list[int] | None = None
@@ -294,6 +412,8 @@ class Neighbour:
         self.settle()
         if self.world < 2:
             return
+        if self.replicas:
+            buffer = own_part(buffer)
         if self._sizes is None:
             mine = torch.tensor([buffer.numel()])
             sizes = [torch.zeros_like(mine) for _ in range(self.world)]
@@ -314,8 +434,14 @@ class Neighbour:
         self._under_way = None
         for work in works:
             work.wait()
-        if counts(received):
-            self.store.put(self.source, step, received)
+        self._keep(step, received)
+
+    def _keep(self, step: int, received: torch.Tensor) -> None:
+        length, _, _, next_size, next_own = numbers_of(received)
+        if self._sizes is not None:
+            self._sizes[self.source] = next_own if self.replicas else next_size
+        if length:
+            (self.store.put_own if self.replicas else self.store.put)(self.source, step, received)
 
     def salvage(self) -> None:
         """The generation is over: keep what has arrived whole, wait for nothing."""
@@ -327,27 +453,40 @@ class Neighbour:
             whole = works[1].is_completed() and works[1].exception() is None
         except Exception:  # a broken group's work raises when it is looked at
             whole = False
-        if whole and counts(received):
-            self.store.put(self.source, step, received)
+        if whole:
+            self._keep(step, received)
 
-    def restore(self, step: int, holders: Sequence[int]) -> torch.Tensor:
+    def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
         """Hand copies to the ranks that lack theirs; this rank's own copy of `step`."""
-        for owner, holder in enumerate(holders):
-            if owner == holder:
+        for owner, source in enumerate(sources):
+            if source.tensors is None:
+                copy = self._hand(self.store.held.get((owner, step)), source.own, owner)
+                if copy is not None:
+                    self.store.put(owner, step, copy)
                 continue
-            if self.rank == holder:
-                copy = self.store.held[owner, step]
-                dist.send(torch.tensor([copy.numel()]), owner, group=self.group)
-                dist.send(copy, owner, group=self.group)
-            elif self.rank == owner:
-                size = torch.zeros(1, dtype=torch.int64)
-                dist.recv(size, holder, group=self.group)
-                copy = self.store.buffer(int(size), pinned=False)
-                dist.recv(copy, holder, group=self.group)
-                self.store.put(owner, step, copy)
+            part = self._hand(self.store.own.get((owner, step)), source.own, owner)
+            twin = self._hand(self.store.held.get((source.tensors, step)), source.tensors, owner)
+            if part is not None and twin is not None:
+                self.store.put(owner, step, torch.cat([part, twin[len(own_part(twin)) :]]))
         own = self.store.held[self.rank, step]
         self.store.only(step, {self.rank, self.source})
         return own
+
+    def _hand(self, copy: torch.Tensor | None, holder: int, owner: int) -> torch.Tensor | None:
+        """Hand one over; what has arrived, on its owner."""
+        if owner == holder:
+            return None
+        if self.rank == holder:
+            assert copy is not None  # noqa: S101 - it was in this rank's inventory
+            dist.send(torch.tensor([copy.numel()]), owner, group=self.group)
+            dist.send(copy, owner, group=self.group)
+        elif self.rank == owner:
+            size = torch.zeros(1, dtype=torch.int64)
+            dist.recv(size, holder, group=self.group)
+            received = self.store.buffer(int(size), pinned=False)
+            dist.recv(received, holder, group=self.group)
+            return received
+        return None
 
 
 class Memory:
@@ -376,12 +515,14 @@ class Memory:
     def restore(self) -> int | None:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
         told: list[Any] = [None] * self.neighbour.world
-        mine = (self.store.inventory(), self.store.saved_step)
+        mine = (self.store.inventory(), sorted(self.store.own), self.store.saved_step)
         dist.all_gather_object(told, mine, group=self.neighbour.group)
-        found = newest_whole([inventory for inventory, _ in told])
-        self.store.saved_step = max(saved for _, saved in told)
+        found = newest_whole(
+            [whole for whole, _, _ in told], own=[own for _, own, _ in told], replicas=self.neighbour.replicas
+        )
+        self.store.saved_step = max(saved for _, _, saved in told)
         if found is None or found[0] < self.store.saved_step:
             self.store.only(-1, set())
             return None
-        step, holders = found
-        return self.snapshot.load(self.neighbour.restore(step, holders))
+        step, sources = found
+        return self.snapshot.load(self.neighbour.restore(step, sources))

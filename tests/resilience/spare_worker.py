@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+import examples
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -45,9 +46,14 @@ def train(config: dict[str, Any]) -> None:
     torch.manual_seed(0)
     world = dist.get_world_size()
     phase("group")
+    if GIVEN.get("example"):
+        example(config)
+        return
     inner = nn.Sequential(nn.Linear(8, 24), nn.Dropout(0.2), nn.Linear(24, 8))
     model = nn.Sequential(inner, nn.Linear(8, 5))
     mesh = init_device_mesh("cpu", (world,))
+    if GIVEN.get("replicas"):
+        mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
     fully_shard(inner, mesh=mesh)
     fully_shard(model, mesh=mesh)
     assert all(p.device_mesh.get_rank() == dist.get_rank() for p in model.parameters()), "a mesh of another rank"
@@ -74,6 +80,31 @@ def train(config: dict[str, Any]) -> None:
                 model.train()
             time.sleep(GIVEN.get("step_s", 0.05))
             training.finished(step, loss=float(total), rate=scheduler.get_last_lr()[0])
+
+
+def example(config: dict[str, Any]) -> None:
+    """One of the published scripts, as Ray's local mode shows it this rank."""
+    from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
+
+    os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", ACCELERATE_USE_CPU="true")  # as Ray sets them, one a node
+    name, folder = GIVEN["example"], Path(GIVEN["storage"])
+    set_train_fn_utils(LocalTrainFnUtils("example", world_size=dist.get_world_size(), world_rank=dist.get_rank()))
+    if name in examples.ADAPTERS:
+        examples.ADAPTERS[name][0](folder)(config)
+        return
+    published = examples.EXAMPLES[name]
+    published.loop(examples.names_of(published), folder)(config)
+
+
+def gated(self: Resumable) -> None:
+    """Wait before some steps until the test says go: a script of others is faster than a spare is warm."""
+    begin(self)
+    while self.step in GIVEN.get("gates", ()) and not Path(GIVEN["storage"], f"go-{self.step}").exists():
+        time.sleep(0.01)
+
+
+begin = resumable.Resumable.about_to_step
+resumable.Resumable.about_to_step = gated  # type: ignore[method-assign]
 
 
 def address() -> tuple[str, int]:

@@ -23,8 +23,66 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{re.escape(kind)}\n(.*?)^```", PAGE, re.M | re.S)
 
 
+RECIPES = ("epochs", "everything", "pause")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_run(name: str) -> None:
+    """As they stand, around a `Resumable` that takes the same arguments and only counts."""
+    import contextlib
+    import inspect
+    from collections.abc import Iterator
+    from typing import Any
+
+    import torch
+    from torch.utils.data import DataLoader
+
+    import resilience
+    from resilience.batches import Position
+    from resilience.looping import Looping
+
+    made: list[Any] = []
+
+    class Here(Looping):
+        def __init__(self, run: Any, **given: Any) -> None:
+            inspect.signature(resilience.Resumable).bind(run, **given)
+            self.position, self.device, self.pauses, self.done = Position(), torch.device("cpu"), 0, False
+            made.append(self)
+
+        def restore(self) -> None: ...
+
+        def finished(self, step: int, **_: float) -> None:
+            self.step = step + 1
+
+        def finish(self) -> None:
+            self.done = True
+
+        @contextlib.contextmanager
+        def pause(self) -> Iterator[None]:
+            self.pauses += 1
+            yield
+
+    (block,) = blocks(f"python recipe={name}")
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    validated: list[int] = []
+    names = {
+        "Resumable": Here, "Values": resilience.Values, "torch": torch, "model": model, "optimizer": optimizer,
+        "config": {"run": None}, "loader": DataLoader(torch.randn(10, 4), 2), "validate": lambda: validated.append(1),
+        "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 3), "scaler": torch.amp.GradScaler("cpu"),
+        "ema": torch.optim.swa_utils.AveragedModel(model), "train_one": lambda step: 0.0,
+    }  # fmt: skip
+    exec(block, names)  # noqa: S102 - the page's own lines
+    assert made[0].done
+    assert made[0].step == {"epochs": 10, "everything": 6, "pause": 4}[name]
+    assert made[0].pauses == 2
+    assert len(validated) == (0 if name == "everything" else 2)
+
+
 def test_no_block_is_left_untested() -> None:
-    assert set(re.findall(r"^```(.+)$", PAGE, re.M)) == {"python title=mine.py", "bash", "bash submit"}
+    assert set(re.findall(r"^```(.+)$", PAGE, re.M)) == {
+        "python title=mine.py", "bash", "bash submit", *(f"python recipe={name}" for name in RECIPES)
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from resilience.spares.memory import KEPT, Memory, Neighbour, Snapshot, Store, counts, neighbour_distance, newest_whole
+from resilience.spares.memory import (
+    KEPT,
+    Memory,
+    Neighbour,
+    Snapshot,
+    Source,
+    Store,
+    counts,
+    neighbour_distance,
+    newest_whole,
+    replicas_among,
+)
 from resilience.state import TrainingState
 
 
@@ -42,9 +53,35 @@ def test_uneven_nodes_keep_as_few_copies_at_home_as_possible() -> None:
 
 def test_the_newest_step_that_is_whole_somewhere_wins() -> None:
     # rank 0 is a step ahead, rank 1 is new and holds nothing; rank 0 holds rank 1's copy of step 7 only
-    assert newest_whole([[(0, 8), (0, 7), (1, 7)], []]) == (7, [0, 0])
-    assert newest_whole([[(0, 8), (1, 8)], [(1, 8), (0, 8)]]) == (8, [0, 1])  # everybody's own comes first
+    assert newest_whole([[(0, 8), (0, 7), (1, 7)], []]) == (7, [Source(0), Source(0)])
+    assert newest_whole([[(0, 8), (1, 8)], [(1, 8), (0, 8)]]) == (
+        8,
+        [Source(0), Source(1)],
+    )  # everybody's own comes first
     assert newest_whole([[(0, 8)], []]) is None
+
+
+def test_a_replica_gives_the_tensors_and_the_neighbour_the_rest() -> None:
+    # rank 2 is new; 0 has the same tensors as 2, and 1 keeps what is 2's own
+    inventories = [[(0, 8), (0, 7)], [(1, 8), (1, 7)], [], [(3, 8), (3, 7)]]
+    replicas = [[2], [3], [0], [1]]
+    own = [[], [(2, 7)], [], []]
+    found = newest_whole(inventories, own=own, replicas=replicas)
+    assert found == (7, [Source(0), Source(1), Source(1, 0), Source(3)])
+    assert newest_whole(inventories, own=own) is None
+    assert newest_whole([[], *inventories[1:]], own=own, replicas=replicas) is None
+    assert newest_whole(inventories, own=[[(2, 8)], [], [], []], replicas=replicas) == (
+        8, [Source(0), Source(1), Source(0, 0), Source(3)]
+    )  # fmt: skip
+
+
+def test_whose_tensors_are_the_same() -> None:
+    plain = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(plain.parameters(), 0.1)
+    assert replicas_among(plain, optimizer, ["a", "b"]) is None  # nobody says that the ranks agree
+
+
+def test_nothing_is_nothing() -> None:
     assert newest_whole([[], []]) is None
 
 
@@ -161,10 +198,10 @@ class Alone(Neighbour):
     """The only rank: it holds its own copies, and nothing is exchanged."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.rank, self.world, self.group = store, 0, 1, None
+        self.store, self.rank, self.world, self.group, self.replicas = store, 0, 1, None, ()
 
-    def restore(self, step: int, holders: Sequence[int]) -> torch.Tensor:
-        assert list(holders) == [0]
+    def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
+        assert list(sources) == [Source(0)]
         return self.store.held[0, step]
 
 

@@ -32,7 +32,7 @@ def forker() -> Iterator[subprocess.Popen[str]]:
     script = Path(__file__).with_name("spare_worker.py")
     process = subprocess.Popen(
         [sys.executable, str(script)],
-        env=job_environment(GLOO_SOCKET_IFNAME="lo"),
+        env=job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -106,6 +106,12 @@ class Party:
             lambda: next((e["warm_spares"] for e in reversed(self.events("spare")) if "warm_spares" in e), 0) >= spares
         )
 
+    def until_spare(self) -> None:
+        """A spare stands by, warm, now."""
+        assert self.coordinator is not None
+        table = self.coordinator.table
+        self.until(lambda: table.running and table.warm_spares)
+
     def until_done(self) -> None:
         self.until(lambda: self.events("done"))
         self.until(lambda: not any(alive(pid) for pid in self.pids.values()))
@@ -162,18 +168,21 @@ def party(forker: subprocess.Popen[str], tmp_path: Path) -> Iterator[Callable[..
 
 
 @pytest.fixture(scope="module")
-def truth(forker: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[int, float]]:
+def truth(forker: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[int, float]]:
     """The losses of an undisturbed run with so many ranks."""
-    seen: dict[int, dict[int, float]] = {}
+    seen: dict[tuple[int, bool], dict[int, float]] = {}
 
-    def of(active: int) -> dict[int, float]:
-        if active not in seen:
-            calm = Party(forker, tmp_path_factory.mktemp(f"calm-{active}"), "calm", active=active, spares=0, step_s=0.0)
+    def of(active: int, *, replicas: bool = False) -> dict[int, float]:
+        if (active, replicas) not in seen:
+            calm = Party(
+                forker, tmp_path_factory.mktemp(f"calm-{active}"), "calm", active=active, spares=0, step_s=0.0,
+                replicas=replicas,
+            )  # fmt: skip
             calm.start(active)
             calm.until_done()
             calm.close()
-            seen[active] = {step: losses[0] for step, losses in calm.losses().items()}
-        return seen[active]
+            seen[active, replicas] = {step: losses[0] for step, losses in calm.losses().items()}
+        return seen[active, replicas]
 
     return of
 
@@ -253,6 +262,20 @@ def test_a_node_with_two_ranks_is_covered_by_copies_on_the_other(party: Any, tru
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
     check(run, truth(4), redone=2)
+
+
+def test_replicas_of_the_other_node_take_the_place_of_copies(party: Any, truth: Any) -> None:
+    run = party(active=4, spares=2, per_node=2, replicas=True)
+    run.start(6)
+    run.until_warm(2)
+    run.until_step(6)
+    pids = run.rank_pids()
+    for rank in (2, 3):
+        os.kill(pids[rank], signal.SIGKILL)
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
+    assert "replicas hold the rest" in (run.folder / "run.log").read_text()
+    check(run, truth(4, replicas=True), redone=2)
 
 
 def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:

@@ -1,0 +1,57 @@
+"""Scripts that others have published, carried over in at most ten lines, meet every fault and end with equal losses."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from examples import ADAPTERS, EXAMPLES
+from test_spares import forker, party  # noqa: F401
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_ten_lines_are_enough(name: str) -> None:
+    changed = EXAMPLES[name].changed_lines()
+    assert 0 < len(changed) <= 10, changed
+
+
+FAULTS = {5: "kill", 11: "freeze", 17: "hang", 23: "kill"}  # before these steps
+
+
+@pytest.mark.parametrize("name", ["fashion"])
+def test_every_fault_and_equal_losses(name: str, party: Any) -> None:  # noqa: F811
+    steps, faults = EXAMPLES[name].steps if name in EXAMPLES else ADAPTERS[name][1], FAULTS
+    if name in ADAPTERS:
+        faults = {3: "kill", 8: "freeze"}
+    calm = party("calm", example=name, spares=0)
+    calm.start(2)
+    calm.until_done()
+    truth = {step: values[0] for step, values in calm.losses().items()}
+    assert sorted(truth) == list(range(1, steps + 1))
+    run = party("run", example=name, spares=1, gates=list(faults))
+    run.start(3)
+    for number, (step, fault) in enumerate(faults.items()):
+        run.until_step(step)
+        run.until_spare()
+        rank = number % 2
+        if fault == "hang":
+            (run.url / "faults").mkdir(exist_ok=True)
+            (run.url / "faults" / f"hang-rank-{rank}").touch()
+        (run.folder / f"go-{step}").touch()
+        victim = run.rank_pids()[rank]
+        if fault != "hang":
+            os.kill(victim, signal.SIGSTOP if fault == "freeze" else signal.SIGKILL)
+        run.until(lambda wanted=number + 2: len(run.events("generation")) >= wanted)
+        if fault == "freeze":
+            os.kill(victim, signal.SIGCONT)  # it thaws, and obeys its fence
+        run.start(1, first=3 + number)
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"] * len(faults)
+    assert "cannot be rehearsed" not in (run.folder / "run.log").read_text()
+    losses = run.losses()
+    assert {step: sorted(set(values)) for step, values in losses.items()} == {s: [loss] for s, loss in truth.items()}
+    assert sum(len(values) - 1 for values in losses.values()) <= len(faults)
