@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_what_does_not_fit_is_refused_with_what_helps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(room, "memory_free", lambda: (64 * GB, 60 * GB))
-    given = {"nodes": ["a", "a", "b"], "rank": 0, "tell": True}
+    given: dict[str, Any] = {"nodes": ["a", "a", "b"], "rank": 0, "tell": True}
     with pytest.raises(InputError, match=r"needs 64\.0 GB on this node for 2 ranks .* RESILIENCE_MEMORY_EVERY_STEPS=0"):
         room.check(4 * GB, replicas=False, held=0, **given)
     room.check(4 * GB, replicas=False, held=2 * GB, **given)  # a later generation has its buffers already
