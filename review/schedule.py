@@ -3,6 +3,10 @@
 Resources wait for what they refer to and for `DependsOn`; stacks for the stacks they depend on. The CDK deploys one
 stack after another unless `--concurrency` says otherwise, so the sum over the stacks is the figure for a plain
 `cdk deploy`.
+
+With continuous provisioning CloudFormation waits for no node: "The cluster becomes operational once cluster-level
+resources are ready" (https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateCluster.html). The deploy
+waits for the first node of the head's group (`FirstNodes`); when other groups can train is a figure of its own.
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ class Minutes(NamedTuple):
 
 
 NOTHING = Minutes(0, 0, 0)
+CLUSTER = "AWS::SageMaker::Cluster"
+FIRST_NODES = "Custom::HyperPodNodesRunning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,16 @@ class Step:
     action: str
     minutes: Minutes
     source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """When the nodes of a group take work, which the deploy itself does not wait for."""
+
+    group: str
+    minutes: Minutes
+    """From the start of the deploy."""
+    why: str
 
 
 @dataclass(kw_only=True)
@@ -73,6 +89,8 @@ class Schedule:
     """Stack name → what it takes by itself."""
     stacks: int = 0
     """Stacks that are updated."""
+    nodes: list[Nodes] = field(default_factory=list)
+    """Groups whose nodes take work later than the deploy ends, soonest first."""
 
 
 def schedule(changes: Changes) -> Schedule | None:
@@ -86,7 +104,8 @@ def schedule(changes: Changes) -> Schedule | None:
     in_turn = NOTHING
     for stack in order:
         in_turn += chains[stack][0]
-    side, last_stack = _side_by_side(changes.head, chains, order)
+    ends = _side_by_side(changes.head, chains)
+    side, last_stack = max((ends[name] for name in order), key=lambda one: one[0].mid, default=(NOTHING, []))
     path: list[Step] = []
     for stack in last_stack:
         path += [steps[key] for key in chains[stack][1] if key in steps and steps[key].minutes.high > 1]
@@ -98,6 +117,7 @@ def schedule(changes: Changes) -> Schedule | None:
         chain=[names[stack] for stack in last_stack],
         each={names[stack]: chains[stack][0] for stack in order},
         stacks=len(order),
+        nodes=_later(changes, walk, ends, side),
     )
 
 
@@ -166,16 +186,32 @@ def _chain(key: Key | None, before: dict[Key, Key | None]) -> list[Key]:
 
 
 def _side_by_side(
-    head: EnvironmentAssembly, chains: dict[str, tuple[Minutes, list[Key]]], order: list[str]
-) -> tuple[Minutes, list[str]]:
-    """The longest way through the stacks, and the stacks on it."""
+    head: EnvironmentAssembly, chains: dict[str, tuple[Minutes, list[Key]]]
+) -> dict[str, tuple[Minutes, list[str]]]:
+    """Stack → when it is done, and the stacks on the longest way there."""
     ends: dict[str, tuple[Minutes, list[str]]] = {}
     for stack_id, stack in head.stacks.items():
         waited = [ends[name] for name in stack.depends_on if name in ends]
         start, through = max(waited, key=lambda one: one[0].mid, default=(NOTHING, []))
         own = chains.get(stack_id)
         ends[stack_id] = (start + own[0], [*through, stack_id]) if own else (start, through)
-    return max((ends[name] for name in order), key=lambda one: one[0].mid, default=(NOTHING, []))
+    return ends
+
+
+def _later(changes: Changes, walk: _Walk, ends: dict[str, tuple[Minutes, list[str]]], side: Minutes) -> list[Nodes]:
+    """Groups whose nodes come after the deploy: with continuous provisioning nothing waits for them."""
+    found = []
+    for change in changes.of_type(CLUSTER):
+        if change.kind is Kind.REMOVED or not _continuous(change):
+            continue
+        stack = changes.head.stacks[change.key.stack]
+        waited = [ends[name][0] for name in stack.depends_on if name in ends]
+        begins = max(waited, key=lambda one: one.mid, default=NOTHING) + walk.end(change.key)
+        for group, (minutes, why) in _made(change).items():
+            ready = begins + minutes
+            if minutes.mid and ready.mid > side.mid:
+                found.append(Nodes(group=group, minutes=ready, why=why))
+    return sorted(found, key=lambda one: one.minutes.mid)
 
 
 # --- one resource ----------------------------------------------------------------------------------------------------
@@ -185,12 +221,14 @@ def _step(change: ResourceChange, changes: Changes) -> Step:
     table = load_durations()
     entry = table["types"].get(change.type, table["default"])
     action = {Kind.ADDED: "create", Kind.REMOVED: "delete", Kind.REPLACED: "replace"}.get(change.kind, "update")
-    if action != "delete" and not change.now("Wait"):
-        entry = entry.get("unwaited", entry)
     minutes = Minutes(*entry["create" if action == "replace" else action])
     source = str(entry["source"])
-    if change.type == "AWS::SageMaker::Cluster" and action != "delete":
-        extra, why = _nodes(change)
+    if action != "delete":
+        extra, why = NOTHING, ""
+        if change.type == CLUSTER:
+            extra, why = _nodes(change)
+        elif change.type == FIRST_NODES:
+            extra, why = _first_nodes(change, changes)
         minutes, source = minutes + extra, "; ".join(part for part in (source, why) if part)
     if change.kind is Kind.REMOVED and change.kept:
         minutes = Minutes(0, 0.3, 1)
@@ -203,17 +241,51 @@ def load_durations() -> dict[str, Any]:
 
 
 def _nodes(change: ResourceChange) -> tuple[Minutes, str]:
-    """What nodes add: groups are worked on side by side, so the slowest counts."""
+    """What CloudFormation waits for beside the cluster: groups are worked on side by side, so the slowest counts."""
+    made = _made(change) if _continuous(change) else {}
+    slowest, why = NOTHING, ""
+    for name, (minutes, words) in _all_groups(change).items():
+        if name not in made and minutes.mid > slowest.mid:
+            slowest, why = minutes, f"group {name}: {words}"
+    return slowest, why
+
+
+def _first_nodes(change: ResourceChange, changes: Changes) -> tuple[Minutes, str]:
+    """What the nodes of one group take, beside what is in the cluster's own figure."""
+    for cluster in changes.of_type(CLUSTER):
+        made = _made(cluster).get(str(change.now("InstanceGroupName")))
+        if made and _continuous(cluster):
+            return made
+    return NOTHING, ""
+
+
+def _continuous(change: ResourceChange) -> bool:
+    return change.now("NodeProvisioningMode") == "Continuous"
+
+
+def _made(change: ResourceChange) -> dict[str, tuple[Minutes, str]]:
+    """Groups that get nodes → what these take."""
+    before, now = groups(change.base), groups(change.head)
+    fresh = change.kind in {Kind.ADDED, Kind.REPLACED}
+    return {
+        name: found
+        for name, found in _all_groups(change).items()
+        if name in now and _new_nodes(None if fresh else before.get(name), now[name]) > 0
+    }
+
+
+def _all_groups(change: ResourceChange) -> dict[str, tuple[Minutes, str]]:
     table = load_durations()["nodes"]
     before, now = groups(change.base), groups(change.head)
     fresh = change.kind in {Kind.ADDED, Kind.REPLACED}
-    slowest, why = NOTHING, ""
-    for name in {**before, **now}:
-        old, new = (None if fresh else before.get(name)), now.get(name)
-        minutes, words = _group(old, new, table, fresh=fresh)
-        if minutes.mid > slowest.mid:
-            slowest, why = minutes, f"group {name}: {words}"
-    return slowest, why
+    return {
+        name: _group(None if fresh else before.get(name), now.get(name), table, fresh=fresh)
+        for name in {**before, **now}
+    }
+
+
+def _new_nodes(old: dict[str, Any] | None, new: dict[str, Any]) -> int:
+    return count(new) - (count(old) if old and instance_type(old) == instance_type(new) else 0)
 
 
 def _group(
@@ -221,7 +293,7 @@ def _group(
 ) -> tuple[Minutes, str]:
     if new is None:
         return Minutes(*table["deleted"]["minutes"]), f"nodes deleted ({table['deleted']['source']})"
-    made = count(new) - (count(old) if old and instance_type(old) == instance_type(new) else 0)
+    made = _new_nodes(old, new)
     if made > 0:
         checks = bool(new.get("OnStartDeepHealthChecks"))
         # the first nodes of a new cluster are in the cluster's own figure

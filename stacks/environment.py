@@ -54,7 +54,14 @@ class EnvironmentStage(cdk.Stage):
             mirror = MirrorStack(self, names.MIRROR_STACK, plan=plan)
             hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
         ray = RayStack(
-            self, names.RAY_STACK, plan=plan, network=network, eks=control.eks, image=image, file_system=file_system
+            self,
+            names.RAY_STACK,
+            plan=plan,
+            network=network,
+            eks=control.eks,
+            image=image,
+            file_system=file_system,
+            claim_waiter=hyperpod.claim_waiter,
         )
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"

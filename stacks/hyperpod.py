@@ -1,10 +1,12 @@
-"""The HyperPod cluster."""
+"""The HyperPod cluster, and the first node that pods can run on."""
 
 from __future__ import annotations
 
 from constructs import Construct
 from core import model
 from core.plan import Plan
+from hyperpod_ray.claims import ClaimWaiter
+from hyperpod_ray.first_nodes import FirstNodes
 from hyperpod_ray.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
 from hyperpod_ray.network import Network
 from stacks.base import EnvironmentStack
@@ -12,7 +14,7 @@ from stacks.eks import EksStack
 
 
 class HyperPodStack(EnvironmentStack):
-    """The cluster: it takes longest, so it is alone here."""
+    """The cluster: it takes longest, so it is alone here with the wait for the nodes that what follows needs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network, control: EksStack) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
@@ -33,6 +35,21 @@ class HyperPodStack(EnvironmentStack):
             subnets=network.node_subnets,
             security_group=network.node_security_group,
         )
+        head = plan.group(plan.settings.ray.head.instance_group)
+        # A group that Karpenter scales has its first node when a pod asks for one. Deep health checks take longer than
+        # the hour that CloudFormation gives a custom resource.
+        if head.count and not plan.deep_health_checks(head):
+            FirstNodes(
+                self,
+                "FirstNodes",
+                cluster=self.hyperpod.cluster,
+                instance_group=head.name,
+                instance_type=head.type,
+            )
+        # made here, while the cluster is: its functions take minutes that nothing else waits for
+        storage = plan.settings.storage
+        guarded = isinstance(storage, model.DynamicStorage) and storage.on_destroy == "delete"
+        self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if guarded else None
         self.output("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
         self.output("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct, IDependable
-from core.model import DynamicStorage, RayAccess
+from core.model import RayAccess
 from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
 from core.plan_names import ray_namespaces
-from hyperpod_ray.claims import ClaimGuard
+from hyperpod_ray.claims import ClaimGuard, ClaimWaiter
 from hyperpod_ray.cluster import ControlPlane
 from hyperpod_ray.identity import PodIdentity
 from hyperpod_ray.image import TrainingImage
@@ -33,11 +33,13 @@ class RayStack(EnvironmentStack):
         eks: ControlPlane,
         image: TrainingImage | None,
         file_system: LustreFileSystem | None,
+        claim_waiter: ClaimWaiter | None,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="RayCluster")
-        storage, ray = plan.settings.storage, plan.settings.ray
-        guarded = isinstance(storage, DynamicStorage) and storage.on_destroy == "delete"
-        after: list[IDependable] = [ClaimGuard(self, "ClaimGuard", environment_name=plan.name)] if guarded else []
+        ray = plan.settings.ray
+        after: list[IDependable] = []
+        if claim_waiter is not None:
+            after.append(ClaimGuard(self, "ClaimGuard", environment_name=plan.name, waiter=claim_waiter))
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name is not None:
             tier = TierBucket(

@@ -81,6 +81,9 @@ def _time(one: EnvironmentReview) -> dict[str, Any] | None:
         "minutes": list(one.schedule.in_turn),
         "minutes_side_by_side": list(one.schedule.side_by_side),
         "chain": one.schedule.chain,
+        "nodes": [
+            {"group": later.group, "minutes": list(later.minutes), "why": later.why} for later in one.schedule.nodes
+        ],
         "path": [
             {
                 "title": step.title,

@@ -55,7 +55,10 @@ def duration(made: Schedule) -> str:
             f"several stacks at once and waits longest for {' → '.join(made.chain)}; {made.in_turn.usual} "
             f"({made.in_turn}) with `cdk deploy`, which works on {made.stacks} stacks one after another"
         )
-    return text + ". A rollback takes as long again."
+    text += ". A rollback takes as long again."
+    for one in made.nodes:
+        text += f" Group {one.group} takes work after {one.minutes.usual} ({one.minutes}): {one.why}."
+    return text
 
 
 def unavailable(one: EnvironmentReview) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,70 @@ from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
 
 
-@pytest.mark.parametrize(("name", "bound"), [("prod", 100), ("dev", 45)])
+@pytest.mark.parametrize(("name", "bound"), [("prod", 45), ("dev", 45)])
 def test_a_first_deploy_takes_no_longer(assemble: Assemble, name: str, bound: int) -> None:
     made = _schedule(assemble, name)
     assert made.side_by_side.mid <= bound
     assert made.side_by_side.low < made.side_by_side.mid < made.side_by_side.high
     assert made.side_by_side.mid < made.in_turn.mid
     assert [stack.removeprefix(f"{name}-") for stack in made.chain] == ["Network", "Eks", "HyperPod", "Platform", "Ray"]
+
+
+@pytest.mark.parametrize(("name", "bound"), [("prod", 100), ("dev", 45)])
+def test_until_every_node_takes_work_it_takes_no_longer(assemble: Assemble, name: str, bound: int) -> None:
+    """Deep health checks go on while DNS, the driver, the operator and Ray come up."""
+    made = _schedule(assemble, name)
+    assert max([made.side_by_side.mid, *(one.minutes.mid for one in made.nodes)]) <= bound
+    assert [one.group for one in made.nodes] == (["workers"] if name == "prod" else [])
+    assert all("deep health checks" in one.why for one in made.nodes)
+
+
+def test_without_continuous_provisioning_the_deploy_waits_for_the_checks(assemble: Assemble) -> None:
+    made = _schedule(assemble, "prod", Side(set={"hyperpod.node_provisioning_mode": None}))
+    assert made.nodes == []
+    assert made.side_by_side.mid > 98
+
+
+def test_checks_of_the_head_group_hold_up_what_needs_its_nodes(tmp_path: Path) -> None:
+    group = {"InstanceGroupName": "gpu", "InstanceType": "ml.g5.8xlarge", "InstanceCount": 2}
+    cluster = {
+        "Type": "AWS::SageMaker::Cluster",
+        "Properties": {
+            "NodeProvisioningMode": "Continuous",
+            "InstanceGroups": [{**group, "OnStartDeepHealthChecks": ["InstanceStress"]}],
+        },
+    }
+    first = {"Type": "Custom::HyperPodNodesRunning", "DependsOn": ["C"], "Properties": {"InstanceGroupName": "gpu"}}
+    folder = write(tmp_path, {"HyperPod": resources(C=cluster, N=first)})
+    made = first_deploy(assembly.read(folder)["env"])
+    assert made is not None
+    assert made.nodes == []
+    assert made.side_by_side.mid == pytest.approx(80.3)
+
+
+def test_nodes_that_are_added_hold_up_no_update(assemble: Assemble) -> None:
+    more = Side(set={"hyperpod.instance_groups[workers].count": 10})
+    (one,) = review(assemble("prod", Side()), assemble("prod", more)).environments
+    assert one.schedule is not None
+    assert one.schedule.side_by_side.mid < 15
+    (later,) = one.schedule.nodes
+    assert later.group == "workers"
+    assert later.minutes.mid > 80  # nodes made, then checked
+
+
+@pytest.mark.parametrize("name", ["prod", "dev"])
+def test_what_needs_nodes_waits_for_the_first_one(assemble: Assemble, name: str) -> None:
+    """In continuous mode the cluster resource is complete before its nodes are there."""
+    head = assembly.read(assemble(name, Side()))[name]
+    ((cluster, _),) = head.of_type("AWS::SageMaker::Cluster")
+    ((first, resource),) = head.of_type("Custom::HyperPodNodesRunning")
+    assert cluster.logical_id in resource["DependsOn"]
+    group, instance_type = (resource["Properties"][key] for key in ("InstanceGroupName", "InstanceType"))
+    assert (group, instance_type) == ("head", "ml.m5.2xlarge")
+    waiting = [key.stack for key, found in head.all() if found["Properties"].get("AddonName") == "coredns"]
+    waiting += [key.stack for key, _ in head.of_type("Custom::AWSCDK-EKS-HelmChart") if "Platform" in key.stack]
+    assert len(waiting) == 2
+    assert all(first.stack in head.stacks[stack].depends_on for stack in waiting)
 
 
 def test_four_stacks_at_once_are_enough(assemble: Assemble) -> None:
@@ -70,7 +128,7 @@ def test_the_review_of_a_new_environment_says_how_long_it_takes(tmp_path: Any) -
         assert "Usually 15 min (13–17 min)" in text
 
 
-def _schedule(assemble: Assemble, name: str) -> Schedule:
-    made = first_deploy(assembly.read(assemble(name, Side()))[name])
+def _schedule(assemble: Assemble, name: str, side: Side | None = None) -> Schedule:
+    made = first_deploy(assembly.read(assemble(name, side or Side()))[name])
     assert made is not None
     return made

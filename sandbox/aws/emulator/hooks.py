@@ -98,7 +98,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "get_region": 0,
         "request_scope": 2,
     },
-    "iam_actions": {"SERVICE_TO_IAM_NAMESPACE": None},
+    "iam_actions": {"SERVICE_TO_IAM_NAMESPACE": None, "extract_resource_arn": 8},
     "iam_evaluator": {
         "AmbiguousAccessKeyError": None,
         "ResolvedCredential": None,

@@ -49,6 +49,22 @@ class JsonService:
         hooks.router.SERVICE_PATTERNS[scope] = {"target_prefixes": [prefix], "host_patterns": [rf"^{self.name}\."]}
         hooks.iam_actions.SERVICE_TO_IAM_NAMESPACE[scope] = scope
         hooks.app.SERVICE_HANDLERS[scope] = self._handle
+        resource = getattr(self._operations, "resource", None)
+        if resource is None:
+            return
+        known = hooks.iam_actions.extract_resource_arn
+
+        def extract(service: str, method: str, path: str, headers: Any, body: bytes, *rest: Any) -> str:
+            """Answer the ARN that a policy must allow; MiniStack knows none of this service's."""
+            if service != scope:
+                return str(known(service, method, path, headers, body, *rest))
+            try:
+                data = json.loads(body or b"{}")
+            except ValueError:
+                data = None
+            return str(resource(data)) if isinstance(data, dict) else "*"
+
+        hooks.iam_actions.extract_resource_arn = extract
 
     async def _handle(
         self, _method: str, _path: str, headers: dict[str, str], body: bytes, _query: Any

@@ -101,6 +101,16 @@ class SageMaker:
                 node.update(_status="ShuttingDown", _next=[])
         return {"ClusterArn": cluster["ClusterArn"]}
 
+    def resource(self, data: Json) -> str:
+        """The ARN that a policy must allow: the cluster's, where the call is about one."""
+        name = data.get("ClusterName")
+        if not isinstance(name, str):
+            return "*"
+        if name.startswith("arn:"):
+            return name
+        known = self._clusters.get(name)
+        return str(known["ClusterArn"]) if known else self._hooks.arn("sagemaker", f"cluster/{name}")
+
     def DescribeCluster(self, data: Json) -> Json:
         """Answer a cluster with its groups' target and current counts."""
         cluster = self.find(data["ClusterName"])

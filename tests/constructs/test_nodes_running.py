@@ -1,0 +1,87 @@
+"""The handler that waits for first nodes, against SageMaker answers that botocore's own model accepts."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+HANDLER = Path(__file__).resolve().parents[2] / "constructs/hyperpod_ray/handlers/nodes_running/index.py"
+PROPERTIES = {"ClusterName": "ray-dev", "InstanceGroupName": "head", "InstanceType": "ml.m5.2xlarge"}
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Stubber]]:
+    spec = importlib.util.spec_from_file_location("nodes_running", HANDLER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    client = boto3.client("sagemaker", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr(boto3, "client", lambda _: client)
+    with Stubber(client) as stub:
+        yield module, stub
+        stub.assert_no_pending_responses()
+
+
+def node(name: str, status: str, *, group: str = "head", kind: str = "ml.m5.2xlarge") -> dict[str, Any]:
+    return {
+        "InstanceGroupName": group,
+        "InstanceId": name,
+        "InstanceType": kind,
+        "LaunchTime": datetime(2026, 11, 22, tzinfo=UTC),
+        "InstanceStatus": {"Status": status},
+    }
+
+
+def answer(stub: Stubber, *nodes: dict[str, Any], more: str = "", token: str = "") -> None:
+    asked = {"ClusterName": "ray-dev", "InstanceGroupNameContains": "head"} | ({"NextToken": token} if token else {})
+    given = {"ClusterNodeSummaries": list(nodes), "NextToken": more}
+    stub.add_response("list_cluster_nodes", given, asked)
+
+
+def ask(module: ModuleType, request: str) -> bool:
+    found = module.is_complete({"RequestType": request, "ResourceProperties": PROPERTIES}, None)
+    return bool(found["IsComplete"])
+
+
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
+def test_it_waits_until_one_node_runs(handler: tuple[ModuleType, Stubber], request_type: str) -> None:
+    module, stub = handler
+    answer(stub)
+    answer(stub, node("i-1", "Pending"), node("i-2", "DeepHealthCheckInProgress"))
+    answer(stub, node("i-1", "Running"), node("i-2", "Pending"))
+    assert [ask(module, request_type) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [node("i-1", "Running", group="heads"), node("i-1", "Running", kind="ml.m5.4xlarge"), node("i-1", "Failure")],
+    ids=["a group whose name contains it", "the type before a change", "a failed node"],
+)
+def test_other_nodes_do_not_count(handler: tuple[ModuleType, Stubber], other: dict[str, Any]) -> None:
+    module, stub = handler
+    answer(stub, other)
+    assert not ask(module, "Create")
+
+
+def test_every_page_is_looked_at(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    answer(stub, node("i-1", "Pending"), more="next")
+    answer(stub, node("i-2", "Running"), token="next")
+    assert ask(module, "Create")
+
+
+def test_delete_asks_nothing(handler: tuple[ModuleType, Stubber]) -> None:
+    module, _ = handler
+    assert ask(module, "Delete")
+    assert module.on_event({"RequestType": "Delete", "PhysicalResourceId": "x"}, None) == {"PhysicalResourceId": "x"}
