@@ -7,6 +7,7 @@ all states after it.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -29,8 +30,12 @@ CONCURRENCY = 4
 RUNS = 3
 """Runs of the CLI, where another deploy or destroy was at work at the same time."""
 ROLLED_BACK = "UPDATE_ROLLBACK_COMPLETE"
-QUIET_LOOKS = 3
-"""Looks without a stack in progress, after there was one: the other deploy or destroy pauses between its stacks."""
+QUIET_LOOKS, QUIET_SECONDS = 3, 15.0
+"""Looks without a stack in progress, and their span, after there was one.
+
+Another deploy or destroy pauses between its stacks: its CLI looks at a stack every five seconds. It must also see that
+its last stack is gone before this deploy makes one of the same name.
+"""
 
 Reviewer = Callable[[Sequence[Stack]], Expected]
 """Looks at what is deployed and says what the deploy is going to do; raises `OpsError` to stop it."""
@@ -78,12 +83,12 @@ def _stacks(target: Target) -> list[Stack]:
 def _wait(target: Target, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
     said: list[str] = []
-    quiet = QUIET_LOOKS
+    quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
     while True:
         stacks = _stacks(target)
         working = [f"{stack.name} is {stack.status}" for stack in stacks if busy(stack)]
         quiet = 0 if working else quiet + 1
-        if quiet >= QUIET_LOOKS:
+        if quiet >= needed:
             return stacks
         if working and working != said:
             output.say(f"waiting for what is in progress: {', '.join(working)}")

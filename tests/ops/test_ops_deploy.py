@@ -68,6 +68,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         finally:
             account.at_work = False
 
+    monkeypatch.setattr(deploy, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(deploy, "_stacks", stacks)
     monkeypatch.setattr(deploy, "_run", _run)
     return tmp_path
