@@ -173,7 +173,8 @@ class Plan:
     def daemon_sets(self, group: InstanceGroup) -> int:
         """Pods that a node of the group carries before any of Ray's."""
         figures = self.figures(group.type)
-        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0)
+        pulled = group in self.checked_worker_groups
+        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0) + pulled
 
     def allocatable(self, group: InstanceGroup) -> Allocatable:
         """What one node of the group can give to Ray pods.
@@ -230,6 +231,12 @@ class Plan:
         if not self.accelerated(group) or group in self.scaled_groups:
             return []
         return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
+
+    @property
+    def checked_worker_groups(self) -> list[InstanceGroup]:
+        """Groups of Ray's workers with deep health checks: their nodes pull the image while they are checked."""
+        used = dict.fromkeys(worker.instance_group for worker in self.settings.ray.workers)
+        return [group for name in used if self.deep_health_checks(group := self.group(name))]
 
     # --- zones and addresses ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from core.model import DynamicStorage
 from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
+from k8s.image_pull import image_pull
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
 from k8s.network_policies import network_policies, operator_policies, system_policies
@@ -51,6 +52,8 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     made = [claim(plan)] if isinstance(plan.settings.storage, DynamicStorage) else []
     first = before_ray = tuple(manifest.name for manifest in made)
     made.append(replace(volume_owner(plan, bindings), after=first))
+    if plan.checked_worker_groups:
+        made.append(image_pull(plan, bindings))
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
         store = redis(plan, needs.pulled(plan, fault_tolerance.redis_image))

@@ -6,13 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import yaml
+
 import k8s
 from core import Plan
-from core.model import DynamicStorage, RayUser
+from core.loader import FOLDER
+from core.model import DynamicStorage, Environment, RayUser
 from core.names import OPERATOR_NAMESPACE
+from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
 from core.plan_names import ray_namespaces, user_groups
 
 Render = Callable[[str], Any]
+BINDINGS = k8s.Bindings(image_uri="registry.example.com/ray:1")
 
 
 def policies(variant: Any, namespace: str = "ray") -> dict[str, dict[str, Any]]:
@@ -32,7 +37,7 @@ def pods(variant: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Namespace and spec of every pod that a manifest of this project leads to."""
     for item in variant.objects:
         namespace, spec = item["metadata"].get("namespace", ""), item.get("spec", {})
-        if item["kind"] in ("Job", "Deployment"):
+        if item["kind"] in ("Job", "Deployment", "DaemonSet"):
             yield namespace, spec["template"]["spec"]
         elif item["kind"] == "RayCluster":
             for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
@@ -403,3 +408,50 @@ def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], b
     off = plan_with("prod", hyperpod={"managed_autoscaling": False})
     kinds = {item["kind"] for manifest in k8s.platform_manifests(off, bindings) for item in manifest.objects}
     assert not {"HyperpodNodeClass", "NodePool"} & kinds
+
+
+class TestImagePull:
+    """The training image on nodes that are still checked."""
+
+    def plan(self, *, checks: bool) -> Plan:
+        raw = yaml.safe_load((FOLDER / "prod.yaml").read_text(encoding="utf-8"))
+        if not checks:
+            raw["hyperpod"]["instance_groups"][1]["deep_health_checks"] = []
+        return Plan(name="prod", settings=Environment.model_validate(raw))
+
+    def daemon_set(self) -> dict[str, Any]:
+        made = k8s.ray_manifests(self.plan(checks=True), BINDINGS)
+        (manifest,) = [item for item in made if item.name == "ImagePull"]
+        (found,) = manifest.objects
+        return dict(found)
+
+    def test_it_goes_where_nodes_are_checked_and_nowhere_else(self) -> None:
+        spec = self.daemon_set()["spec"]["template"]["spec"]
+        (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        label = "sagemaker.amazonaws.com/instance-group-name"
+        assert term["matchExpressions"] == [{"key": label, "operator": "In", "values": ["workers"]}]
+        # a node under deep health checks has this taint, as the device plugins' own tolerations say
+        taint = {"key": "sagemaker.amazonaws.com/node-health-status", "operator": "Equal", "value": "Unschedulable"}
+        assert {**taint, "effect": "NoSchedule"} in spec["tolerations"]
+
+    def test_without_checks_there_is_none(self) -> None:
+        made = k8s.ray_manifests(self.plan(checks=False), BINDINGS)
+        assert "ImagePull" not in [item.name for item in made]
+
+    def test_it_is_the_image_that_workers_run_and_asks_for_what_is_set_aside(self) -> None:
+        (container,) = self.daemon_set()["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == BINDINGS.image_uri
+        asked = container["resources"]["requests"]
+        assert int(asked["cpu"].removesuffix("m")) <= DAEMON_SET_CPU_MILLIS / 10
+        assert int(asked["memory"].removesuffix("Mi")) <= DAEMON_SET_MEMORY_MIB / 10
+
+    def test_teardown_does_not_wait_for_it(self) -> None:
+        """Teardown waits for pods with Ray's label; a DaemonSet's never end."""
+        assert not [key for key in self.daemon_set()["spec"]["template"]["metadata"]["labels"] if "ray.io/" in key]
+
+    def test_a_node_has_an_address_less_for_it(self) -> None:
+        checked, unchecked = self.plan(checks=True), self.plan(checks=False)
+        room = checked.node_room(checked.group("workers"))
+        assert room.pods == unchecked.node_room(unchecked.group("workers")).pods - 1

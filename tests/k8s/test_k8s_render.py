@@ -44,7 +44,8 @@ def test_one_file_per_concern_in_apply_order(local: Path) -> None:
         "09-kuberay-operator.rendered.yaml",
         "09-kuberay-operator.values.yaml",
         "10-volume-owner.yaml",
-        "11-ray-cluster.yaml",
+        "11-image-pull.yaml",
+        "12-ray-cluster.yaml",
         "README.md",
     ]
 
@@ -80,7 +81,7 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
     assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
-    assert "kubectl apply -f 11-ray-cluster.yaml" in readme
+    assert "kubectl apply -f 12-ray-cluster.yaml" in readme
 
 
 def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:

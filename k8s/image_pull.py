@@ -1,0 +1,73 @@
+"""The training image on nodes whose deep health checks still go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cdk8s
+
+from core.names import HEALTH_LABEL, INSTANCE_GROUP_LABEL
+from core.plan import Plan
+from k8s.bindings import Bindings
+from k8s.manifest import PART_OF, Manifest, build
+from k8s.pods import group_tolerations, resources, restricted_container, restricted_pod
+
+NAME = "image-pull"
+APP = {"app": NAME}
+
+
+def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
+    """A DaemonSet that pulls the training image on nodes under deep health checks, and keeps it there.
+
+    An image of 15 to 20 GB takes minutes: on a new or a replaced node they pass while the node is checked anyway. The
+    container sleeps; it asks for what is set aside for daemon sets, and keeps the kubelet from removing the image.
+    """
+    names = [group.name for group in plan.checked_worker_groups]
+    tolerations: list[dict[str, Any]] = [
+        {"key": HEALTH_LABEL, "operator": "Equal", "value": "Unschedulable", "effect": "NoSchedule"}
+    ]
+    for name in names:
+        tolerations += [item for item in group_tolerations(plan, name) if item not in tolerations]
+    group_label = {"key": INSTANCE_GROUP_LABEL, "operator": "In", "values": names}
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": restricted_pod(),
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [group_label]}]
+                }
+            }
+        },
+        "tolerations": tolerations,
+        "containers": [
+            {
+                "name": "sleep",
+                "image": bindings.image_uri,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "infinity"],
+                "resources": resources(cpu="10m", memory="32Mi"),
+                "securityContext": restricted_container(read_only=True),
+            }
+        ],
+    }
+    spec = {
+        "selector": {"matchLabels": APP},
+        # a changed image is pulled on all nodes at once: nothing depends on these pods
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {"metadata": {"labels": {**PART_OF, **APP}}, "spec": pod},
+    }
+
+    def define(chart: cdk8s.Chart) -> None:
+        daemon_set = cdk8s.ApiObject(
+            chart,
+            "DaemonSet",
+            api_version="apps/v1",
+            kind="DaemonSet",
+            metadata=cdk8s.ApiObjectMetadata(name=NAME, namespace=plan.settings.ray.namespace, labels=PART_OF),
+        )
+        daemon_set.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+    return build("ImagePull", define)
