@@ -260,7 +260,7 @@ def _first_nodes(change: ResourceChange, changes: Changes) -> tuple[Minutes, str
 
 
 def _continuous(change: ResourceChange) -> bool:
-    return change.now("NodeProvisioningMode") == "Continuous"
+    return bool(change.now("NodeProvisioningMode") == "Continuous")
 
 
 def _made(change: ResourceChange) -> dict[str, tuple[Minutes, str]]:
