@@ -84,8 +84,12 @@ def _wait(target: Target, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
     said: list[str] = []
     quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
+    first = True
     while True:
         stacks = _stacks(target)
+        if first and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
+            quiet = 0  # half there: another deploy or destroy may only pause
+        first = False
         working = [f"{stack.name} is {stack.status}" for stack in stacks if busy(stack)]
         quiet = 0 if working else quiet + 1
         if quiet >= needed:

@@ -118,6 +118,20 @@ def test_a_pause_between_two_stacks_of_another_deploy_is_no_end(cli: Path) -> No
     assert seen == [["CREATE_COMPLETE"] * len(NAMES)]
 
 
+def test_what_is_half_there_may_be_at_work(cli: Path) -> None:
+    """The first look may fall into a pause of a destroy."""
+    half, going = every("CREATE_COMPLETE", Ray="", Platform=""), every("DELETE_IN_PROGRESS", Ray="", Platform="")
+    seen: list[Any] = []
+
+    def accepts(stacks: Any) -> Expected:
+        seen.append({stack.status for stack in stacks})
+        return Expected()
+
+    gone = every("")
+    assert run(Account(half, going, gone, gone, gone, every("CREATE_COMPLETE")), accepts) == 0
+    assert seen == [{""}]
+
+
 def test_success_of_the_cli_is_not_enough(cli: Path) -> None:
     with pytest.raises(OpsError) as caught:
         run(Account(every("CREATE_COMPLETE"), every("")))
