@@ -173,8 +173,7 @@ class Plan:
     def daemon_sets(self, group: InstanceGroup) -> int:
         """Pods that a node of the group carries before any of Ray's."""
         figures = self.figures(group.type)
-        pulled = group in self.checked_worker_groups
-        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0) + pulled
+        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0) + self._pulls_early(group)
 
     def allocatable(self, group: InstanceGroup) -> Allocatable:
         """What one node of the group can give to Ray pods.
@@ -235,8 +234,11 @@ class Plan:
     @property
     def checked_worker_groups(self) -> list[InstanceGroup]:
         """Groups of Ray's workers with deep health checks: their nodes pull the image while they are checked."""
-        used = dict.fromkeys(worker.instance_group for worker in self.settings.ray.workers)
-        return [group for name in used if self.deep_health_checks(group := self.group(name))]
+        return [group for group in self.settings.hyperpod.instance_groups if self._pulls_early(group)]
+
+    def _pulls_early(self, group: InstanceGroup) -> bool:
+        used = any(worker.instance_group == group.name for worker in self.settings.ray.workers)
+        return used and bool(self.deep_health_checks(group))
 
     # --- zones and addresses ---------------------------------------------------------------------------------------
 
