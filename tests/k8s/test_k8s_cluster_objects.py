@@ -453,5 +453,5 @@ class TestImagePull:
 
     def test_a_node_has_an_address_less_for_it(self) -> None:
         checked, unchecked = self.plan(checks=True), self.plan(checks=False)
-        room = checked.node_room(checked.group("workers"))
-        assert room.pods == unchecked.node_room(unchecked.group("workers")).pods - 1
+        room = checked.allocatable(checked.group("workers"))
+        assert room.pods == unchecked.allocatable(unchecked.group("workers")).pods - 1
