@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         app_: Annotated[
             Path | None, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")
         ] = None,
-        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
+        poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
     ) -> int:
         """Create or update the environment, unless its review finds a loss that nobody accepted.
 

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from cli import new
-from cli.options import Env, Out, Plain, command, current, folder, group, names
+from cli.options import Env, Plain, command, current, folder, group, names
 from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
 app = group("Create, check and show environment files.")
 new.register(app)
+Generated = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file. Default: the file of the project.")
+]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
 
 
@@ -91,7 +94,7 @@ def needs(
 
 
 @command(app, examples=["env schema", "env schema --check"])
-def schema(check: Check = False, out: Out = None) -> int:
+def schema(check: Check = False, out: Generated = None) -> int:
     """Write the JSON Schema for editors, made from the settings model."""
     from core import reference
 
@@ -99,7 +102,7 @@ def schema(check: Check = False, out: Out = None) -> int:
 
 
 @command(app, examples=["env settings", "env settings --check"])
-def settings(check: Check = False, out: Out = None) -> int:
+def settings(check: Check = False, out: Generated = None) -> int:
     """Write the settings page of the documentation, made from the settings model."""
     from core import reference
 

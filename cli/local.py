@@ -81,8 +81,12 @@ def up(  # noqa: PLR0917
         int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1. Default: 4566, or a free one.")
     ] = None,
     seconds_per_state: Annotated[float, typer.Option(min=0, help="Length of each state of a resource.")] = 1.0,
-    account: Annotated[str | None, typer.Option(help="Twelve digits. Default: 000000000001.")] = None,
-    region: Annotated[str | None, typer.Option(help="Region of clients and nodes. Default: us-west-2.")] = None,
+    account: Annotated[
+        str | None, typer.Option(metavar="ACCOUNT", help="Twelve digits. Default: 000000000001.")
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(metavar="REGION", help="Region of clients and nodes. Default: us-west-2.")
+    ] = None,
     state: State = None,
 ) -> int:
     """Start the embedded AWS and the local Kubernetes API."""
@@ -155,7 +159,7 @@ def destroy(env: Env, state: State = None) -> int:
 
 @command(app, "fail-node", examples=["local fail-node i-0123456789abcdef0"])
 def fail_node(
-    node_id: Annotated[str, typer.Argument(metavar="NODE", help="Instance id (i-…).")],
+    node_id: Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…).")],
     message: Annotated[str, typer.Option(help="What the health agent reports.")] = "NVRM: Xid 74: NVLink error",
     state: State = None,
 ) -> int:
@@ -205,7 +209,9 @@ def conformance(
 
 @command(app, examples=["local inventory", f"local inventory --fail-if-any --ignore-stack {names.BOOTSTRAP_STACK}"])
 def inventory(
-    ignore_stack: Annotated[list[str] | None, typer.Option(help="Omit what this stack owns; repeatable.")] = None,
+    ignore_stack: Annotated[
+        list[str] | None, typer.Option(metavar="STACK", help="Omit what this stack owns; repeatable.")
+    ] = None,
     ignore_service_made: Annotated[
         bool, typer.Option("--ignore-service-made", help="Omit log groups that a service created.")
     ] = False,
@@ -233,12 +239,14 @@ def inventory(
 )
 def faults_set(  # noqa: PLR0917
     operation: Annotated[str, typer.Argument(help="service.Operation, or AWS::Service::Type.create (update, delete).")],
-    code: Annotated[str, typer.Option(help="Error code to answer.")] = "",
+    code: Annotated[str, typer.Option(metavar="CODE", help="Error code to answer.")] = "",
     message: Annotated[str, typer.Option(help="Error message to answer.")] = "injected fault",
     status: Annotated[int, typer.Option(help="HTTP status of the error.")] = 400,
     delay_seconds: Annotated[float, typer.Option(min=0, help="Delay of the answer.")] = 0.0,
     count: Annotated[int, typer.Option(help="How many times; -1: every time.")] = 1,
-    effect: Annotated[str, typer.Option(help="stuck (fsx.DeleteFileSystem) or no-capacity (hyperpod.GROUP).")] = "",
+    effect: Annotated[
+        str, typer.Option(metavar="EFFECT", help="stuck (fsx.DeleteFileSystem) or no-capacity (hyperpod.GROUP).")
+    ] = "",
     state: State = None,
 ) -> int:
     """Inject a fault, and list all faults."""
@@ -280,9 +288,9 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
 
 
 Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]
-Job = Annotated[str, typer.Option(help="Folder in jobs/.")]
+Job = Annotated[str, typer.Option(metavar="FOLDER", help="Folder in jobs/.")]
 Interval = Annotated[int, typer.Option(help="Steps between two checkpoints.")]
-StepDelay = Annotated[float, typer.Option(min=0, help="Seconds by which each step is slowed down.")]
+StepDelay = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Seconds by which each step is slowed down.")]
 ReplaceAfter = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="From a lost machine to its replacement (minutes on HyperPod).")
 ]
@@ -299,7 +307,8 @@ ReportFolder = Annotated[
 def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
-        str, typer.Option(help="Comma-separated: worker, node, freeze, …; an unknown name lists all.")
+        str,
+        typer.Option(metavar="NAME,NAME", help="Comma-separated: worker, node, freeze, …; an unknown name lists all."),
     ] = "worker,node,freeze",
     job: Job = "finetune",
     interval: Interval = 10,

@@ -13,7 +13,7 @@ from ops.errors import OK
 app = group("Start, inspect, break and stop a Ray cluster on loopback.")
 Name = Annotated[str | None, typer.Option(metavar="CLUSTER", help="Name of the cluster. Default: the only one.")]
 Cluster = Annotated[str | None, typer.Argument(metavar="[CLUSTER]", help="Name of the cluster. Default: the only one.")]
-Pod = Annotated[str | None, typer.Option(help="Pod name or address. Default: the first worker.")]
+Pod = Annotated[str | None, typer.Option(metavar="POD", help="Pod name or address. Default: the first worker.")]
 
 
 def _run(action: str, *arguments: Any, **options: Any) -> int:

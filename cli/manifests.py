@@ -50,8 +50,8 @@ def register(app: typer.Typer) -> None:
     )
     def ray_job(  # noqa: PLR0917
         env: Env,
-        name: Annotated[str, typer.Option(help="Name of the RayJob.")],
-        entrypoint: Annotated[str, typer.Option(help="Shell command of the job.")],
+        name: Annotated[str, typer.Option(metavar="NAME", help="Name of the RayJob.")],
+        entrypoint: Annotated[str, typer.Option(metavar="COMMAND", help="Shell command of the job.")],
         image: Annotated[
             str, typer.Option(metavar="URI", help="Image URI. Default: image.uri of the environment, or a placeholder.")
         ] = "",
@@ -63,14 +63,17 @@ def register(app: typer.Typer) -> None:
         ] = None,
         queue: Annotated[
             str | None,
-            typer.Option(help="Create it suspended for this LocalQueue (Kueue, task governance)."),
+            typer.Option(metavar="NAME", help="Create it suspended for this LocalQueue (Kueue, task governance)."),
         ] = None,
-        priority: Annotated[str | None, typer.Option(help="WorkloadPriorityClass in that queue.")] = None,
+        priority: Annotated[
+            str | None, typer.Option(metavar="NAME", help="WorkloadPriorityClass in that queue.")
+        ] = None,
         schedule: Annotated[
             str | None, typer.Option(metavar="CRON", help="Print a RayCronJob with this cron schedule.")
         ] = None,
         time_zone: Annotated[
-            str | None, typer.Option(help="IANA time zone of the schedule. Default: the operator's, UTC.")
+            str | None,
+            typer.Option(metavar="ZONE", help="IANA time zone of the schedule. Default: the operator's, UTC."),
         ] = None,
     ) -> int:
         """Print a RayJob or RayCronJob for `kubectl create -f -`."""

@@ -29,15 +29,17 @@ def register(app: typer.Typer) -> None:
     )
     def new(  # noqa: PLR0917
         name: Annotated[str, typer.Argument(metavar="[ENV]", help="Name of the new environment.")] = "",
-        account: Annotated[str, typer.Option(help="AWS account, twelve digits.")] = "",
-        region: Annotated[str, typer.Option(help="AWS region.")] = "",
+        account: Annotated[str, typer.Option(metavar="ACCOUNT", help="AWS account, twelve digits.")] = "",
+        region: Annotated[str, typer.Option(metavar="REGION", help="AWS Region.")] = "",
         zones: Annotated[
             str,
             typer.Option(
                 metavar="ID,ID", help="Availability zone IDs. Default: the first two of the region that EKS accepts."
             ),
         ] = "",
-        instance_type: Annotated[str, typer.Option("--type", help="Instance type of the workers.")] = "",
+        instance_type: Annotated[
+            str, typer.Option("--type", metavar="TYPE", help="Instance type of the workers.")
+        ] = "",
         count: Annotated[int | None, typer.Option(min=1, help="Number of worker nodes.")] = None,
         capacity_gib: Annotated[int, typer.Option(help="Size of the shared file system, GiB.")] = 1200,
         delete_data: Annotated[

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from cli.options import Env, Output, Yes, command, group, target
 from ops.output import Format
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance id (i-…) or Kubernetes name (hyperpod-i-…).")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…) or Kubernetes name (hyperpod-i-…).")]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
 
 
@@ -29,7 +29,9 @@ app = group("List nodes, explain their state, act on one.", cls=NodesGroup)
 
 @command(app, "list", examples=["nodes list prod", "nodes list prod --group workers -o json"])
 def listing(
-    env: Env, form: Output = Format.table, group: Annotated[str, typer.Option(help="Only this instance group.")] = ""
+    env: Env,
+    form: Output = Format.table,
+    group: Annotated[str, typer.Option(metavar="GROUP", help="Only this instance group.")] = "",
 ) -> int:
     """List nodes with health, fault, age and replacements."""
     from ops import nodes as verb
@@ -48,8 +50,8 @@ def show(env: Env, node: NodeName, form: Output = Format.table) -> int:
 @command(app, examples=["nodes events prod", "nodes events prod --group workers --limit 200"])
 def events(
     env: Env,
-    node: Annotated[str, typer.Option(help="Only of this node.")] = "",
-    group: Annotated[str, typer.Option(help="Only of this instance group.")] = "",
+    node: Annotated[str, typer.Option(metavar="NODE", help="Only of this node.")] = "",
+    group: Annotated[str, typer.Option(metavar="GROUP", help="Only of this instance group.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of newest events to read.")] = 50,
     form: Output = Format.table,
 ) -> int:
@@ -78,7 +80,7 @@ def replace(env: Env, node: NodeNames, yes: Yes = False) -> int:
 @command(app, examples=["nodes drill dev", "nodes drill dev --action replace --yes"])
 def drill(
     env: Env,
-    node: Annotated[str, typer.Option(help="A worker node. Default: the command chooses one.")] = "",
+    node: Annotated[str, typer.Option(metavar="NODE", help="A worker node. Default: the command chooses one.")] = "",
     action: Annotated[Literal["reboot", "replace"], typer.Option(help="How HyperPod recovers the node.")] = "reboot",
     yes: Yes = False,
 ) -> int:

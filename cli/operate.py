@@ -32,8 +32,10 @@ def register(app: typer.Typer) -> None:
         what: Annotated[
             str, typer.Option("--for", metavar="WHAT", help="cluster, storage, ray, healthy, or an instance group.")
         ] = "healthy",
-        timeout: Annotated[float, typer.Option(min=0, help="Seconds; exit code 4 on timeout. 0: no limit.")] = 0,
-        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 15,
+        timeout: Annotated[
+            float, typer.Option(min=0, metavar="SECONDS", help="Exit code 4 on timeout. 0: no limit.")
+        ] = 0,
+        poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 15,
         form: Plain = "table",
     ) -> int:
         """Wait for a condition."""
@@ -76,7 +78,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--delete-logs", help="Delete the log groups of the service too.")
         ] = False,
         assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
-        poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks.")] = 10,
+        poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
         form: Plain = "table",
     ) -> int:
         """Destroy the environment and prove by inventory that nothing is left. Continues an interrupted run."""
@@ -100,9 +102,9 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Which logs.")
         ] = "all",
-        node: Annotated[str, typer.Option(help="Only of this node, which may be gone.")] = "",
-        since: Annotated[str, typer.Option(help="Age (15m, 2h, 3d) or time.")] = "1h",
-        until: Annotated[str, typer.Option(help="Age or time. Default: now.")] = "",
+        node: Annotated[str, typer.Option(metavar="NODE", help="Only of this node, which may be gone.")] = "",
+        since: Annotated[str, typer.Option(metavar="TIME", help="Age (15m, 2h, 3d) or time.")] = "1h",
+        until: Annotated[str, typer.Option(metavar="TIME", help="Age or time. Default: now.")] = "",
         follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
         form: Plain = "table",
     ) -> int:
@@ -141,14 +143,20 @@ def register(app: typer.Typer) -> None:
         entrypoint: Annotated[
             list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command that the job runs.")
         ] = None,
-        working_dir: Annotated[Path | None, typer.Option(help="Folder that the job runs in; uploaded.")] = None,
-        env_var: Annotated[
-            list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job.")
+        working_dir: Annotated[
+            Path | None, typer.Option(metavar="FOLDER", help="Folder that the job runs in; uploaded.")
         ] = None,
-        runtime_env: Annotated[Path | None, typer.Option(help="YAML file with Ray's runtime_env.")] = None,
-        submission_id: Annotated[str, typer.Option(help="Id of the job. Default: Ray chooses one.")] = "",
+        env_var: Annotated[
+            list[str] | None,
+            typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job; repeatable."),
+        ] = None,
+        runtime_env: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="YAML file with Ray's runtime_env.")
+        ] = None,
+        submission_id: Annotated[str, typer.Option(metavar="ID", help="ID of the job. Default: Ray chooses one.")] = "",
         address: Annotated[
-            str, typer.Option(help="URL of a dashboard that is reachable; its token from RAY_AUTH_TOKEN.")
+            str,
+            typer.Option(metavar="URL", help="URL of a dashboard that is reachable; its token from RAY_AUTH_TOKEN."),
         ] = "",
         wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
         follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that is already submitted.")] = "",
