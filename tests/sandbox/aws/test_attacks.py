@@ -369,11 +369,14 @@ def test_eks_tokens(emulator: Emulator, session: dict[str, str]) -> None:
     role = iam.create_role(RoleName="cluster", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
     ec2 = emulator.boto("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.0.0/24", AvailabilityZone="us-west-2a")["Subnet"]["SubnetId"]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{number}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for number, zone in enumerate(("us-west-2a", "us-west-2b"))
+    ]
     arn = eks.create_cluster(
         name="tokens",
         roleArn=role,
-        resourcesVpcConfig={"subnetIds": [subnet]},
+        resourcesVpcConfig={"subnetIds": subnets},
         accessConfig={"authenticationMode": "API"},
     )["cluster"]["arn"]
     until(lambda: eks.describe_cluster(name="tokens")["cluster"]["status"] == "ACTIVE")
@@ -420,7 +423,8 @@ def test_eks_tokens(emulator: Emulator, session: dict[str, str]) -> None:
     ]
     eks.delete_cluster(name="tokens")
     iam.delete_role(RoleName="cluster")
-    ec2.delete_subnet(SubnetId=subnet)
+    for subnet in subnets:
+        ec2.delete_subnet(SubnetId=subnet)
     ec2.delete_vpc(VpcId=vpc)
 
 
