@@ -1,4 +1,4 @@
-"""The training image on nodes whose deep health checks still go on."""
+"""The training image on nodes that are still under deep health checks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class FirstNodes(Construct):
 
     With continuous provisioning a cluster is operational once its cluster-level resources are ready; nodes follow. DNS,
     the file system's driver and the operator need one for their pods, and their own waits are shorter than the start of
-    a node. Other groups go on in their own time: their deep health checks hold up nothing.
+    a node. Other groups start in their own time: nothing waits for their deep health checks.
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateCluster.html#sagemaker-UpdateCluster-request-NodeProvisioningMode
 
     Creates a custom resource with two functions and the waiter state machine of the CDK's provider framework.
