@@ -191,13 +191,21 @@ def _inner(loader: Any) -> Any:
 
 
 def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
-    """The generators that the user gave a loader or its sampler, each once."""
-    inner = _inner(loader)
-    sampler = getattr(inner, "sampler", None)
-    batch_sampler = getattr(inner, "batch_sampler", None)
-    owners = [inner, sampler, batch_sampler, getattr(batch_sampler, "sampler", None)]
-    found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners)}
-    return [generator for generator in found.values() if isinstance(generator, torch.Generator)]
+    """The generators that a loader and its samplers have been given, each once; Accelerate gives one of its own."""
+    found: dict[int, torch.Generator] = {}
+    seen: set[int] = set()
+    left: list[Any] = [loader]
+    while left:
+        owner = left.pop(0)
+        if owner is None or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        for name in ("generator", "synchronized_generator"):
+            generator = getattr(owner, name, None)
+            if isinstance(generator, torch.Generator):
+                found[id(generator)] = generator
+        left += [getattr(owner, name, None) for name in ("_dataloader", "base_dataloader", "sampler", "batch_sampler")]
+    return list(found.values())
 
 
 def _passed_over(loader: Iterable[Any], count: int) -> Iterator[Any]:

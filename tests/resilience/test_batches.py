@@ -92,6 +92,13 @@ LOADERS: dict[str, Callable[[], Any]] = {
         put_on_device=False,
         use_seedable_sampler=True,
     ),
+    "accelerate-own-generator": lambda: accelerate_s(
+        DataLoader(Numbers(augment=False), BATCH, shuffle=True),
+        num_processes=2,
+        process_index=1,
+        put_on_device=False,
+        rng_types=[],
+    ),
     "stateful": lambda: StatefulDataLoader(Numbers(), BATCH, shuffle=True),
     "stateful-stream": lambda: StatefulDataLoader(Stream(), BATCH),
     "stateful-workers": lambda: StatefulDataLoader(Numbers(augment=False), BATCH, shuffle=True, num_workers=1),
