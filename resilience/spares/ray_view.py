@@ -64,7 +64,7 @@ class Shard:
         self.whole, self.rank, self.world = whole, rank, world
 
     def iter_torch_batches(self, *, batch_size: int | None = 256, **options: Any) -> Iterator[Any]:
-        """As `ray.data.DataIterator.iter_torch_batches`; last rows that are too few for all ranks are left out."""
+        """As `ray.data.DataIterator.iter_torch_batches`; last rows that are too few for all ranks are omitted."""
         yield from self._parts(self.whole.iter_torch_batches, batch_size, options)
 
     def iter_batches(self, *, batch_size: int | None = 256, **options: Any) -> Iterator[Any]:

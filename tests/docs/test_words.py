@@ -32,6 +32,7 @@ TEXT = {".md", ".yaml", ".yml", ".sh", ".toml", ".svg"}
 ELSEWHERE = ("tests/", "CHANGELOG.md", "sandbox/charts/", "environments/schema.json")
 """Tests, history, what is generated from others' text."""
 ALLOWED = {
+    "resilience/spares/room.py": {"held"},  # an argument's name
     "sandbox/kubernetes/authorization/rbac.py": {"held"},  # Kubernetes' own message
     "sandbox/kubernetes/conformance/admission.yaml": {"held"},  # the same
 }
