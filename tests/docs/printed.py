@@ -27,7 +27,7 @@ PROGRAMS = (
 )  # fmt: skip
 SHELL = {"bash", "console", "sh", "bash submit"}
 """Info strings of blocks whose lines are commands."""
-DATA = {"yaml", "json", "python title=mine.py", "diff", "text", "toml", "dockerfile"}
+DATA = {"yaml", "json", "diff", "text", "toml", "dockerfile"}
 NAMES = re.compile(r"(?<![\w/.])(demo|prod|dev|local|staging|research|ENV)(?![\w/.:-])")
 """Names of environments in commands."""
 LISTED = "## Commands that nothing runs\n"
