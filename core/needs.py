@@ -3,7 +3,7 @@
 From it follow the image permissions of the nodes' role, the copies of a mirror, the endpoints of a closed network with
 their policies, the egress of network policies and security groups, and the checks that refuse what cannot be reached.
 Images come from the environment file, from the record of the locked charts (`charts.contents.yaml`) and from
-`core/catalogue/needs.yaml`, which has the add-ons' images and everybody's AWS calls.
+`core/catalogue/needs.yaml`, which has everybody's AWS calls, and `service_rules/data/eks_images.yaml`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from core.model import DynamicStorage
 from core.names import CHARTS
 from core.plan import Plan, read_data
 from core.service_limits import partition_of
+from service_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
 IMAGE_LOCK = Path(__file__).resolve().parents[1] / "images.lock.yaml"
@@ -31,8 +32,8 @@ Way = Literal["same region", "other region", "internet"]
 
 @functools.cache
 def catalogue() -> Mapping[str, Any]:
-    """`core/catalogue/needs.yaml`."""
-    data: Mapping[str, Any] = read_data("needs.yaml")
+    """`core/catalogue/needs.yaml`, and the images that EKS brings (`service_rules/data/eks_images.yaml`)."""
+    data: Mapping[str, Any] = {**rules_data.read("eks_images.yaml"), **read_data("needs.yaml")}
     return data
 
 

@@ -96,6 +96,21 @@ class Client:
         """Return whose EKS token it is, as EKS answers an API server: `{authenticated, username, groups, policies}`."""
         return self._call("POST", "token-review", {"token": token, "cluster_arn": cluster_arn})
 
+    def pulls(self, node_id: str, images: list[str]) -> dict[str, str]:
+        """Return why a HyperPod node cannot pull images, by image; nothing for those that it can."""
+        return dict(self._call("POST", "pulls", {**self._scope(), "node_id": node_id, "images": images})["reasons"])
+
+    def web_identity(
+        self, *, cluster: str, subject: str, role_arn: str, action: str, resource: str, keys: dict[str, Any]
+    ) -> str:
+        """Return why a service account of an EKS cluster may not do something with its IAM role, or nothing."""
+        asked = {"cluster": cluster, "subject": subject, "role_arn": role_arn, "action": action, "resource": resource}
+        return str(self._call("POST", "web-identity", {**self._scope(), **asked, "keys": keys})["reason"])
+
+    def node_network(self, node_id: str) -> str:
+        """Return why a HyperPod node gets no pod network, or nothing."""
+        return str(self._call("POST", "node-network", {**self._scope(), "node_id": node_id})["reason"])
+
     def set_quota(self, name: str, value: float) -> None:
         """Set a service quota by its name or by an instance type."""
         self._call("POST", "quotas", {"name": name, "value": value})

@@ -26,7 +26,7 @@ class Authenticator:
     def __init__(self, *, static_token: str, aws_endpoint: str, region: str, cluster_arn: Callable[[], str]) -> None:
         self._static = static_token.encode()
         self._cluster_arn = cluster_arn
-        self._client = _client(aws_endpoint, region) if aws_endpoint else None
+        self._client = control(aws_endpoint, region) if aws_endpoint else None
         self._known: dict[tuple[str, str], tuple[float, Identity]] = {}
 
     async def identify(self, header: str) -> Identity | None:
@@ -65,7 +65,8 @@ class Authenticator:
         return Identity(str(answer["username"]), tuple(answer["groups"]), tuple(answer["policies"]))
 
 
-def _client(endpoint: str, region: str) -> Client:
+def control(endpoint: str, region: str) -> Client:
+    """The control plane of the embedded AWS, with this process's credentials."""
     return Client(
         port=urlsplit(endpoint).port or 0,
         account=os.environ.get("AWS_ACCESS_KEY_ID", ""),

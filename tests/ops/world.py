@@ -26,6 +26,7 @@ import yaml
 import k8s
 from core import Plan, load
 from sandbox.aws import paths, process
+from tests.support import roles
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "000000000001"
@@ -160,18 +161,23 @@ class World:
             "SubnetId"
         ]
         group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-        role = self.client("iam").create_role(RoleName="execution", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        roles.way_out(ec2, vpc, second)
+        role = roles.node_role(self.client("iam"))
         eks = self.client("eks")
         cluster = eks.create_cluster(
             name=plan.eks_cluster_name,
-            roleArn=role,
+            roleArn=roles.cluster_role(self.client("iam")),
             version="1.34",
             resourcesVpcConfig={"subnetIds": [subnet, second], "securityGroupIds": [group]},
         )["cluster"]
         self.until(
             lambda: eks.describe_cluster(name=plan.eks_cluster_name)["cluster"]["status"] == "ACTIVE", "the EKS cluster"
         )
-        eks.create_addon(clusterName=plan.eks_cluster_name, addonName="aws-fsx-csi-driver", serviceAccountRoleArn=role)
+        issuer = eks.describe_cluster(name=plan.eks_cluster_name)["cluster"]["identity"]["oidc"]["issuer"]
+        driver = roles.driver_role(self.client("iam"), issuer)
+        eks.create_addon(
+            clusterName=plan.eks_cluster_name, addonName="aws-fsx-csi-driver", serviceAccountRoleArn=driver
+        )
         self.client("sagemaker").create_cluster(**self._hyperpod(plan, role, subnet, group, cluster["arn"]))
         self.made = {"vpc": vpc, "subnet": subnet, "group": group, "role": role}
         if plan.settings.storage.kind == "static":
@@ -277,7 +283,7 @@ class World:
         plan = self.plan
         self.until(lambda: len(self.get("/api/v1/nodes")["items"]) >= 3, "the nodes in Kubernetes")
         bindings = k8s.Bindings(
-            image_uri=f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/ray-training:0123456789abcdef",
+            image_uri="777788889999.dkr.ecr.us-west-2.amazonaws.com/ray-training:0123456789abcdef",
             image_content="0123456789abcdef",
             node_subnet_id=self.made.get("subnet", ""),
             file_system_security_group_id=self.made.get("group", ""),

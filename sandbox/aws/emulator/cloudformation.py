@@ -8,6 +8,7 @@ from typing import Any
 
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
+from sandbox.aws.emulator.execution import Execution
 
 Json = dict[str, Any]
 Created = tuple[str, Json]
@@ -69,18 +70,18 @@ class Registry:
         handler = self._provisioners._RESOURCE_HANDLERS[kind]
         handler[step] = wrapper(handler[step])
 
-    def enable_faults(self) -> None:
-        """Let faults strike in the steps of every type there is now, custom resources included."""
+    def enable_faults(self, execution: Execution) -> None:
+        """Judge the steps of every type there is now, custom resources included, and let faults strike in them."""
         handlers = self._provisioners._RESOURCE_HANDLERS
         for kind, handler in handlers.items():
             for step in ("create", "update", "delete"):
                 if step in handler:
-                    handler[step] = self._faulty(kind, step, handler[step])
+                    handler[step] = self._faulty(kind, step, execution.judged(kind, step, handler[step]))
         # MiniStack looks Custom::… up by these names, not in the dictionary
         for step in ("create", "update", "delete"):
             name = f"_custom_resource_{step}"
             original = getattr(self._provisioners, name)
-            setattr(self._provisioners, name, self._faulty("Custom", step, original))
+            setattr(self._provisioners, name, self._faulty("Custom", step, execution.judged("Custom", step, original)))
 
     def _faulty(self, kind: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,8 @@
 """CodeBuild's StartBuild as a deploy-time image build uses it: the image tag appears, the stack gets its answer.
 
-Nothing is built: there is no Docker here. The build is recorded, the tag asked for is put into the emulated ECR
-repository, and the ResponseURL of the custom resource is answered as the build's own last step would.
+Nothing is built: there is no Docker here. The project's role must be allowed to push. The build is recorded, the tag
+asked for is put into the emulated ECR repository, and the ResponseURL of the custom resource is answered as the build's
+own last step would.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ import time
 from typing import Any
 
 from sandbox.aws.emulator.context import Context
+from sandbox.aws.emulator.roles import Roles
 
 Json = dict[str, Any]
+# https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-push-iam.html
+PUSH = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:InitiateLayerUpload",
+    "ecr:UploadLayerPart",
+    "ecr:CompleteLayerUpload",
+    "ecr:PutImage",
+)
 
 
-def answer_builds(context: Context) -> None:
+def answer_builds(context: Context, roles: Roles) -> None:
     """Make StartBuild finish what `cdklabs.deploy-time-build` waits for."""
     codebuild = context.hooks.codebuild
     original = codebuild._start_build
@@ -28,15 +38,18 @@ def answer_builds(context: Context) -> None:
             build = json.loads(answer[2])["build"]
             given = data.get("environmentVariablesOverride", [])
             variables = {v["name"]: v["value"] for v in given}
-            codebuild._builds[build["id"]]["environment"]["environmentVariables"] = copy.deepcopy(given)
+            record = codebuild._builds[build["id"]]
+            record["environment"]["environmentVariables"] = copy.deepcopy(given)
+            # MiniStack's is over at once
+            record.update(buildStatus="IN_PROGRESS", currentPhase="BUILD", buildComplete=False)
             scope = (context.hooks.account(), context.hooks.region())
-            threading.Thread(target=_finish, args=(context, scope, build["id"], variables), daemon=True).start()
+            threading.Thread(target=_finish, args=(context, roles, scope, build["id"], variables), daemon=True).start()
         return answer
 
     codebuild._start_build = start_build
 
 
-def _finish(context: Context, scope: tuple[str, str], build_id: str, variables: dict[str, str]) -> None:
+def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: str, variables: dict[str, str]) -> None:
     time.sleep(context.seconds_per_state)
     with context.hooks.responses.request_scope(*scope):
         reason = ""
@@ -44,12 +57,24 @@ def _finish(context: Context, scope: tuple[str, str], build_id: str, variables: 
         if fault:
             reason = fault.message
         elif "repositoryUri" in variables:
-            reason = _push(context, variables["repositoryUri"], variables["imageTag"])
+            role = str(context.hooks.codebuild._builds[build_id].get("serviceRole", ""))
+            reason = _denied(context, roles, role, variables["repositoryUri"])
+            reason = reason or _push(context, variables["repositoryUri"], variables["imageTag"])
         build = context.hooks.codebuild._builds[build_id]
         build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
     token = variables.get("responseURL", "").rpartition("/")[2]
     if token:
         context.hooks.custom_resource.deliver_response(token, _response(variables, reason))
+
+
+def _denied(context: Context, roles: Roles, role: str, repository_uri: str) -> str:
+    """Why the project's role cannot push, or nothing."""
+    if not roles.trusts(role, service="codebuild.amazonaws.com"):
+        return f"CodeBuild is not authorized to perform: sts:AssumeRole on service role {role}"
+    arn = context.hooks.arn("ecr", f"repository/{repository_uri.partition('/')[2]}")
+    asked = [("ecr:GetAuthorizationToken", "*"), *((action, arn) for action in PUSH)]
+    refused = (roles.refusal(role, action, resource, session="AWSCodeBuild") for action, resource in asked)
+    return next(filter(None, refused), "")
 
 
 def _response(variables: dict[str, str], reason: str) -> Json:

@@ -10,6 +10,7 @@ from sandbox.aws.emulator.cloudformation import Created, Registry, ResourceType
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.roles import Roles
 from service_rules import eks as rules
 
 Json = dict[str, Any]
@@ -23,7 +24,7 @@ def eks_types(context: Context) -> list[ResourceType]:
     return [_addon(context), _access_entry(context), _pod_identity_association(context)]
 
 
-def extend_cluster(registry: Registry, context: Context, network: Network) -> None:
+def extend_cluster(registry: Registry, context: Context, network: Network, roles: Roles) -> None:
     """Give clusters the Kubernetes API's address and CA, and what MiniStack's CloudFormation drops of them."""
     eks, ec2, hooks = context.hooks.eks, context.hooks.ec2, context.hooks
     original_create = eks._create_cluster
@@ -33,7 +34,7 @@ def extend_cluster(registry: Registry, context: Context, network: Network) -> No
         eks._cluster_endpoint = lambda _port: context.kubernetes_endpoint
 
     def create_cluster(body: Json, creator_arn: str | None = None) -> Any:
-        refusal = _refusal(ec2._subnets, body)
+        refusal = _refusal(ec2._subnets, body) or _unusable(roles, str(body.get("roleArn", "")))
         if refusal is not None:
             return eks._error(400, *refusal)
         answer = original_create(body, creator_arn)
@@ -108,6 +109,26 @@ def _refusal(subnets: Json, body: Json) -> tuple[str, str] | None:
     if str(config.get("endpointPublicAccess", True)).lower() == "true":
         for found in rules.public_cidrs(config.get("publicAccessCidrs") or []):
             return "InvalidParameterException", found.message
+    return None
+
+
+# what the control plane asks EC2 with its role; AmazonEKSClusterPolicy has more
+CLUSTER_ACTIONS = ("ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups", "ec2:DescribeInstances")
+
+
+def _unusable(roles: Roles, role: str) -> tuple[str, str] | None:
+    """Error code and message of what EKS says to the role of a cluster."""
+    if not roles.trusts(role, service="eks.amazonaws.com"):
+        message = f"Role with arn: {role}, could not be assumed because it does not exist or the trusted entity is not "
+        message += "correct"
+        return "InvalidParameterException", message
+    if any(roles.refusal(role, action) for action in CLUSTER_ACTIONS):
+        policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
+        message = (
+            "The provided role doesn't have the Amazon EKS Managed Policies associated with it. Please ensure the "
+        )
+        message += f"following policies [{policy}] are attached"
+        return "InvalidParameterException", message
     return None
 
 

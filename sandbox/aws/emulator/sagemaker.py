@@ -13,6 +13,7 @@ from sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map, wor
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.refusals import refuse
+from sandbox.aws.emulator.roles import Roles
 from service_rules import hyperpod as rules
 
 Json = dict[str, Any]
@@ -28,8 +29,9 @@ class SageMaker:
 
     botocore_name = "sagemaker"
 
-    def __init__(self, context: Context, network: Network) -> None:
+    def __init__(self, context: Context, network: Network, roles: Roles) -> None:
         self._context = context
+        self._roles = roles
         self._hooks = context.hooks
         self._network = network
         self._clusters: Any = context.hooks.scoped_dict()
@@ -386,6 +388,16 @@ class SageMaker:
                     return {"ClusterName": cluster["ClusterName"], "InstanceId": node["InstanceId"]}
         raise ServiceError("ResourceNotFound", f"no cluster has a node {node_id}", 404)
 
+    def place(self, instance_id: str) -> tuple[str, str, list[str]]:
+        """Execution role, subnet and security groups of an instance; `ResourceNotFound` where there is none."""
+        for cluster in self._clusters.values():
+            for node in cluster["_nodes"]:
+                if node["InstanceId"] == instance_id:
+                    interface = self._hooks.ec2._network_interfaces.get(node["_eni"], {})
+                    groups = [group["GroupId"] for group in interface.get("Groups", [])]
+                    return node["_role"], interface.get("SubnetId", ""), groups
+        raise ServiceError("ResourceNotFound", f"Instance {instance_id} not found")
+
     def inventory(self) -> list[Json]:
         """Return what exists now."""
         return [
@@ -415,8 +427,9 @@ class SageMaker:
 
     def _settle(self, cluster: Json) -> None:
         """InService once nothing is under way; with Continuous provisioning nodes may still be coming."""
-        short = self._short_of_capacity(cluster)
-        if cluster.get("NodeProvisioningMode") != "Continuous":
+        denied = str(cluster.pop("_denied", ""))
+        short = denied or self._short_of_capacity(cluster)
+        if denied or cluster.get("NodeProvisioningMode") != "Continuous":
             if short:
                 cluster["FailureMessage"] = short
                 cluster["ClusterStatus"] = "Failed"
@@ -448,6 +461,10 @@ class SageMaker:
             nodes = self._of_group(cluster, group)
             name = group["InstanceGroupName"]
             short = len(nodes) < group["InstanceCount"]
+            denied = self._denied(cluster, group) if short else ""
+            if denied:
+                self._denied_event(cluster, group, denied)
+                continue
             if short and self._context.faults.active("hyperpod", name, effect="no-capacity"):
                 self._no_capacity_event(cluster, group)
                 continue
@@ -458,6 +475,13 @@ class SageMaker:
             # the service removes the newest first
             for node in sorted(nodes, key=lambda n: n["LaunchTime"])[group["InstanceCount"] :]:
                 self._shut_down(node)
+
+    def _denied_event(self, cluster: Json, group: Json, reason: str) -> None:
+        if cluster.get("_denied") != reason:
+            cluster["_denied"] = reason
+            name = group["InstanceGroupName"]
+            message = f"Instance group {name} could not be scaled"
+            self._event(cluster, message, group=name, level="Error", failure=reason)
 
     def _no_capacity_event(self, cluster: Json, group: Json) -> None:
         name = group["InstanceGroupName"]
@@ -493,6 +517,7 @@ class SageMaker:
             "PrivateDnsHostname": f"ip-{address.replace('.', '-')}.{self._hooks.region()}.compute.internal",
             "_status": "Pending",
             "_message": "",
+            "_role": group.get("ExecutionRole", ""),
             "_eni": eni,
             "_placement": placement,
             "_image": group.get("ImageReleaseVersion") or IMAGE_RELEASES[0],
@@ -605,6 +630,43 @@ class SageMaker:
         overrides = (g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))
         for vpc in [data.get("VpcConfig", {}), *overrides]:
             self._network.check(vpc.get("Subnets", []), vpc.get("SecurityGroupIds", []))
+        self._check_roles(data)
+
+    def _check_roles(self, data: Json) -> None:
+        for group in data.get("InstanceGroups", []):
+            role = group["ExecutionRole"]
+            if not self._roles.trusts(role, service="sagemaker.amazonaws.com"):
+                raise ServiceError(
+                    "ValidationException",
+                    f"Could not assume role {role}. Please ensure that the role exists and allows principal "
+                    "'sagemaker.amazonaws.com' to assume the role.",
+                )
+
+    def _denied(self, cluster: Json, group: Json) -> str:
+        """Why an instance of a group cannot start with its role: network interface, lifecycle script; or nothing."""
+        role, session = group["ExecutionRole"], "SageMaker"
+        uri = str(group.get("LifeCycleConfig", {}).get("SourceS3Uri", ""))
+        script = uri.removeprefix("s3://") if uri.startswith("s3://") else ""
+        bucket, _, prefix = script.partition("/")
+        asked: list[tuple[str, str, Json]] = []
+        if script:
+            key = "/".join(filter(None, (prefix.strip("/"), group["LifeCycleConfig"].get("OnCreate", ""))))
+            asked = [
+                ("s3:ListBucket", f"arn:aws:s3:::{bucket}", {}),
+                ("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}", {}),
+            ]
+        vpc = group.get("OverrideVpcConfig") or cluster.get("VpcConfig") or {}
+        for subnet in vpc.get("Subnets", []):
+            place = self._hooks.ec2._subnets.get(subnet, {}).get("VpcId", "")
+            keys = {"ec2:Vpc": self._hooks.arn("ec2", f"vpc/{place}")}
+            members = [
+                f"subnet/{subnet}",
+                "network-interface/*",
+                *(f"security-group/{g}" for g in vpc["SecurityGroupIds"]),
+            ]
+            asked += [("ec2:CreateNetworkInterface", self._hooks.arn("ec2", member), keys) for member in members]
+        refused = (self._roles.refusal(role, action, arn, session=session, keys=keys) for action, arn, keys in asked)
+        return next(filter(None, refused), "")
 
     def _describe_group(self, cluster: Json, group: Json) -> Json:
         nodes = self._of_group(cluster, group)

@@ -27,13 +27,16 @@ from sandbox.aws.emulator.cloudformation import Registry
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.credentials import Credentials, root_secret
 from sandbox.aws.emulator.errors import ServiceError
+from sandbox.aws.emulator.execution import Execution
 from sandbox.aws.emulator.faults import Faults
 from sandbox.aws.emulator.fsx import Fsx
 from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.pulls import Pulls
 from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_repository_type, file_system_type
+from sandbox.aws.emulator.roles import Roles
 from sandbox.aws.emulator.sagemaker import SageMaker
 from sandbox.aws.emulator.service_quotas import ServiceQuotas
 
@@ -52,9 +55,12 @@ class Emulator:
         self._credentials = credentials
         self._own_hosts = own_hosts
         network = Network(context.hooks)
-        self._sagemaker = SageMaker(context, network)
+        roles = Roles(context)
+        self._sagemaker = SageMaker(context, network, roles)
         self._fsx = Fsx(context, network)
         self._quotas = ServiceQuotas(context)
+        self._roles = roles
+        self._pulls = Pulls(context, roles, self._sagemaker)
         sagemaker_api = JsonService(context, self._sagemaker)
         fsx_api = JsonService(context, self._fsx)
         sagemaker_api.mount("sagemaker")
@@ -72,13 +78,13 @@ class Emulator:
             ]
         )
         resources_ec2.protect(registry, context, network)
-        resources_eks.extend_cluster(registry, context, network)
+        resources_eks.extend_cluster(registry, context, network, roles)
         resources_other.keep_bucket_tags(registry, context)
-        codebuild.answer_builds(context)
+        codebuild.answer_builds(context, roles)
         lambdas.fail_fast(context)
         lambdas.find_layer_tools(context)
         lambdas.deliver_late_logs(context)
-        registry.enable_faults()
+        registry.enable_faults(Execution(context, roles))
         answer_at_the_end(context)
         inject(context)
         context.start_clock()
@@ -141,6 +147,16 @@ class Emulator:
                 return 200, eks_tokens.review(
                     self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=lookup
                 )
+            case "POST", "pulls":
+                with self._scope(data):
+                    node = str(data["node_id"])
+                    return 200, {"reasons": {image: self._pulls.judge(node, image) for image in data["images"]}}
+            case "POST", "web-identity":
+                with self._scope(data):
+                    return 200, {"reason": self._web_identity(data)}
+            case "POST", "node-network":
+                with self._scope(data):
+                    return 200, {"reason": self._pulls.network_of(str(data["node_id"]))}
             case "POST", "clock":
                 self._context.hold(bool(data["held"]))
                 return 200, {}
@@ -153,6 +169,19 @@ class Emulator:
                 found = inventory.take(self._context, account=account, region=region, extra=listers)
                 return 200, {"resources": found}
         return 404, {"error": f"no {method} {CONTROL}{path}"}
+
+    def _web_identity(self, data: Json) -> str:
+        """Why a pod's service account may not call with its role, or nothing."""
+        role, cluster = str(data["role_arn"]), self._context.hooks.eks._clusters.get(str(data["cluster"])) or {}
+        issuer = str(cluster.get("identity", {}).get("oidc", {}).get("issuer", "")).partition("//")[2]
+        provider = f"arn:aws:iam::{data['account']}:oidc-provider/{issuer}"
+        claims = {"aud": "sts.amazonaws.com", "sub": str(data["subject"])}
+        if provider not in self._context.hooks.iam._oidc_providers:
+            return f"InvalidIdentityToken: No OpenIDConnect provider found in your account for https://{issuer}"
+        if not self._roles.trusts_web(role, provider=provider, claims=claims):
+            return "AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity"
+        reason = self._roles.refusal(role, str(data["action"]), str(data["resource"]), keys=data["keys"])
+        return f"AccessDeniedException: {reason}" if reason else ""
 
     def _scope(self, data: Json) -> Any:
         return self._context.hooks.responses.request_scope(str(data["account"]), str(data["region"]))

@@ -12,9 +12,11 @@ import logging
 from typing import Any
 
 from sandbox.kubernetes.api import Api
+from sandbox.kubernetes.auth import control
 from sandbox.kubernetes.controllers.kubelet import Kubelet
 from sandbox.kubernetes.controllers.lifecycle import Lifecycle
 from sandbox.kubernetes.controllers.nodes import Nodes
+from sandbox.kubernetes.controllers.pulls import Pulls
 from sandbox.kubernetes.controllers.raycluster import RayClusters
 from sandbox.kubernetes.controllers.scheduler import Scheduler
 from sandbox.kubernetes.controllers.settings import Settings
@@ -38,7 +40,8 @@ class Controllers:
     def __init__(self, api: Api, settings: Settings) -> None:
         self.api = api
         self.settings = settings
-        self.nodes = Nodes(api, settings.time_scale)
+        client = control(settings.aws_endpoint, settings.region) if settings.aws_endpoint else None
+        self.nodes = Nodes(api, settings.time_scale, network=client.node_network if client else None)
         self._passes = [
             Lifecycle(api).reconcile,
             self.nodes.follow_given,
@@ -46,7 +49,7 @@ class Controllers:
             RayClusters(api).reconcile,
             Volumes(api).reconcile,
             Scheduler(api).reconcile,
-            Kubelet(api, settings.time_scale).reconcile,
+            Kubelet(api, settings.time_scale, Pulls(api, client, settings.time_scale)).reconcile,
         ]
 
     def hook(self, method: str, path: str, body: Any) -> Any:

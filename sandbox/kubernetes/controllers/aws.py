@@ -25,7 +25,7 @@ class Aws:
 
     def __init__(self, endpoint: str, region: str) -> None:
         self._endpoint = endpoint
-        self._region = region
+        self.region = region
         self._session = botocore.session.get_session()
         self._clients: dict[str, Any] = {}
         self._config = botocore.config.Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1})
@@ -33,7 +33,7 @@ class Aws:
     def _client(self, service: str) -> Any:
         if service not in self._clients:
             self._clients[service] = self._session.create_client(
-                service, region_name=self._region, endpoint_url=self._endpoint, config=self._config
+                service, region_name=self.region, endpoint_url=self._endpoint, config=self._config
             )
         return self._clients[service]
 

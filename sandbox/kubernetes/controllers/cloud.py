@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from sandbox.kubernetes.api import Api
+from sandbox.kubernetes.auth import control
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.fsx import FsxProvisioner
 from sandbox.kubernetes.controllers.karpenter import Karpenter
@@ -27,7 +28,7 @@ class Cloud:
         self.api = api
         self.settings = settings
         self.nodes = nodes
-        self.fsx = FsxProvisioner(api)
+        self.fsx = FsxProvisioner(api, control(settings.aws_endpoint, settings.region))
         self.karpenter = Karpenter(api)
         self.aws = Aws(settings.aws_endpoint, settings.region)
 

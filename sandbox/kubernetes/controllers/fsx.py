@@ -10,8 +10,10 @@ pkg/cloud/cloud.go).
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from sandbox.aws.client import Client, ControlError
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import event, node_ready, remove
@@ -25,6 +27,8 @@ Json = dict[str, Any]
 DRIVER = names.CSI_DRIVER
 ADDON = names.CSI_ADDON
 VOLUME_TAG = names.CLAIM_TAG
+# of the add-on's controller, as its IAM role must trust it
+SUBJECT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
 _FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 _GIB = 2**30
 _STEP_GIB = 2400
@@ -103,8 +107,10 @@ def volume_name(claim: Json) -> str:
 class FsxProvisioner:
     """Makes and deletes file systems for claims."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, client: Client) -> None:
         self.api = api
+        self._client = client
+        self._role = self._eks = ""
 
     def _claims(self) -> list[tuple[Json, Json]]:
         found = []
@@ -178,12 +184,32 @@ class FsxProvisioner:
         if addon.get("status") not in ("ACTIVE", "DEGRADED"):
             return f"the add-on {ADDON} is {addon.get('status')}"
         role = str(addon.get("serviceAccountRoleArn") or "")
+        self._role, self._eks = role, eks_name
         if role:
             try:
                 await aws.call("iam", "get_role", RoleName=role.rpartition("/")[2])
             except AwsError as error:
                 return f"the driver's role cannot be assumed ({error.code})"
         return ""
+
+    async def _allowed(self, aws: Aws, action: str, resource: str, keys: Json) -> None:
+        """Raise AwsError where the driver's role, taken by its service account, may not do something."""
+        account = self._role.split(":")[4] if self._role else ""
+        try:
+            reason = await asyncio.to_thread(
+                self._client.web_identity,
+                cluster=self._eks,
+                subject=SUBJECT,
+                role_arn=self._role,
+                action=action,
+                resource=f"arn:aws:fsx:{aws.region}:{account}:{resource}",
+                keys=keys,
+            )
+        except ControlError as error:
+            raise AwsError("Unreachable", str(error)) from None
+        if reason:
+            code, _, message = reason.partition(": ")
+            raise AwsError(code, message)
 
     async def _provision(self, aws: Aws, claim: Json, kind: Json, systems: list[Json]) -> None:
         name = volume_name(claim)
@@ -198,7 +224,12 @@ class FsxProvisioner:
                     f"External provisioner is provisioning volume for claim {name}",
                     DRIVER,
                 )
-                await aws.call("fsx", "create_file_system", **arguments(claim, kind))
+                call = arguments(claim, kind)
+                tags = {tag["Key"]: tag["Value"] for tag in call["Tags"]}
+                keys = {**{f"aws:RequestTag/{k}": v for k, v in tags.items()}, "aws:TagKeys": sorted(tags)}
+                for action in ("fsx:CreateFileSystem", "fsx:TagResource"):
+                    await self._allowed(aws, action, "file-system/*", keys)
+                await aws.call("fsx", "create_file_system", **call)
                 return
         except (AwsError, ValueError) as error:
             event(self.api, claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}", DRIVER)
@@ -249,6 +280,8 @@ class FsxProvisioner:
         system = next((s for s in systems if s["FileSystemId"] == identifier), None)
         if system is not None and system["Lifecycle"] != "DELETING":
             try:
+                keys = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in system.get("Tags") or []}
+                await self._allowed(aws, "fsx:DeleteFileSystem", f"file-system/{identifier}", keys)
                 await aws.call("fsx", "delete_file_system", FileSystemId=identifier)
             except AwsError as error:
                 event(self.api, volume, "Warning", "VolumeFailedDelete", str(error), DRIVER)

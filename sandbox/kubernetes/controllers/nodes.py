@@ -13,13 +13,16 @@ it. Fault hooks: `unreachable` keeps the object forever, NotReady after 41 s; `g
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sandbox.aws.client import ControlError
 from sandbox.kubernetes.api import Api, Options, now
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import condition, event, node_ready, set_status
@@ -39,6 +42,7 @@ DELETED_SECONDS = 46.0
 _TYPES = data.FOLDER / "instance_types.yaml"
 _PRESENT = ("Running", "DeepHealthCheckInProgress", "SystemUpdating", "Failure", "ShuttingDown")
 _UNREACHABLE = names.UNREACHABLE
+_NOT_READY = names.NOT_READY
 
 
 def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
@@ -66,9 +70,12 @@ def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
 class Nodes:
     """Follows the instances of HyperPod clusters."""
 
-    def __init__(self, api: Api, time_scale: float) -> None:
+    def __init__(self, api: Api, time_scale: float, *, network: Callable[[str], str] | None = None) -> None:
+        """`network` says why an instance gets no pod network, or nothing; without it, a cluster's own nodes do."""
         self.api = api
         self.scale = time_scale
+        self._network = network
+        self._without_network: dict[str, str] = {}
         self._details: dict[str, Json] = {}
         self._lost: dict[str, float] = {}
         self._asked: set[str] = set()
@@ -90,6 +97,7 @@ class Nodes:
             for node in nodes:
                 if node["InstanceStatus"]["Status"] in _PRESENT:
                     seen[f"hyperpod-{node['InstanceId']}"] = (cluster, node, await self._detail(aws, cluster, node))
+        await self._networks(seen)
         for name, (cluster, node, detail) in seen.items():
             self._present(name, cluster, node, detail)
         await self._requests(aws, seen)
@@ -97,6 +105,16 @@ class Nodes:
             meta = known["metadata"]
             if (meta.get("labels") or {}).get(PREFIX + "compute-type") == "hyperpod" and meta["name"] not in seen:
                 self._vanished(known)
+
+    async def _networks(self, seen: dict[str, tuple[Json, Json, Json]]) -> None:
+        """Ask of each instance whether it has a pod network, until it has."""
+        self._without_network = {name: why for name, why in self._without_network.items() if name in seen}
+        for name, (_, node, _) in seen.items():
+            if self._network is not None and self._without_network.get(name, "not asked"):
+                try:
+                    self._without_network[name] = await asyncio.to_thread(self._network, node["InstanceId"])
+                except ControlError as error:
+                    self._without_network[name] = str(error)
 
     async def _detail(self, aws: Aws, cluster: Json, node: Json) -> Json:
         identifier = node["InstanceId"]
@@ -215,11 +233,15 @@ class Nodes:
                 self._ready(found, ready=False, why="Kubelet stopped posting node status.")
         else:
             self._lost.pop(name, None)
-            self._ready(
-                found,
-                ready=status not in ("ShuttingDown",),
-                why="" if status != "ShuttingDown" else "instance is shutting down",
-            )
+            lacks = self._without_network.get(name, "")
+            if status == "ShuttingDown":
+                self._ready(found, ready=False, why="instance is shutting down")
+            elif lacks:
+                why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:"
+                why += f"Network plugin returns error: cni plugin not initialized: {lacks}"
+                self._ready(found, ready=False, why=why, silent=False)
+            else:
+                self._ready(found, ready=True, why="")
 
     def _create(self, name: str, labels: dict[str, str], node: Json, detail: Json) -> Json:
         room = allocatable(node["InstanceType"])
@@ -291,18 +313,19 @@ class Nodes:
             event(self.api, changed, "Warning", "NodeUnhealthy", message or "HyperPod reports a failure", "hyperpod")
         return changed
 
-    def _ready(self, node: Json, *, ready: bool, why: str) -> None:
+    def _ready(self, node: Json, *, ready: bool, why: str, silent: bool = True) -> None:
+        """Set a node's readiness; one that is not ready is `silent`, or its kubelet itself says why."""
         if node_ready(node) == ready and any(
             c["type"] == "Ready" for c in (node.get("status") or {}).get("conditions") or []
         ):
             return
 
         def fill(status: Json) -> None:
-            word = "KubeletReady" if ready else "NodeStatusUnknown"
+            word = "KubeletReady" if ready else "NodeStatusUnknown" if silent else "KubeletNotReady"
             condition(
                 status,
                 "Ready",
-                "True" if ready else "Unknown",
+                "True" if ready else "Unknown" if silent else "False",
                 word,
                 "kubelet is posting ready status" if ready else why,
             )
@@ -310,11 +333,11 @@ class Nodes:
                 entry.setdefault("lastHeartbeatTime", now())
 
         def taint(current: Json) -> None:
-            kept = [t for t in (current.get("spec") or {}).get("taints") or [] if t["key"] != _UNREACHABLE]
+            taints = (current.get("spec") or {}).get("taints") or []
+            kept = [t for t in taints if t["key"] not in (_UNREACHABLE, _NOT_READY)]
+            key = _UNREACHABLE if silent else _NOT_READY
             added = (
-                []
-                if ready
-                else [{"key": _UNREACHABLE, "effect": e, "timeAdded": now()} for e in ("NoSchedule", "NoExecute")]
+                [] if ready else [{"key": key, "effect": e, "timeAdded": now()} for e in ("NoSchedule", "NoExecute")]
             )
             current.setdefault("spec", {})["taints"] = [*kept, *added]
 

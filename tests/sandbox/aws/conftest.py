@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import boto_models
+from tests.support import boto_models, roles
 from tests.support.emulator import Emulator, running
 
 boto_models.share()
@@ -15,6 +15,7 @@ boto_models.share()
 @pytest.fixture(scope="session")
 def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     with running(tmp_path_factory.mktemp("aws")) as emulator:
+        roles.node_role(emulator.boto("iam"))
         yield emulator
 
 

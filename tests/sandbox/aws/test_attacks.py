@@ -23,6 +23,7 @@ import botocore.exceptions
 import pytest
 
 from sandbox.aws.client import Client, ControlError
+from tests.support import roles
 from tests.support.emulator import Emulator, until
 
 pytestmark = pytest.mark.emulator
@@ -366,12 +367,12 @@ def test_the_secret_stands_on_no_command_line(emulator: Emulator) -> None:
 
 def test_eks_tokens(emulator: Emulator, session: dict[str, str]) -> None:
     iam, eks = emulator.boto("iam"), emulator.boto("eks")
-    role = iam.create_role(RoleName="cluster", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
+    role = roles.cluster_role(iam, "cluster")
     ec2 = emulator.boto("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     subnets = [
-        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{number}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
-        for number, zone in enumerate(("us-west-2a", "us-west-2b"))
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{i}.0/24", AvailabilityZone=f"us-west-2{z}")["Subnet"]["SubnetId"]
+        for i, z in enumerate("ab")
     ]
     arn = eks.create_cluster(
         name="tokens",
@@ -422,7 +423,6 @@ def test_eks_tokens(emulator: Emulator, session: dict[str, str]) -> None:
         {"policy": "AmazonEKSViewPolicy", "scope": {"type": "namespace", "namespaces": ["ray"]}}
     ]
     eks.delete_cluster(name="tokens")
-    iam.delete_role(RoleName="cluster")
     for subnet in subnets:
         ec2.delete_subnet(SubnetId=subnet)
     ec2.delete_vpc(VpcId=vpc)

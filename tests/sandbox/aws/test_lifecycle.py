@@ -17,6 +17,7 @@ import pytest
 from sandbox.aws import eks_login, paths, process
 from sandbox.aws.emulator.eks_tokens import verify
 from sandbox.aws.emulator.gate import Refused, Secret
+from tests.support import roles
 from tests.support.emulator import ROOT, Emulator, running, until
 
 pytestmark = pytest.mark.emulator
@@ -108,12 +109,16 @@ def test_nodes_join_in_every_region(tmp_path: Path, region: str) -> None:
     with running(tmp_path / "aws", region=region) as emulator:
         eks, sagemaker, ec2 = (emulator.boto(name) for name in ("eks", "sagemaker", "ec2"))
         vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=f"{region}a")["Subnet"]
+        subnet, other = (
+            ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{i}.0/24", AvailabilityZone=f"{region}{zone}")["Subnet"]
+            for i, zone in enumerate("ab")
+        )
+        roles.way_out(ec2, vpc, other["SubnetId"])
         group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-        role = emulator.boto("iam").create_role(RoleName="execution", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        role = roles.node_role(emulator.boto("iam"))
         made = eks.create_cluster(
-            name="ray", roleArn=role, accessConfig={"authenticationMode": "API"},
-            resourcesVpcConfig={"subnetIds": [subnet["SubnetId"]], "securityGroupIds": [group]},
+            name="ray", roleArn=roles.cluster_role(emulator.boto("iam")), accessConfig={"authenticationMode": "API"},
+            resourcesVpcConfig={"subnetIds": [subnet["SubnetId"], other["SubnetId"]], "securityGroupIds": [group]},
         )["cluster"]  # fmt: skip
         until(lambda: eks.describe_cluster(name="ray")["cluster"]["status"] == "ACTIVE")
         s3 = emulator.boto("s3")

@@ -21,6 +21,7 @@ from tests.service_rules.cases import (
     cluster_request,
     plan_of,
 )
+from tests.support import roles
 from tests.support.emulator import Emulator, until
 
 pytestmark = pytest.mark.emulator
@@ -74,11 +75,7 @@ def subnets(emulator: Emulator) -> Iterator[list[str]]:
 def test_an_orchestrator_of_an_unsupported_version(emulator: Emulator, subnets: list[str]) -> None:
     api, name = emulator.boto("eks"), f"old-{uuid.uuid4().hex[:6]}"
     config = {"subnetIds": subnets}
-    role = emulator.boto("iam").create_role(
-        RoleName=name,
-        AssumeRolePolicyDocument='{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": '
-        '{"Service": "eks.amazonaws.com"}, "Action": ["sts:AssumeRole", "sts:TagSession"]}]}',
-    )["Role"]["Arn"]
+    role = roles.cluster_role(emulator.boto("iam"))
     arn = api.create_cluster(name=name, version="1.29", roleArn=role, resourcesVpcConfig=config)["cluster"]["arn"]
     try:
         request = {**cluster_request({}), "Orchestrator": {"Eks": {"ClusterArn": arn}}}
@@ -87,7 +84,6 @@ def test_an_orchestrator_of_an_unsupported_version(emulator: Emulator, subnets: 
     finally:
         until(lambda: api.describe_cluster(name=name)["cluster"]["status"] == "ACTIVE")
         api.delete_cluster(name=name)
-        emulator.boto("iam").delete_role(RoleName=name)
 
 
 @pytest.mark.parametrize("cidrs", [["10.0.0.0/8"], ["20.0.0.1/24"], [f"20.0.{n}.0/24" for n in range(41)]])

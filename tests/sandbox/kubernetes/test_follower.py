@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sandbox.aws import process
+from tests.support import roles
 from tests.support.emulator import running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
@@ -17,12 +18,17 @@ HEALTH = "sagemaker.amazonaws.com/node-health-status"
 def hyperpod(emulator: Any, *, count: int) -> None:
     eks, sagemaker, ec2 = (emulator.boto(name) for name in ("eks", "sagemaker", "ec2"))
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone="us-west-2a")["Subnet"]["SubnetId"]
+    subnet, other = (
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{i}.0/24", AvailabilityZone=f"us-west-2{zone}")["Subnet"][
+            "SubnetId"
+        ]
+        for i, zone in enumerate("ab")
+    )
     group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-    role = emulator.boto("iam").create_role(RoleName="execution", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    role = roles.node_role(emulator.boto("iam"))
     made = eks.create_cluster(
-        name="ray", roleArn=role, accessConfig={"authenticationMode": "API"},
-        resourcesVpcConfig={"subnetIds": [subnet], "securityGroupIds": [group]},
+        name="ray", roleArn=roles.cluster_role(emulator.boto("iam")), accessConfig={"authenticationMode": "API"},
+        resourcesVpcConfig={"subnetIds": [subnet, other], "securityGroupIds": [group]},
     )["cluster"]  # fmt: skip
     until(lambda: eks.describe_cluster(name="ray")["cluster"]["status"] == "ACTIVE")
     s3 = emulator.boto("s3")

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.support import roles
+
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -71,14 +73,16 @@ def furnish(world: World) -> dict[str, str]:
         for i, z in enumerate(zones)
     ]
     group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
-    role = iam.create_role(RoleName="execution", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    driver = iam.create_role(RoleName="csi", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    roles.way_out(ec2, vpc, subnets[1])
+    role = roles.node_role(iam)
     made = eks.create_cluster(
-        name="ray", roleArn=role, resourcesVpcConfig={"subnetIds": subnets, "securityGroupIds": [group]},
+        name="ray", roleArn=roles.cluster_role(iam),
+        resourcesVpcConfig={"subnetIds": subnets, "securityGroupIds": [group]},
         accessConfig={"authenticationMode": "API"},
     )["cluster"]  # fmt: skip
     world.cluster.until(lambda: eks.describe_cluster(name="ray")["cluster"]["status"] == "ACTIVE", "EKS active")
+    issuer = eks.describe_cluster(name="ray")["cluster"]["identity"]["oidc"]["issuer"]
+    driver = roles.driver_role(iam, issuer)
     eks.create_addon(clusterName="ray", addonName="aws-fsx-csi-driver", serviceAccountRoleArn=driver)
     world.aws("s3").create_bucket(
         Bucket="sagemaker-lifecycle", CreateBucketConfiguration={"LocationConstraint": "us-west-2"}

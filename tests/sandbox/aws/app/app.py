@@ -22,6 +22,7 @@ class Network(cdk.Stack):
         self.nodes = ec2.SecurityGroup(self, "Nodes", vpc=self.vpc, allow_all_outbound=False)
         self.nodes.add_ingress_rule(self.nodes, ec2.Port.all_traffic())
         self.nodes.add_egress_rule(self.nodes, ec2.Port.all_traffic())
+        self.nodes.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443))
 
 
 class Cluster(cdk.Stack):
@@ -59,7 +60,21 @@ class Cluster(cdk.Stack):
                 deployment_type="PERSISTENT_2", per_unit_storage_throughput=250
             ),
         )
-        role = iam.Role(self, "Execution", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+        role = iam.Role(
+            self,
+            "Execution",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            managed_policies=[
+                iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy"),
+                iam.ManagedPolicy(
+                    self,
+                    "Nodes",
+                    statements=[
+                        iam.PolicyStatement(actions=["ec2:CreateNetworkInterface", "ecr:*"], resources=["*"]),
+                    ],
+                ),
+            ],
+        )
         hyperpod = sagemaker.CfnCluster(
             self,
             "HyperPod",
