@@ -57,11 +57,15 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         if fault:
             reason = fault.message
         elif "repositoryUri" in variables:
-            role = str(context.hooks.codebuild._builds[build_id].get("serviceRole", ""))
+            project = context.hooks.codebuild._builds[build_id]["projectName"]
+            role = str(context.hooks.codebuild._projects[project]["serviceRole"])
             reason = _denied(context, roles, role, variables["repositoryUri"])
             reason = reason or _push(context, variables["repositoryUri"], variables["imageTag"])
         build = context.hooks.codebuild._builds[build_id]
         build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
+        if reason:
+            said = [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": reason}]
+            build["phases"] = [{"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": said}]
     token = variables.get("responseURL", "").rpartition("/")[2]
     if token:
         context.hooks.custom_resource.deliver_response(token, _response(variables, reason))

@@ -13,6 +13,7 @@ from typing import Any
 
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.auth import control
+from sandbox.kubernetes.controllers.budgets import Budgets
 from sandbox.kubernetes.controllers.kubelet import Kubelet
 from sandbox.kubernetes.controllers.lifecycle import Lifecycle
 from sandbox.kubernetes.controllers.nodes import Nodes
@@ -49,6 +50,7 @@ class Controllers:
             RayClusters(api).reconcile,
             Volumes(api).reconcile,
             Scheduler(api).reconcile,
+            Budgets(api).reconcile,
             Kubelet(api, settings.time_scale, Pulls(api, client, settings.time_scale)).reconcile,
         ]
 

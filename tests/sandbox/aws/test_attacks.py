@@ -23,6 +23,8 @@ import botocore.exceptions
 import pytest
 
 from sandbox.aws.client import Client, ControlError
+from sandbox.aws.emulator import eks_tokens
+from sandbox.aws.emulator.gate import Refused, Secret
 from tests.support import roles
 from tests.support.emulator import Emulator, until
 
@@ -454,6 +456,26 @@ def eks_token(
 
 
 LOCK = threading.Lock()
+
+
+def test_the_clusters_name_must_be_signed() -> None:
+    """Else a presigned GetCallerIdentity URL, made for anything, would be a token of every cluster."""
+    keys = botocore.credentials.Credentials("ASIA1", "s" * 32)
+    for headers, good in (({"x-k8s-aws-id": "ray"}, True), ({}, False), ({"x-other": "ray"}, False)):
+        url = "https://sts.us-west-2.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15"
+        request = botocore.awsrequest.AWSRequest(method="GET", url=url, headers=headers)
+        botocore.auth.SigV4QueryAuth(keys, "sts", "us-west-2", expires=60).add_auth(request)
+        token = "k8s-aws-v1." + base64.urlsafe_b64encode(str(request.url).encode()).decode().rstrip("=")
+        secret = Secret(value="s" * 32)
+
+        def verified(token: str = token, secret: Secret = secret) -> Secret:
+            return eks_tokens.verify(token, cluster="ray", own_hosts=frozenset(), lookup=lambda _key: secret)
+
+        if good:
+            assert verified() is secret
+        else:
+            with pytest.raises(Refused, match="is not signed"):
+                verified()
 
 
 def altered(token: str, name: str, value: str) -> str:

@@ -131,11 +131,14 @@ class TestCodeBuild:
                 projectName=mine,
                 environmentVariablesOverride=[{"name": k, "value": v} for k, v in variables.items()],
             )["build"]["id"]
-            status = until(
+            found = until(
                 lambda: (
-                    (s := codebuild.batch_get_builds(ids=[started])["builds"][0]["buildStatus"]) != "IN_PROGRESS" and s
+                    (b := codebuild.batch_get_builds(ids=[started])["builds"][0])["buildStatus"] != "IN_PROGRESS" and b
                 )
             )
+            status = found["buildStatus"]
+            said = found["phases"][0]["contexts"][0]["message"] if status == "FAILED" else "ecr:"
+            assert "ecr:" in said
             codebuild.delete_project(name=mine)
             images = emulator.boto("ecr").list_images(repositoryName=name)["imageIds"]
             return str(status), [image["imageTag"] for image in images]
@@ -224,8 +227,8 @@ class TestWebIdentity:
         assert "No OpenIDConnect provider" in control.web_identity(**asked)
         roles.driver_role(iam, made["identity"]["oidc"]["issuer"], f"{name}-csi", actions=("fsx:Describe*",))
         assert "is not authorized to perform: fsx:CreateFileSystem" in control.web_identity(**asked)
-        tagged = {"Condition": {"StringEquals": {"aws:RequestTag/env": "dev"}}}
-        document = roles.allowing("fsx:CreateFileSystem", **tagged)
+        tagged = {"StringEquals": {"aws:RequestTag/env": "dev"}}
+        document = roles.allowing("fsx:CreateFileSystem", Condition=tagged)
         iam.put_role_policy(RoleName=f"{name}-csi", PolicyName="fsx", PolicyDocument=document)
         assert control.web_identity(**asked) == ""
         assert "CreateFileSystem" in control.web_identity(**{**asked, "keys": {}})
