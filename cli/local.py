@@ -87,6 +87,9 @@ def up(  # noqa: PLR0917
     region: Annotated[
         str | None, typer.Option(metavar="REGION", help="Region of clients and nodes. Default: us-west-2.")
     ] = None,
+    kubernetes: Annotated[
+        Literal["local", "envtest"], typer.Option(help="envtest: the kube-apiserver and etcd of KUBEBUILDER_ASSETS.")
+    ] = "local",
     state: State = None,
 ) -> int:
     """Start the embedded AWS and the local Kubernetes API."""
@@ -100,6 +103,7 @@ def up(  # noqa: PLR0917
             seconds_per_state=seconds_per_state,
             account=account,
             region=region,
+            kubernetes=kubernetes,
         )
     return OK
 

@@ -20,6 +20,7 @@ from core import project
 FILES = (
     "service_rules/data/platform_versions.yaml",
     "service_rules/data/instance_types.yaml",
+    "service_rules/data/eks_images.yaml",
     "core/catalogue/instance_type_regions.yaml",
     "core/catalogue/needs.yaml",
     "core/catalogue/quotas.yaml",

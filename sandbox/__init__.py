@@ -1,1 +1,3 @@
-"""One-machine rehearsal: the embedded AWS, a Kubernetes API that records, and a Ray cluster on loopback."""
+"""An AWS and a Kubernetes API on 127.0.0.1: a distribution of its own, see README.md."""
+
+__version__ = "0.1.0"

@@ -52,7 +52,7 @@ class Client:
             "AWS_EC2_METADATA_DISABLED": "true",
             # ~/.cdk/cache remembers which account a key belongs to: a HOME of its own keeps it out of the person's
             "HOME": str(self.home),
-            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(paths.ROOT / ".cache" / "jsii"),
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(paths.CACHE / "jsii"),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
             "CDK_NOTICES": "false",

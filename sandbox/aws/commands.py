@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sandbox.aws import client, install, paths, process
 
-NOT_RUNNING = "the embedded AWS is not running; start it with `hyperpod-ray local up`"
+NOT_RUNNING = f"the embedded AWS is not running; start it with `{paths.COMMAND} up`"
 
 
 def setup() -> None:
@@ -27,6 +27,7 @@ def up(
     seconds_per_state: float = 1.0,
     account: str | None = None,
     region: str | None = None,
+    kubernetes: str = "local",
 ) -> process.Running:
     """Start the embedded AWS, and the local Kubernetes API beside it; returns the running one where there is one.
 
@@ -37,6 +38,7 @@ def up(
         seconds_per_state: Length of each state of a resource.
         account: Twelve digits, used as access key. Default: 000000000001.
         region: Region of its clients and of the Kubernetes nodes. Default: us-west-2.
+        kubernetes: `envtest` starts the kube-apiserver of KUBEBUILDER_ASSETS. Default: the local Kubernetes API.
 
     Raises:
         StartError: one runs with another port, account or region, or another `up` starts one in this folder.
@@ -48,13 +50,16 @@ def up(
                  if value and value != getattr(running, name)]  # fmt: skip
         if other:
             raise process.StartError(
-                f"the embedded AWS runs already, with {', '.join(other)}. Fix: `hyperpod-ray local down`, or --state"
+                f"the embedded AWS runs already, with {', '.join(other)}. Fix: `{paths.COMMAND} down`, or --state"
             )
         _say(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
         return running
     if not install.installed():
         install.install(_say)
-    kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
+    if kubernetes == "local":
+        kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
+    elif kubeconfig:
+        raise process.StartError(f"--kubernetes {kubernetes} and --kubeconfig exclude each other. Fix: leave one out")
     running = process.start(
         state=state.resolve(),
         port=port,
@@ -62,10 +67,12 @@ def up(
         kubeconfig=kubeconfig,
         account=account or process.ACCOUNT,
         region=region or process.REGION,
+        kubernetes=kubernetes,
     )
     _say(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
-    _say(f"Kubernetes API {running.kubernetes} ({'given' if kubeconfig else 'local'}), kubeconfig {running.kubeconfig}")
-    _say('for this shell: eval "$(hyperpod-ray local env)"')
+    kind = "given" if kubeconfig else kubernetes
+    _say(f"Kubernetes API {running.kubernetes} ({kind}), kubeconfig {running.kubeconfig}")
+    _say(f'for this shell: eval "$({paths.COMMAND} env)"')
     return running
 
 

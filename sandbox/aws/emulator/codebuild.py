@@ -59,7 +59,7 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         elif "repositoryUri" in variables:
             project = context.hooks.codebuild._builds[build_id]["projectName"]
             role = str(context.hooks.codebuild._projects[project]["serviceRole"])
-            reason = _denied(context, roles, role, variables["repositoryUri"])
+            reason = _denied(context, roles, role, project, variables["repositoryUri"])
             reason = reason or _push(context, variables["repositoryUri"], variables["imageTag"])
         build = context.hooks.codebuild._builds[build_id]
         build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
@@ -71,9 +71,10 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         context.hooks.custom_resource.deliver_response(token, _response(variables, reason))
 
 
-def _denied(context: Context, roles: Roles, role: str, repository_uri: str) -> str:
+def _denied(context: Context, roles: Roles, role: str, project: str, repository_uri: str) -> str:
     """Why the project's role cannot push, or nothing."""
-    if not roles.trusts(role, service="codebuild.amazonaws.com"):
+    source = context.hooks.arn("codebuild", f"project/{project}")
+    if not roles.trusts(role, service="codebuild.amazonaws.com", source=source):
         return f"CodeBuild is not authorized to perform: sts:AssumeRole on service role {role}"
     arn = context.hooks.arn("ecr", f"repository/{repository_uri.partition('/')[2]}")
     asked = [("ecr:GetAuthorizationToken", "*"), *((action, arn) for action in PUSH)]

@@ -85,7 +85,8 @@ class Execution:
             role = _first(form, "RoleARN")
             if role and _first(form, "Action") in _SETS:
                 name = _first(form, "StackName")
-                if not roles.trusts(role, service="cloudformation.amazonaws.com"):
+                source = context.hooks.arn("cloudformation", f"stack/{name}/new")
+                if not roles.trusts(role, service="cloudformation.amazonaws.com", source=source):
                     return _error(f"Role {role} is invalid or cannot be assumed")
                 self._of_stack[name.partition(":stack/")[2].partition("/")[0] or name] = role
             return await original(method, path, headers, body, query)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sandbox.aws import paths
+
 PINNED = "1.5.33"
 
 
@@ -190,7 +192,7 @@ def load() -> Hooks:
     try:
         installed = importlib.metadata.version("ministack")
     except importlib.metadata.PackageNotFoundError:
-        raise HookError("ministack is not installed; run `hyperpod-ray local setup`") from None
+        raise HookError(f"ministack is not installed; run `{paths.COMMAND} setup`") from None
     if installed != PINNED:
         raise HookError(f"ministack {installed} is installed, the extension needs exactly {PINNED}")
     modules = {field: importlib.import_module(name) for field, name in _MODULES.items()}

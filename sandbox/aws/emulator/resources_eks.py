@@ -34,7 +34,8 @@ def extend_cluster(registry: Registry, context: Context, network: Network, roles
         eks._cluster_endpoint = lambda _port: context.kubernetes_endpoint
 
     def create_cluster(body: Json, creator_arn: str | None = None) -> Any:
-        refusal = _refusal(ec2._subnets, body) or _unusable(roles, str(body.get("roleArn", "")))
+        arn = hooks.arn("eks", f"cluster/{body['name']}")
+        refusal = _refusal(ec2._subnets, body) or _unusable(roles, str(body.get("roleArn", "")), arn)
         if refusal is not None:
             return eks._error(400, *refusal)
         answer = original_create(body, creator_arn)
@@ -116,9 +117,9 @@ def _refusal(subnets: Json, body: Json) -> tuple[str, str] | None:
 CLUSTER_ACTIONS = ("ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups", "ec2:DescribeInstances")
 
 
-def _unusable(roles: Roles, role: str) -> tuple[str, str] | None:
+def _unusable(roles: Roles, role: str, cluster: str) -> tuple[str, str] | None:
     """Error code and message of what EKS says to the role of a cluster."""
-    if not roles.trusts(role, service="eks.amazonaws.com"):
+    if not roles.trusts(role, service="eks.amazonaws.com", source=cluster):
         message = f"Role with arn: {role}, could not be assumed because it does not exist or the trusted entity is not "
         message += "correct"
         return "InvalidParameterException", message

@@ -62,12 +62,13 @@ class Roles:
         """Whether there is a role."""
         return self._find(arn) is not None
 
-    def trusts(self, arn: str, *, service: str, action: str = "sts:AssumeRole", keys: Keys | None = None) -> bool:
-        """Whether a service may take a role."""
+    def trusts(self, arn: str, *, service: str, source: str, action: str = "sts:AssumeRole") -> bool:
+        """Whether a service may take a role for one of this account's resources: `source` is its ARN."""
         role = self._find(arn)
         if role is None:
             return False
-        ctx = self._asked(action=action, resource=arn, principal="", keys=keys or {})
+        keys = {"aws:SourceAccount": self._hooks.account(), "aws:SourceArn": source}
+        ctx = self._asked(action=action, resource=arn, principal="", keys=keys)
         allowed = False
         for statement in _statements(role["AssumeRolePolicyDocument"]):
             principal = statement.get("Principal", {})

@@ -635,7 +635,8 @@ class SageMaker:
     def _check_roles(self, data: Json) -> None:
         for group in data.get("InstanceGroups", []):
             role = group["ExecutionRole"]
-            if not self._roles.trusts(role, service="sagemaker.amazonaws.com"):
+            source = self._hooks.arn("sagemaker", "cluster/new")
+            if not self._roles.trusts(role, service="sagemaker.amazonaws.com", source=source):
                 raise ServiceError(
                     "ValidationException",
                     f"Could not assume role {role}. Please ensure that the role exists and allows principal "

@@ -80,6 +80,7 @@ class Emulator:
         resources_ec2.protect(registry, context, network)
         resources_eks.extend_cluster(registry, context, network, roles)
         resources_other.keep_bucket_tags(registry, context)
+        resources_other.give_administrator(registry)
         codebuild.answer_builds(context, roles)
         lambdas.fail_fast(context)
         lambdas.find_layer_tools(context)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from sandbox.kubernetes.conformance import envtest
+from sandbox.kubernetes import envtest
 from sandbox.kubernetes.conformance.runner import Client, cases, clean, prepare, run
 
 

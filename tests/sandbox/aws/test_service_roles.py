@@ -112,7 +112,11 @@ class TestEks:
 
 class TestCodeBuild:
     @pytest.fixture
-    def build(self, emulator: Emulator, name: str) -> Any:
+    def said(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def build(self, emulator: Emulator, name: str, said: list[str]) -> Any:
         codebuild = emulator.boto("codebuild")
         emulator.boto("ecr").create_repository(repositoryName=name)
 
@@ -137,20 +141,29 @@ class TestCodeBuild:
                 )
             )
             status = found["buildStatus"]
-            said = found["phases"][0]["contexts"][0]["message"] if status == "FAILED" else "ecr:"
-            assert "ecr:" in said
+            said.append(found["phases"][0]["contexts"][0]["message"] if status == "FAILED" else "")
             codebuild.delete_project(name=mine)
             images = emulator.boto("ecr").list_images(repositoryName=name)["imageIds"]
             return str(status), [image["imageTag"] for image in images]
 
         return run
 
-    def test_the_projects_role_pushes(self, emulator: Emulator, name: str, build: Any) -> None:
+    def test_the_projects_role_pushes(self, emulator: Emulator, name: str, build: Any, said: list[str]) -> None:
         iam = emulator.boto("iam")
         trust = roles.trust("codebuild.amazonaws.com")
         role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
         own = f"arn:aws:ecr:us-west-2:000000000001:repository/{name}"
-        assert build(role) == ("FAILED", [])
+        for ours in (True, False):
+            account = "000000000001" if ours else "999999999999"
+            document = json.loads(trust)
+            document["Statement"][0]["Condition"] = {
+                "StringEquals": {"aws:SourceAccount": account},
+                "ArnLike": {"aws:SourceArn": f"arn:aws:codebuild:us-west-2:{account}:project/{name}*"},
+            }
+            iam.update_assume_role_policy(RoleName=name, PolicyDocument=json.dumps(document))
+            assert build(role) == ("FAILED", [])
+            assert ("sts:AssumeRole" in said[-1]) is not ours, "a stranger's project"
+        iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust)
         push = ["ecr:BatchCheckLayerAvailability", "ecr:InitiateLayerUpload", "ecr:UploadLayerPart",
                 "ecr:CompleteLayerUpload", "ecr:PutImage"]  # fmt: skip
         token = {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"}
@@ -163,6 +176,7 @@ class TestCodeBuild:
             document = json.dumps({"Version": "2012-10-17", "Statement": [token, statement]})
             iam.put_role_policy(RoleName=name, PolicyName="push", PolicyDocument=document)
             assert build(role) == expected
+            assert ("is not authorized to perform: ecr:" in said[-1]) is (expected[0] == "FAILED")
 
 
 class TestCloudFormation:

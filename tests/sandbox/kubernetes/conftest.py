@@ -162,7 +162,7 @@ def _layer() -> None:
 def tools() -> None:
     """Skip, saying why, where the emulator's environment was not installed."""
     if not PYTHON.exists():
-        pytest.skip("no .venv-emulator: install requirements-emulator.txt into it (`make setup`)")
+        pytest.skip("no .venv-emulator: install sandbox/requirements.txt into it (`make setup`)")
     _layer()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.kubernetes.conformance import envtest
+from sandbox.kubernetes import envtest
 from sandbox.kubernetes.conformance.runner import Case, Client, cases, clean, prepare, run
 
 CASES = list(cases())

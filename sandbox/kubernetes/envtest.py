@@ -7,10 +7,14 @@ Source: https://book.kubebuilder.io/reference/envtest
 
 from __future__ import annotations
 
+import argparse
+import json
 import secrets
+import signal
 import socket
 import ssl
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -114,3 +118,25 @@ def _ready(port: int) -> bool:
             return bool(answer.status == 200)
     except (OSError, urllib.error.URLError):
         return False
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM; `server.json` in the state folder says where, as that of the local Kubernetes API does."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.kubernetes.envtest")
+    parser.add_argument("--assets", type=Path, required=True, help="folder of etcd and kube-apiserver")
+    parser.add_argument("--state", type=Path, required=True)
+    options = parser.parse_args(argv)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with started(options.assets, options.state) as kubeconfig:
+        record = options.state / "server.json"
+        part = record.with_suffix(".part")
+        part.write_text(json.dumps({"kubeconfig": str(kubeconfig)}))
+        part.replace(record)
+        ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""`up --kubernetes envtest`: the binaries of KUBEBUILDER_ASSETS serve, and HyperPod's nodes join there.
+
+The real binaries are not part of this repository. Stand-ins take their command lines: an `etcd` that only lives, and a
+`kube-apiserver` that is the embedded API. So the starting, the waiting and the ending are tested, and not the servers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.aws import paths, process
+from tests.sandbox.kubernetes.test_follower import hyperpod
+from tests.support.emulator import running, until
+
+pytestmark = pytest.mark.emulator
+ETCD = """#!{python}
+import sys, time
+assert any(a.startswith("--data-dir=") for a in sys.argv), sys.argv
+time.sleep(3600)
+"""
+SERVER = """#!{python}
+import csv, os, shutil, sys, threading, time
+from pathlib import Path
+sys.path[:0] = [{root!r}]
+options = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])
+assert options["etcd-servers"].startswith("http://127.0.0.1:"), options
+assert options["bind-address"] == "127.0.0.1", options
+assert options["authorization-mode"] == "RBAC", options
+folder = Path(options["cert-dir"])
+folder.mkdir(parents=True)
+(token, user, _, group), = csv.reader(open(options["token-auth-file"]))
+assert (user, group) == ("admin", "system:masters")
+(folder / "token").write_text(token)
+def publish():
+    while not (folder / "ca.crt").exists():
+        time.sleep(0.02)
+    shutil.copyfile(folder / "ca.crt", folder / "apiserver.crt")
+threading.Thread(target=publish, daemon=True).start()
+from sandbox.kubernetes import server
+server.main(["--state", str(folder), "--port", options["secure-port"]])
+"""
+
+
+@pytest.fixture
+def assets(tmp_path: Path) -> Path:
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    for name, text in (("etcd", ETCD), ("kube-apiserver", SERVER)):
+        (folder / name).write_text(text.format(python=paths.PYTHON, root=str(paths.ROOT)))
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_hyperpods_nodes_join_a_server_of_envtest(
+    tools: None, assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    state = tmp_path / "aws"
+    with running(state, kubernetes="envtest") as emulator:
+        seen = emulator.running
+
+        def nodes() -> list[Any]:
+            command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", seen.kubeconfig]
+            done = subprocess.run(
+                [*command, "get", "nodes", "-o", "json"], capture_output=True, text=True, check=True, env={**os.environ}
+            )
+            return list(json.loads(done.stdout)["items"])
+
+        assert nodes() == []
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in process.marked(state)]
+        for name in ("etcd", "kube-apiserver"):
+            assert any(str(assets / name) in line for line in commands), name
+        assert Path(seen.kubeconfig).stat().st_mode & 0o077 == 0
+        hyperpod(emulator, count=1)
+        until(lambda: len(nodes()) == 1)
+    assert process.marked(state) == [], "`down` ends both binaries"
+
+
+@pytest.mark.parametrize("given", ["", "nowhere"])
+def test_without_the_binaries_nothing_starts(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", given)
+    with pytest.raises(process.StartError, match="envtest needs an executable etcd in KUBEBUILDER_ASSETS"):
+        process.start(state=tmp_path / "aws", kubernetes="envtest")
+    assert process.find(tmp_path / "aws") is None

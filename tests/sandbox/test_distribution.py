@@ -1,0 +1,128 @@
+"""The sandbox as a distribution of its own: built as a wheel, installed elsewhere, used for something else.
+
+No index is asked: what the wheel needs is read from `.venv-emulator`, by a path file. The Python example of the README
+runs as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sandbox.aws import paths, process
+
+pytestmark = pytest.mark.emulator
+SANDBOX = paths.PACKAGE
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=SANDBOX, check=True, capture_output=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def test_the_wheel_has_every_module_and_its_data(wheel: Path) -> None:
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    for path in SANDBOX.glob("*.py"):
+        assert f"sandbox/{path.name}" in inside
+    for package in ("aws", "kubernetes"):
+        for path in (SANDBOX / package).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                assert f"sandbox/{path.relative_to(SANDBOX)}" in inside
+    for path in (paths.ROOT / "service_rules").rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            assert str(path.relative_to(paths.ROOT)) in inside
+    assert not any("__pycache__" in name for name in inside)
+    tops = {name.partition("/")[0] for name in inside}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"sandbox", "service_rules"}
+
+
+def test_it_needs_what_its_lock_pins_and_nothing_else() -> None:
+    project = tomllib.loads((SANDBOX / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[=<>\[]", text)[0] for text in project["dependencies"]}
+    asked = {
+        re.split(r"[=<>\[]", line)[0].strip()
+        for line in (SANDBOX / "requirements.in").read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    }
+    assert needed == asked
+    imported = set()
+    for path in SANDBOX.rglob("*.py"):
+        if "node_modules" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    own = {"sandbox", "service_rules"}
+    # name of the module by name of the distribution
+    names = {"cel_expr_python": "cel-expr-python", "yaml": "pyyaml", "kubernetes_validate": "kubernetes-validate",
+             "botocore": "boto3"}  # fmt: skip
+    third = {names.get(name, name) for name in imported - own - set(sys.stdlib_module_names)}
+    assert third - needed == set(), "what it imports, it asks for"
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, and the packages of .venv-emulator in place of an index."""
+    home = tmp_path_factory.mktemp("elsewhere") / "venv"
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(home)
+    (site,) = (home / "lib").glob("python*/site-packages")
+    packages = next((paths.VENV.resolve() / "lib").glob("python*/site-packages"))
+    (site / "dependencies.pth").write_text(f"{packages}\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--quiet", str(wheel)], check=True)
+    return home
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PYTHON")) and k != "KUBECONFIG"}
+    return {**kept, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def test_the_example_of_the_readme_runs_where_nothing_else_of_this_project_is(installed: Path, tmp_path: Path) -> None:
+    text = (SANDBOX / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(example)
+    command = [str(installed / "bin" / "python"), str(script)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "InService" in done.stdout
+    assert str(paths.ROOT) not in done.stdout + done.stderr
+
+
+def test_its_own_command(installed: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(installed / "bin" / "hyperpod-sandbox"), *arguments, "--state", str(tmp_path / "aws")]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False
+        )
+
+    assert run("status").returncode == 3
+    up = run("up", "--port", str(process.free_port()), "--region", "eu-west-1")
+    assert up.returncode == 0, up.stderr
+    assert 'eval "$(hyperpod-sandbox env)"' in up.stderr
+    try:
+        assert "export AWS_REGION=eu-west-1" in run("env").stdout
+        assert isinstance(json.loads(run("inventory").stdout), list)
+        assert run("fail-node", "i-0").returncode == 1
+    finally:
+        assert run("down").returncode == 0
+    assert run("status").returncode == 3
