@@ -13,7 +13,7 @@ from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.reach import Reach
 from sandbox.aws.emulator.roles import Roles
 from sandbox.aws.emulator.sagemaker import SageMaker
-from service_rules import data
+from service_rules import data, names
 
 Json = dict[str, Any]
 _ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
@@ -21,7 +21,7 @@ TIMEOUT = 'failed to do request: Head "{url}": dial tcp: {host}:443: i/o timeout
 # of a manifest and of a layer, as AmazonEC2ContainerRegistryPullOnly has them
 PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 # without these no pod of the node gets an address; EKS installs them, as an add-on or by itself
-NODE_ADDONS = ("vpc-cni", "kube-proxy")
+NODE_ADDONS = (names.CNI_ADDON, names.PROXY_ADDON)
 
 
 class Pulls:

@@ -28,7 +28,7 @@ DRIVER = names.CSI_DRIVER
 ADDON = names.CSI_ADDON
 VOLUME_TAG = names.CLAIM_TAG
 # of the add-on's controller, as its IAM role must trust it
-SUBJECT = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
+SUBJECT = f"system:serviceaccount:{names.KUBE_SYSTEM}:{names.CSI_SERVICE_ACCOUNT}"
 _FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 _GIB = 2**30
 _STEP_GIB = 2400
