@@ -88,7 +88,8 @@ def up(  # noqa: PLR0917
         str | None, typer.Option(metavar="REGION", help="Region of clients and nodes. Default: us-west-2.")
     ] = None,
     kubernetes: Annotated[
-        Literal["local", "envtest"], typer.Option(help="envtest: the kube-apiserver and etcd of KUBEBUILDER_ASSETS.")
+        Literal["local", "envtest"],
+        typer.Option(metavar="KIND", help="local, or envtest: the binaries of KUBEBUILDER_ASSETS."),
     ] = "local",
     state: State = None,
 ) -> int:
