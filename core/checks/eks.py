@@ -41,7 +41,7 @@ def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
     phase, days = support.phase(day), (support.standard - day).days
     if phase == "standard" and days > SUPPORT_WARNING_DAYS:
         return
-    newer = in_standard_support(after=version, on=max(day, support.standard))
+    newer = in_standard_support(after=version, on=day)
     whose = "raise eks.version" if plan.existing_eks is None else "update the cluster"
     fix = (
         f"Fix: {whose} to {newer[-1]}, one minor version at a time"

@@ -64,7 +64,7 @@ def _support(target: Target, version: str, *, raise_it: str) -> Outcome:
             "one that exists at any time",
             f"{raise_it}, one minor version at a time",
         )
-    newer = in_standard_support(after=version, on=max(day, support.standard))
+    newer = in_standard_support(after=version, on=day)
     fix = (
         f"{raise_it} to {newer[-1]}, one minor version at a time"
         if newer
