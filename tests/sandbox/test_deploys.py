@@ -116,14 +116,15 @@ def test_ctrl_c_at_a_teardown_says_what_continues(story: Story) -> None:
 
 
 def test_a_first_deploy_at_a_terminal_that_begins_during_a_destroy(story: Story) -> None:
+    # not a pipe: nobody reads it meanwhile, and a full one stops the CLI
+    log = story.environments.parent / "destroy.log"
     destroy = subprocess.Popen(
         [str(CDK), "destroy", f"{NAME}/*", "--force", "--app", str(story.assembly)],
-        cwd=story.environments.parent, env=story.emulator.environment(),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=story.environments.parent, env=story.emulator.environment(), stdout=log.open("w"), stderr=subprocess.STDOUT,
     )  # fmt: skip
     until(lambda: story.stack(f"{NAME}-Platform") == "DELETE_IN_PROGRESS" or destroy.poll() is not None, seconds=240)
     ended, said = _at_a_terminal(_command(story), story)
-    assert destroy.wait(timeout=300) == 0, destroy.communicate()
+    assert destroy.wait(timeout=300) == 0, log.read_text()[-3000:]
     assert ended == 0, said
     assert "waiting for what is in progress: " in said
     assert "environment local: new" in said, "everything was gone before it began"
