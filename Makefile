@@ -44,7 +44,7 @@ PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
 	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
 	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
 	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r image/requirements-build.txt
-	PYTHONPATH=.venv-rehearsal/build $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r image/requirements-tiered.txt
+	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r image/requirements-tiered.txt
 	touch $@
 
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
