@@ -160,7 +160,8 @@ class Snapshot:
     def expected_bytes(self) -> int:
         """Bytes of a copy once the optimizer has made its state, before it has: two moments for Adam's kind."""
         parameters = [local(one.detach()) for one in self._parameters()]
-        made = [value for one in self._parameters() for value in self.optimizer.state[one].values()]
+        # `get`: to ask the optimizer's defaultdict would make an entry, and a checkpoint's state would not be loaded
+        made = [value for one in self._parameters() for value in self.optimizer.state.get(one, {}).values()]
         tensors = parameters + [local(one) for one in self.model.buffers()]
         if made:
             return bytes_of(tensors + [local(one) for one in made if torch.is_tensor(one)])
