@@ -80,6 +80,8 @@ RAY_UID = 1000
 """User `ray` of the Ray images."""
 RAY_GID = 100
 """Group `users` of the Ray images."""
+IMAGE_PULL = "image-pull"
+"""DaemonSet that pulls the training image while nodes are checked."""
 REDIS = "ray-redis"
 """Deployment and Service of the Redis that keeps the head's state (`ray.gcs_fault_tolerance.redis_image`)."""
 DRIVER_GROUP = "driver"

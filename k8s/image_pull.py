@@ -6,14 +6,13 @@ from typing import Any
 
 import cdk8s
 
-from core.names import HEALTH_LABEL, INSTANCE_GROUP_LABEL
+from core.names import HEALTH_LABEL, IMAGE_PULL, INSTANCE_GROUP_LABEL
 from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.pods import group_tolerations, resources, restricted_container, restricted_pod
 
-NAME = "image-pull"
-APP = {"app": NAME}
+APP = {"app": IMAGE_PULL}
 
 
 def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
@@ -66,7 +65,7 @@ def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
             "DaemonSet",
             api_version="apps/v1",
             kind="DaemonSet",
-            metadata=cdk8s.ApiObjectMetadata(name=NAME, namespace=plan.settings.ray.namespace, labels=PART_OF),
+            metadata=cdk8s.ApiObjectMetadata(name=IMAGE_PULL, namespace=plan.settings.ray.namespace, labels=PART_OF),
         )
         daemon_set.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 

@@ -123,7 +123,7 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             unavailable=f"everything in namespace {item.id.name}",
             **common,
         )
-    running = item.id.kind in {
+    running = not _idle(item) and item.id.kind in {
         "Deployment",
         "StatefulSet",
         "DaemonSet",
@@ -211,12 +211,20 @@ def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, fin
         _plain(before, now, findings)
 
 
+def _idle(item: KubernetesObject) -> bool:
+    """Whether its pods only sleep: the DaemonSet that pulls the training image."""
+    return item.id.kind == "DaemonSet" and item.id.name == names.IMAGE_PULL
+
+
 def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
     rolled = now.id.kind in _RESTARTS and _at(before, "spec/template") != _at(now, "spec/template")
+    interrupts = rolled and not _idle(now)
     redis = rolled and "redis" in now.id.name
     consequence = (
         f"Its pods are {_RESTARTS[now.id.kind]}." if rolled else "Applied in place; running pods are not restarted."
     )
+    if rolled and not interrupts:
+        consequence = "Its pods pull the image on the nodes again. Training does not use them."
     if now.id.kind == "NetworkPolicy":
         consequence = "In force within seconds, also for connections that pods make from then on."
     if now.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != now.data.get("metadata", {}).get(
@@ -225,13 +233,13 @@ def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) 
         consequence = "Pod security levels apply to pods made from then on."
     findings.add(
         Row(
-            effect=Effect.INTERRUPTS if rolled else Effect.SAFE,
+            effect=Effect.INTERRUPTS if interrupts else Effect.SAFE,
             code="pods-rolled" if rolled else "object-changed",
             what=str(now.id),
             change=", ".join(_parts(before.data, now.data)),
             consequence=consequence
             + (" The Ray head loses its state store until it is back, and waits for it." if redis else ""),
-            unavailable=str(now.id) if rolled else "",
+            unavailable=str(now.id) if interrupts else "",
             where=now.where,
         )
     )

@@ -120,7 +120,9 @@ def test_make_names_no_absolute_path(tmp_path: Path, target: str) -> None:
         shutil.copyfile(PROJECT / name, folder / name)
     for path in PROJECT.glob("requirements*"):
         shutil.copyfile(path, folder / path.name)
-    done = subprocess.run(["make", "-n", target], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-n", target], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert "pa th" not in done.stdout

@@ -36,7 +36,7 @@ def cluster_beside_what_exists(mine: cdk.Stack) -> None:
         security_group_id="sg-0123456789abcdef0",
         oidc_issuer_url="https://oidc.eks.us-west-2.amazonaws.com/id/0123456789ABCDEF",
         kubectl_role_arn="arn:aws:iam::123456789012:role/kubectl",
-        kubectl_version="1.34",
+        kubectl_version="1.35",
         vpc=network.vpc,
         subnets=network.control_plane_subnets,
         node_security_group=network.node_security_group,

@@ -132,7 +132,8 @@ def test_the_command_without_an_answer_that_fails(
     assert run(capsys, "--fail-on-stale")[0] == 0
 
 
-def test_reports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     code, text = run(capsys, "-o", "markdown")
     assert code == 0
     assert "| Data | File | As of | Age | Stale on | State | Source |" in text

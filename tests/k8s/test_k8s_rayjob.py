@@ -34,7 +34,7 @@ def job(plan: Plan, bindings: k8s.Bindings, **options: Any) -> dict[str, Any]:
 def documented() -> list[str]:
     """The commands of docs/kubernetes.md, without the pipe."""
     text = (FOLDER.parent / "docs" / "kubernetes.md").read_text(encoding="utf-8")
-    return [found.partition(" | ")[0] for found in re.findall(r"^    (hyperpod-ray ray-job .*)$", text, re.M)]
+    return [found.partition(" | ")[0] for found in re.findall(r"^ *(hyperpod-ray ray-job .*)$", text, re.M)]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -37,7 +37,7 @@ def stacks(world: World) -> list[str]:
 
 def small_app(world: World) -> str:
     """An assembly with the environment's stacks, as a deploy of it would have left them: empty but for a marker."""
-    from aws_cdk import App, Environment, Stack, Stage, aws_ssm
+    from aws_cdk import App, CliCredentialsStackSynthesizer, Environment, Stack, Stage, aws_ssm
 
     from core.plan_names import stack_names
 
@@ -45,7 +45,9 @@ def small_app(world: World) -> str:
     app = App(outdir=str(out))
     stage = Stage(app, world.name, env=Environment(account=world.running.account, region=world.running.region))
     for name in stack_names(world.plan):
-        stack = Stack(stage, name.removeprefix(f"{world.name}-"))
+        # this account is not bootstrapped: it has no execution role
+        credentials = CliCredentialsStackSynthesizer()
+        stack = Stack(stage, name.removeprefix(f"{world.name}-"), synthesizer=credentials)
         aws_ssm.StringParameter(stack, "Marker", string_value="x")
     app.synth()
     return str(out)

@@ -58,7 +58,7 @@ def test_a_manifest_for_another_ray_is_refused_before_anything_starts(project: P
     binaries.mkdir()
     (binaries / "ray").touch()
     manifest = source.manifest_of(str(HERE / "raycluster.yaml"), project=project)
-    with pytest.raises(LocalError, match=r"2\.60\.0 is wanted, \.venv-rehearsal has 2\.59\.0"):
+    with pytest.raises(LocalError, match=r"expected 2\.60\.0, \.venv-rehearsal has 2\.59\.0"):
         cluster.Cluster.start(manifest=manifest, project=project)
     assert not (project / ".local").exists()
 
