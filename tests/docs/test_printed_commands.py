@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from charts.executable import helm
 from tests.cli.test_one_command import problem
 from tests.docs.clone import environ
 from tests.docs.printed import (
@@ -164,7 +165,9 @@ def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path
         case "python" | ".venv/bin/python":
             assert (PROJECT / (words[2].replace(".", "/") + ".py")).is_file()
         case "helm":
-            assert _dry(["helm", words[1], "--help"], tmp_path) == 0
+            program = helm()
+            assert program is not None
+            assert _dry([str(program), words[1], "--help"], tmp_path) == 0
         case _:
             assert words[0] == "ray" or "=" in words[0], command.text
 
