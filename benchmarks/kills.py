@@ -189,6 +189,8 @@ class Rounds:
         started = self.start(self.command("deploy"))
         time.sleep(moment)
         os.kill(self.running.pid, signal.SIGKILL)
+        while process.find(self.state):  # on a busy machine the kernel takes a moment
+            time.sleep(0.02)
         self.report("sandbox", moment, "killed")
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
