@@ -20,8 +20,10 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 
 # starts a child, and a grandchild that detaches as a daemon does; waits
 HOLDER = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from sandbox import leash
+for number in (signal.SIGINT, signal.SIGHUP):  # a run in the background or under nohup ignores them, and so would this
+    signal.signal(number, signal.SIG_DFL)
 leash.hold()
 leash.hold()
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
