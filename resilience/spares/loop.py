@@ -21,7 +21,7 @@ from resilience.errors import MARK
 from resilience.journal import say
 from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
-from resilience.spares.member import CoordinatorLostError, Member, Message
+from resilience.spares.member import STOOD_BY, CoordinatorLostError, Member, Message
 from resilience.spares.memory import Store
 from resilience.spares.ray_view import shown
 from resilience.spares.warm_up import warm_up
@@ -143,7 +143,7 @@ class Survivor:
             case "welcome":
                 self.rehearse = bool(message["rehearse"])
             case "over":
-                return (None,)
+                return (STOOD_BY,)
             case "alone":
                 raise CoordinatorLostError("the coordinator is gone and did not come back")
             case "fallback":

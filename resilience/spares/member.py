@@ -22,6 +22,8 @@ from typing import Any
 from resilience.journal import say
 
 Message = dict[str, Any]
+STOOD_BY = "resilience: stood by until the end"
+"""What the loop of a worker without a rank returns to Ray."""
 RECONNECT_S = 60.0
 _RETRY_S = 0.2
 

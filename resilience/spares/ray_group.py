@@ -3,7 +3,8 @@
 Ray 2.60 can replace single workers (`Backend.has_replica_groups`, made for torchft). Its own way ends the run when two
 are lost in one poll: `replace_replica_group` asks every other worker something, and an exception there, from one that
 is dead too, is not retried. It also blocks the controller until the replacement is placed, which after a lost node
-takes as long as the node. So the replacement is done here, for any number of workers, without waiting.
+takes as long as the node. So the replacement is done here, for any number of workers, without waiting: a process that
+imports torch takes its time in a thread, and a run that ends meanwhile ends.
 
 Hooks used, all of ray 2.60: `TorchConfig.backend_cls`, `ControllerCallback`, `TrainController.worker_group_cls`,
 `WorkerGroup._poll_workers_and_collect_errors`. `supported()` looks for them; without them a run has no spares.
@@ -15,6 +16,7 @@ import contextlib
 import copy
 import dataclasses
 import threading
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ray
@@ -29,6 +31,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from resilience.journal import say
 from resilience.places import placeable
+from resilience.spares.member import STOOD_BY
 
 _BEFORE_ANOTHER_TRY_POLLS = 4
 
@@ -72,7 +75,10 @@ class KeepSurvivors(ControllerCallback):
 
 
 class _Replacement:
-    """A lost worker's successor under way: placed by Ray when there is room, then sent what to run."""
+    """A lost worker's successor under way: placed by Ray when there is room, then sent what to run.
+
+    The process first reads what it is sent, which imports torch: seconds in which Ray's controller must stay free.
+    """
 
     def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
         self.lost = lost
@@ -87,20 +93,32 @@ class _Replacement:
         ).remote()  # fmt: skip
         self.resources = context.resources_per_worker
         self.metadata = self.actor.get_metadata.remote()
+        self.worker: Worker | None = None
+        self.ended = threading.Event()
+        self.error: Exception | None = None
 
     @property
     def placed(self) -> bool:
         """Whether the process is up, or has failed."""
         return bool(ray.wait([self.metadata], timeout=0)[0])
 
-    def worker(self) -> Worker:
-        """The successor, with the lost worker's place in Ray's order. Raises what its start raised."""
-        out = Worker(
+    def begin(self, start: Callable[[Worker], None]) -> None:
+        """Begin to start the successor, with the lost worker's place in Ray's order. Raises what its process raised."""
+        worker = Worker(
             self.actor, ray.get(self.metadata), self.resources,
             placement_group_bundle_index=self.lost.placement_group_bundle_index,
         )  # fmt: skip
-        out.distributed_context = copy.copy(self.lost.distributed_context)
-        return out
+        worker.distributed_context = copy.copy(self.lost.distributed_context)
+        self.worker = worker
+        threading.Thread(target=self._start, args=(start, worker), name="resilience-replace", daemon=True).start()
+
+    def _start(self, start: Callable[[Worker], None], worker: Worker) -> None:
+        try:
+            start(worker)
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended.set()
 
     def cancel(self) -> None:
         """The group ends."""
@@ -146,6 +164,9 @@ class SurvivingWorkerGroup(WorkerGroup):
     def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
         statuses = super()._poll_workers_and_collect_errors(timeout)
         statuses = judge(statuses)
+        if sum(map(finished, statuses)) >= self.active:
+            # nobody waits for a spare that still imports or rehearses
+            return [WorkerStatus(running=False, return_value=result(status)) for status in statuses]
         if all(status.error is not None for status in statuses):
             return statuses
         for index, status in enumerate(statuses):
@@ -163,30 +184,38 @@ class SurvivingWorkerGroup(WorkerGroup):
             under_way = self.replacements.get(index)
             if under_way is None:
                 self.replacements[index] = _Replacement(self, self.get_workers()[index])
-            elif under_way.placed:
+            elif under_way.worker is None:
+                if under_way.placed:
+                    under_way.begin(self._starter())
+            elif under_way.ended.is_set():
+                if under_way.error is not None:
+                    raise under_way.error
                 del self.replacements[index]
-                self._take_in(index, under_way)
+                self._take_in(index, under_way.lost, under_way.worker)
         except Exception as error:  # it died again; whatever it was, the survivors train on
             say(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
             if (failed := self.replacements.pop(index, None)) is not None:
                 failed.cancel()
             self.polls_to_wait[index] = _BEFORE_ANOTHER_TRY_POLLS
 
-    def _take_in(self, index: int, replacement: _Replacement) -> None:
-        worker = replacement.worker()
-        try:
-            state = self.get_worker_group_state()
+    def _starter(self) -> Callable[[Worker], None]:
+        """What sends a new worker all it needs; called in a thread, while this group may end."""
+        state, context = self.get_worker_group_state(), self._worker_group_context
+
+        def start(worker: Worker) -> None:
             self._init_train_context([worker], state.sync_actor)
-            group = ReplicaGroup(
-                [worker], self._worker_group_context.resources_per_worker, self._replica_group_callbacks
-            )
-            group.start_training(self._worker_group_context)
-        except Exception:
-            replacement.cancel()
-            raise
+            group = ReplicaGroup([worker], context.resources_per_worker, self._replica_group_callbacks)
+            group.start_training(context)
+
+        return start
+
+    def _take_in(self, index: int, lost: Worker, worker: Worker) -> None:
+        """The new worker runs the loop: it has the lost one's place from now on."""
         self._world_rank_to_ongoing_poll.pop(index, None)
-        self._worker_group_state = state.replace_workers([replacement.lost], [worker])
-        self._replica_groups[index] = group
+        self._worker_group_state = self.get_worker_group_state().replace_workers([lost], [worker])
+        self._replica_groups[index] = ReplicaGroup(
+            [worker], self._worker_group_context.resources_per_worker, self._replica_group_callbacks
+        )
 
     def _clear_state(self) -> None:
         for replacement in self.replacements.values():
@@ -212,6 +241,16 @@ def judge(statuses: list[WorkerStatus]) -> list[WorkerStatus]:
     for status in statuses:
         status.training_report = report
     return statuses
+
+
+def finished(status: WorkerStatus) -> bool:
+    """Whether a rank has run the loop to its end, and Ray has its last report."""
+    return not status.running and status.error is None and status.return_value != STOOD_BY
+
+
+def result(status: WorkerStatus) -> Any:
+    """What a worker's loop returned."""
+    return None if status.return_value == STOOD_BY else status.return_value
 
 
 def is_death(error: Exception) -> bool:

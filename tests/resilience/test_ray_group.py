@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 
 from resilience import InputError, Run, Settings, places
 from resilience.spares import ray_group
+from resilience.spares.member import STOOD_BY
 from resilience.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
 
 DEATH = WorkerHealthCheckFailedError("gone", failure=ray.exceptions.ActorDiedError())
@@ -57,33 +59,61 @@ def test_a_report_of_one_counts_for_all() -> None:
     assert [status.error for status in statuses] == [None, None, DEATH]
 
 
+class Made(ray_group._Replacement):
+    """A replacement without a process."""
+
+    def __init__(self, poll: Poll, lost: int) -> None:
+        self.poll = poll
+        self.actor = self.metadata = self.worker = self.error = self.resources = None
+        self.ended = threading.Event()
+        self.lost = SimpleNamespace(placement_group_bundle_index=lost, distributed_context=lost)
+
+    @property
+    def placed(self) -> bool:
+        return self.poll.placed
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+
 class Poll:
     """A group whose poll is made up, and whose replacements are watched."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
         self.group.replacements, self.group.polls_to_wait = {}, {}
+        monkeypatch.setattr(SurvivingWorkerGroup, "active", max(1, size - 1))
         self.statuses = [running() for _ in range(size)]
         self.begun: list[int] = []
         self.taken_in: list[int] = []
         self.placed = False
         self.fails = False
+        self.free = threading.Event()
+        self.free.set()
         monkeypatch.setattr(WorkerGroup, "_poll_workers_and_collect_errors", lambda *_: self.statuses)
         monkeypatch.setattr(WorkerGroup, "get_workers", lambda _: list(range(size)))
         monkeypatch.setattr(ray_group, "_Replacement", self.replacement)
-        monkeypatch.setattr(SurvivingWorkerGroup, "_take_in", lambda _, index, __: self.take_in(index))
+        monkeypatch.setattr(SurvivingWorkerGroup, "_starter", lambda _: self.start)
+        monkeypatch.setattr(SurvivingWorkerGroup, "_take_in", lambda _, index, *__: self.taken_in.append(index))
+        monkeypatch.setattr(ray, "get", lambda *_: None)
 
     def replacement(self, group: Any, lost: int) -> Any:
         self.begun.append(lost)
-        return SimpleNamespace(placed=self.placed, cancel=lambda: None)
+        return Made(self, lost)
 
-    def take_in(self, index: int) -> None:
+    def start(self, _: Any) -> None:
+        """What a new process is sent; it takes until `free` to read it."""
+        assert self.free.wait(60)
         if self.fails:
             raise ray.exceptions.ActorDiedError
-        self.taken_in.append(index)
 
     def poll(self) -> list[WorkerStatus]:
-        return self.group._poll_workers_and_collect_errors(0.1)
+        shown = self.group._poll_workers_and_collect_errors(0.1)
+        if self.free.is_set():
+            for one in self.group.replacements.values():
+                if one.worker is not None:
+                    assert one.ended.wait(60)
+        return shown
 
 
 def test_several_deaths_in_one_poll_do_not_reach_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +145,37 @@ def test_a_replacement_that_dies_while_it_starts_is_tried_again(monkeypatch: pyt
         poll.statuses = [running(), running(error=DEATH)]
         poll.poll()
     assert poll.taken_in
+
+
+def test_a_process_that_imports_for_long_holds_up_neither_a_poll_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=3)
+    poll.placed = True
+    poll.free.clear()
+    for _ in range(5):
+        poll.statuses = [running(), running(), running(error=DEATH)]
+        assert [status.running for status in poll.poll()] == [True, True, False]
+    assert (poll.begun, poll.taken_in) == ([2], [])
+    poll.statuses = [WorkerStatus(running=False, return_value=7), WorkerStatus(running=False), running(error=DEATH)]
+    assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 3
+    poll.free.set()
+    for _ in range(3):
+        poll.statuses = [running(), running(), running(error=DEATH)]
+        poll.poll()
+    assert poll.taken_in == [2]
+
+
+def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=3)
+    stood_by = WorkerStatus(running=False, return_value=STOOD_BY)
+    # a rank with a report that Ray has not taken yet still runs
+    poll.statuses = [running(training_report="last"), WorkerStatus(running=False), stood_by]
+    assert [status.running for status in poll.poll()] == [True, False, False]
+    poll.statuses = [WorkerStatus(running=False, return_value=7), WorkerStatus(running=False), running()]
+    shown = poll.poll()
+    assert [status.running for status in shown] == [False] * 3
+    assert [status.return_value for status in shown] == [7, None, None]
+    poll.statuses = [stood_by, WorkerStatus(running=False, return_value=7), WorkerStatus(running=False)]
+    assert [status.return_value for status in poll.poll()] == [None, 7, None]
 
 
 def test_all_dead_is_ray_s_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:
