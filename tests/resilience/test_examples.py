@@ -22,7 +22,7 @@ def test_ten_lines_are_enough(name: str) -> None:
 FAULTS = {5: "kill", 11: "freeze", 17: "hang", 23: "kill"}  # before these steps
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [*EXAMPLES, *ADAPTERS])
 def test_every_fault_and_equal_losses(name: str, party: Any) -> None:  # noqa: F811
     steps, faults = EXAMPLES[name].steps if name in EXAMPLES else ADAPTERS[name][1], FAULTS
     if name in ADAPTERS:
