@@ -1,4 +1,8 @@
-"""What a cross-check says: the path of the setting it is about, a message, and whether it stops a deployment."""
+"""What a rule says, and what it needs to say it: the file, the file with its repository, or the file with the account.
+
+One registry holds the rules of all three levels. A rule runs wherever what it needs is at hand: `env check` has the
+file and its repository, `preflight` has the account too.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from core.evidence import Evidence
 from core.plan import Plan
 from core.yaml_source import Path
+
+Level = Literal["file", "repository", "account"]
+"""What a rule needs. `repository` and `account` include the file."""
+Severity = Literal["error", "warning", "unknown", "fine", "skipped"]
+"""`unknown`: the account cannot answer. `fine` and `skipped` are answers of account rules, shown by `preflight`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +27,13 @@ class Finding:
 
     path: Path
     message: str
-    severity: Literal["error", "warning"]
+    severity: Severity
+    fix: str = ""
+    """What to do, where the message does not end with it."""
 
 
-Check = Callable[[Plan], Iterator[Finding]]
+Check = Callable[..., Iterator[Finding]]
+"""`(plan)`, `(plan, repository)` or `(plan, account)`, by the level of its rule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,29 +42,61 @@ class Rule:
 
     check: Check
     reads: frozenset[str]
+    needs: Level = "file"
+    title: str = ""
+    """Name of a rule of the account in `preflight`'s table."""
+
+    def runs(self, evidence: Evidence) -> bool:
+        """Whether what it needs is at hand."""
+        return (
+            self.needs == "file"
+            or (self.needs == "repository" and evidence.repository is not None)
+            or (self.needs == "account" and evidence.account is not None)
+        )
+
+    def __call__(self, plan: Plan, evidence: Evidence) -> Iterator[Finding]:
+        """What it finds; `runs` says whether it can."""
+        if self.needs == "repository":
+            return self.check(plan, evidence.repository)
+        return self.check(plan, evidence.account) if self.needs == "account" else self.check(plan)
 
 
 RULES: list[Rule] = []
 
 
-def rule(*reads: str) -> Callable[[Check], Check]:
-    """Register a check. `reads` names the top-level sections it looks at."""
+def rule(*reads: str, needs: Level = "file", title: str = "") -> Callable[[Check], Check]:
+    """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them."""
 
     def register(check: Check) -> Check:
-        RULES.append(Rule(check=check, reads=frozenset(reads)))
+        RULES.append(Rule(check=check, reads=frozenset(reads), needs=needs, title=title))
         return check
 
     return register
 
 
-def error(*path: str | int, message: str) -> Finding:
+def error(*path: str | int, message: str, fix: str = "") -> Finding:
     """A finding that stops a deployment."""
-    return Finding(path=path, message=message, severity="error")
+    return Finding(path=path, message=message, severity="error", fix=fix)
 
 
-def warning(*path: str | int, message: str) -> Finding:
+def warning(*path: str | int, message: str, fix: str = "") -> Finding:
     """A finding that the user should know of."""
-    return Finding(path=path, message=message, severity="warning")
+    return Finding(path=path, message=message, severity="warning", fix=fix)
+
+
+def unknown(*path: str | int, message: str, fix: str = "") -> Finding:
+    """What the account did not answer."""
+    return Finding(path=path, message=message, severity="unknown", fix=fix)
+
+
+def fine(*path: str | int, message: str) -> Finding:
+    """What was looked at and is right."""
+    return Finding(path=path, message=message, severity="fine")
+
+
+def skipped(message: str) -> Finding:
+    """A rule of the account that does not concern this environment."""
+    return Finding(path=(), message=message, severity="skipped")
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
+from core.evidence import Evidence, Repository
 from core.findings import suggestion
 from core.model import NAME, Environment
 from core.plan import Plan
@@ -85,7 +86,7 @@ def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     file = _relative(path)
     named(name, file=file)
     text = _text_of(path, name=name, folder=folder, file=file)
-    return parse(text, name=name, path=path)
+    return parse(text, name=name, path=path, repository=Repository.around(name, folder=folder))
 
 
 def named(name: str, *, file: str) -> None:
@@ -102,8 +103,15 @@ def named(name: str, *, file: str) -> None:
         )  # fmt: skip
 
 
-def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:
-    """Judge the text of an environment file; `path` is only said in messages."""
+def parse(text: str, *, name: str, path: Path, repository: Repository | None = None) -> EnvironmentFile:
+    """Judge the text of an environment file; `path` is only used in messages.
+
+    Args:
+        text: The file's content.
+        name: Name of the environment.
+        path: Where the file is.
+        repository: What is around the file. Default: this checkout, and no other environments.
+    """
     file = _relative(path)
     root, flaws = read(text)
     if root is None or root.kind != "mapping":
@@ -122,12 +130,19 @@ def parse(text: str, *, name: str, path: Path) -> EnvironmentFile:
     settings, valid, found = _validated(root)
     flaws += [flaw for flaw in found if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
-    findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken)
+    evidence = Evidence(repository=repository or Repository.around(name))
+    findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
     problems = [_located(flaw, file=file) for flaw in _once(flaws)]
     for finding in findings:
         line = root.line_of(finding.path)
         problems.append(
-            Problem(path=dotted(finding.path), message=finding.message, file=file, line=line, severity=finding.severity)
+            Problem(
+                path=dotted(finding.path),
+                message=finding.message,
+                file=file,
+                line=line,
+                severity="error" if finding.severity == "error" else "warning",
+            )
         )
     problems.sort(key=lambda problem: problem.line)
     errors = [problem for problem in problems if problem.severity == "error"]

@@ -38,6 +38,11 @@ def environments(start: Path | None = None) -> Path | None:
     return OWN_ENVIRONMENTS if holds_environments(OWN_ENVIRONMENTS) else None
 
 
+def names_environment(file: str) -> bool:
+    """Whether the name of a file is that of an environment."""
+    return _FILE.match(file) is not None
+
+
 def holds_environments(folder: Path) -> bool:
     """Whether a folder has files of environments: another tool's folder of that name does not count."""
     try:

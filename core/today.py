@@ -27,3 +27,10 @@ def today() -> date:
         return date.fromisoformat(given)
     except ValueError as bad:
         raise DayError(f"{VARIABLE}: {given!r}. Expected a day such as 2027-01-31") from bad
+
+
+def now() -> datetime:
+    """The time in UTC; on a day that the variable names, its beginning."""
+    if os.environ.get(VARIABLE):
+        return datetime.combine(today(), datetime.min.time(), tzinfo=UTC)
+    return datetime.now(UTC)

@@ -63,7 +63,14 @@ def imports(module: str) -> frozenset[str]:
 
 
 def closure(module: str) -> set[str]:
-    """A module and all of `ops` that it reaches."""
+    """A module and all of `ops` that it reaches; of `preflight`, the rules that need the account."""
+    if module == "ops.preflight":
+        rooms = sorted((PROJECT / "core/checks/account").glob("*.py"))
+        return {f"core.checks.account.{path.stem}" for path in rooms} | _reached(module)
+    return _reached(module)
+
+
+def _reached(module: str) -> set[str]:
     seen, left = set[str](), [module]
     while left:
         one = left.pop()
@@ -83,6 +90,10 @@ def calls(module: str) -> Iterator[str]:
         for word in node.keywords if word.arg == "operation" and isinstance(word.value, ast.Constant)
     ]  # fmt: skip
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "found":
+            texts = [word.value for word in node.args[1:3] if isinstance(word, ast.Constant)]
+            if len(texts) == 2:
+                yield action(str(texts[0]), str(texts[1]))
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         words = [word.value if isinstance(word, ast.Constant) else None for word in node.args[:2]]
@@ -138,7 +149,8 @@ def page() -> str:
     lines = [
         "# Access: IAM of a researcher, an operator, and a pipeline",
         "",
-        "`docs/access_page.py` makes the policies from the calls in `ops/`; do not edit them. No account proved them.",
+        "`docs/access_page.py` makes the policies from the calls in `ops/` and `core/checks/account/`; do not edit",
+        "them. No account proved them.",
         "`ACCOUNT` and `REGION` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
         "",
         "| role | commands |",

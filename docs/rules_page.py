@@ -21,23 +21,32 @@ PAGE = PROJECT / "docs" / "reference" / "rules.md"
 def page() -> str:
     """The page."""
     lines = [
-        "# Rules of environment files",
+        "# Rules of environments",
         "",
-        "`docs/rules_page.py` makes this page from `core/checks/`; do not edit it. `env check` applies each",
-        "rule when the sections that it reads are valid. It reports all findings in one run.",
+        "`docs/rules_page.py` makes this page from `core/checks/`; do not edit it. A rule runs when the sections",
+        "that it reads are valid and what it needs is at hand. All findings come in one run.",
+        "",
+        "| a rule needs | which is | it runs in |",
+        "|---|---|---|",
+        "| file | the environment file alone | `env check`, and every command that reads an environment |",
+        "| repository | the files around it too: other environments, chart lock, images, folders | the same |",
+        "| account | the AWS account and Region too | `preflight` |",
+        "",
+        "The embedded AWS refuses requests by the functions of `service_rules/` that these rules call.",
         "[Settings](../settings.md) has the values of each single setting.",
         "",
     ]
     for room in (name for name in checks.__all__ if name != "run"):
-        found = [rule for rule in RULES if rule.check.__module__ == f"core.checks.{room}"]
+        of_room = f"core.checks.{room}"
+        found = [rule for rule in RULES if f"{rule.check.__module__}.".startswith(f"{of_room}.")]
         if not found:
             continue
-        lines += [f"## {room}", "", "| rule | reads | what it checks |", "|---|---|---|"]
+        lines += [f"## {room}", "", "| rule | needs | reads | what it checks |", "|---|---|---|---|"]
         for rule in found:
             text = " ".join((inspect.getdoc(rule.check) or "").split()).replace("|", "\\|")
             text = re.sub(r"(https://[^\s)]+[^\s).,;:])", r"[source](\1)", text)
             reads = ", ".join(f"`{name}`" for name in sorted(rule.reads))
-            lines.append(f"| `{rule.check.__name__}` | {reads} | {text} |")
+            lines.append(f"| `{rule.check.__name__}` | {rule.needs} | {reads} | {text} |")
         lines.append("")
     return "\n".join(lines)
 

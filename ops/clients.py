@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import core
 from core import names
+from core.evidence import absent
 from core.plan import Plan
 from ops.errors import LOGIN, OpsError, guarded
 
@@ -122,25 +123,6 @@ class Aws:
                 next="export AWS_PROFILE=… of that account; `aws sts get-caller-identity` shows who you are",
             )
         return str(identity["Arn"])
-
-
-def code(error: BaseException) -> str:
-    """Error code of an AWS failure; empty for any other."""
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-
-
-def absent(error: BaseException) -> bool:
-    """Whether a failure only says that something is not there."""
-    text = code(error)
-    message = str(error)
-    return (
-        text in ("ResourceNotFound", "ResourceNotFoundException", "FileSystemNotFound", "RepositoryNotFoundException",
-                 "ParameterNotFound", "NoSuchEntity", "NoSuchResourceException", "InvalidVpcID.NotFound", "404")
-        or (text == "ValidationError" and "does not exist" in message)
-        or (text == "ValidationException" and "not found" in message.lower())
-        or getattr(error, "status", None) == 404
-    )  # fmt: skip
 
 
 class Kubernetes:

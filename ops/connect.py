@@ -12,8 +12,9 @@ from typing import Never
 from urllib.parse import urlsplit
 
 from core import names
+from core.evidence import absent
 from ops import gather, output
-from ops.clients import Json, Target, absent
+from ops.clients import Json, Target
 from ops.errors import INTERRUPTED, OK, OpsError, explain
 from ops.forward import LOOPBACK, Forward
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ops.clients import Kubernetes, absent
+from core.evidence import absent
+from ops.clients import Kubernetes
 from ops.errors import OpsError, explain, shortened
 
 LOOPBACK = "127.0.0.1"

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from core import names, plan_names
-from ops.clients import Json, Target, absent
+from core.evidence import absent
+from ops.clients import Json, Target
 from ops.errors import OpsError, explain
 from ops.output import now
 from ops.snapshot import (

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core import names, plan_names
+from core.evidence import absent, code
 from ops import gather
-from ops.clients import Json, Target, absent, code
+from ops.clients import Json, Target
 from ops.errors import OpsError, explain
 from ops.snapshot import Claim, FileSystem, RayCluster, Stack
 

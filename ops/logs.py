@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from core import names
+from core.evidence import code
 from ops import gather, nodes, output
-from ops.clients import Target, code
+from ops.clients import Target
 from ops.errors import BAD_USE, OK, OpsError
 from ops.output import Format
 

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core import names, plan_names
+from core.evidence import absent, code
 from ops import gather, inventory, output
-from ops.clients import Target, absent, code
+from ops.clients import Target
 from ops.durations import FILE_SYSTEM_DELETION
 from ops.errors import ERROR, OK, STILL_GOING, OpsError
 from ops.inventory import Inventory

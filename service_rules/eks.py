@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from service_rules import data
-from service_rules.refusal import Refusal
+from service_rules.refusal import Json, Refusal
 
 MOST_CIDRS = 40
 
@@ -46,3 +46,17 @@ def public_cidrs(cidrs: Sequence[str]) -> Iterator[Refusal]:
         if found.prefixlen and found.is_private:
             message = f"'{cidr}' is private; the public endpoint sees public addresses only"
             yield Refusal(rule="cidr_is_public", message=message, index=index, member="publicAccessCidrs")
+
+
+def orchestrator(cluster: Json) -> Iterator[Refusal]:
+    """An EKS cluster (the answer of DescribeCluster) as HyperPod's orchestrator: active, and with access entries.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
+    """
+    status, name = cluster.get("status", "ACTIVE"), cluster.get("name", "")
+    if status != "ACTIVE":
+        yield Refusal(rule="cluster_is_active", message=f"EKS cluster {name} is {status}", member="status")
+    mode = (cluster.get("accessConfig") or {}).get("authenticationMode", "API")
+    if mode == "CONFIG_MAP":
+        message = f"EKS cluster {name} has authentication mode CONFIG_MAP; HyperPod needs API or API_AND_CONFIG_MAP"
+        yield Refusal(rule="access_entries", message=message, member="authenticationMode")

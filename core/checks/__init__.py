@@ -1,17 +1,34 @@
-"""What two settings must say to each other: the rules that CloudFormation lets through and a service rejects later.
+"""The rule base: what CloudFormation lets through and a service rejects later, or what does not work then.
 
 Each rule is a small function with its source in the docstring. It names the top-level sections it reads and runs when
-those are valid; it says nothing about what a rule before it has to say (an unknown group name is reported once).
+those are valid; it says nothing about what a rule before it has to say (an unknown group name is reported once). It
+also names what it needs: the file, the repository around it, or the AWS account (`core.findings.Level`).
 """
 
 from __future__ import annotations
 
-from core.checks import access, eks, groups, image, names, network, operator, pods, protection, ray, reach, storage
+from core.checks import (
+    access,
+    account,
+    eks,
+    groups,
+    image,
+    names,
+    network,
+    operator,
+    pods,
+    protection,
+    ray,
+    reach,
+    storage,
+)
+from core.evidence import Evidence
 from core.findings import RULES, Finding
 from core.plan import Plan
 
 __all__ = [
     "access",
+    "account",
     "eks",
     "groups",
     "image",
@@ -27,6 +44,8 @@ __all__ = [
 ]
 
 
-def run(plan: Plan, *, valid: frozenset[str]) -> list[Finding]:
-    """Findings of every rule whose sections are all in `valid`."""
-    return [finding for rule in RULES if rule.reads <= valid for finding in rule.check(plan)]
+def run(plan: Plan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
+    """Findings of every rule whose sections are all in `valid` and whose evidence is at hand."""
+    at_hand = evidence or Evidence()
+    runnable = [rule for rule in RULES if rule.reads <= valid and rule.runs(at_hand)]
+    return [finding for rule in runnable for finding in rule(plan, at_hand)]

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from core import names
-from core.findings import Finding, error, rule, warning
+from core.findings import Finding, error, fine, rule, warning
 from core.model import NewEks
 from core.plan import Plan
 from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, partition_of, platform
@@ -14,6 +14,8 @@ from core.today import today
 from service_rules.eks import public_cidrs
 from service_rules.hyperpod import orchestrator_version
 
+COSTS_MORE = "extended support costs more"
+"""What a warning says of the price; `preflight` puts the figures there."""
 EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 """RFC 5737: in documentation only."""
 
@@ -24,8 +26,13 @@ def version_is_supported(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
-    for found in orchestrator_version(plan.settings.eks.version):
-        yield error("eks", "version", message=found.message)
+    for reason in version_is_supported_by_hyperpod(plan.settings.eks.version):
+        yield error("eks", "version", message=reason)
+
+
+def version_is_supported_by_hyperpod(version: str) -> Iterator[str]:
+    """Why HyperPod refuses a Kubernetes version; nothing where it takes it."""
+    yield from (found.message for found in orchestrator_version(version))
 
 
 @rule("eks", "region")
@@ -34,15 +41,27 @@ def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
     """
-    version, day = plan.settings.eks.version, today()
-    support = platform().eks_support.get(version)
+    whose = "raise eks.version" if plan.existing_eks is None else "update the cluster"
+    yield from support_of(plan.settings.eks.version, whose=whose)
+
+
+def support_of(version: str, *, whose: str, fine_too: bool = False) -> Iterator[Finding]:
+    """How long EKS supports a version, by the dates on file.
+
+    Args:
+        version: Kubernetes version of a cluster.
+        whose: What to do to get a newer one.
+        fine_too: Whether to answer a version in standard support.
+    """
+    day, support = today(), platform().eks_support.get(version)
     if support is None or version not in platform().kubernetes_versions:
         return
     phase, days = support.phase(day), (support.standard - day).days
     if phase == "standard" and days > SUPPORT_WARNING_DAYS:
+        if fine_too:
+            yield fine("eks", "version", message=f"{version} is in standard support until {support.standard}")
         return
     newer = in_standard_support(after=version, on=day)
-    whose = "raise eks.version" if plan.existing_eks is None else "update the cluster"
     fix = (
         f"Fix: {whose} to {newer[-1]}, one minor version at a time"
         if newer
@@ -51,10 +70,10 @@ def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
     if phase == "ended":
         said = f"EKS ended its support of {version} on {support.extended}: it makes no new cluster of it"
     elif phase == "extended":
-        said = f"{version} is in extended support since {support.standard}, which costs more, until {support.extended}"
+        said = f"{version} is in extended support since {support.standard} until {support.extended}; {COSTS_MORE}"
     else:
         left = "1 day" if days == 1 else f"{days} days"
-        said = f"standard support of {version} ends in {left}, on {support.standard}; extended support costs more"
+        said = f"standard support of {version} ends in {left}, on {support.standard}; {COSTS_MORE}"
     yield warning("eks", "version", message=f"{said}. {fix}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.checks.lookup import find, workers
+from core.evidence import Repository
 from core.findings import Finding, error, rule
 from core.image_sets import BuildableImage, default_image
 from core.model import InstanceGroup
@@ -20,8 +21,8 @@ def _built(plan: Plan) -> BuildableImage | None:
     return default_image(image.folder) if image is not None else None
 
 
-@rule("ray", "image")
-def version_is_the_images(plan: Plan) -> Iterator[Finding]:
+@rule("ray", "image", needs="repository")
+def version_is_the_images(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """Head, workers and clients run the image's Ray; the operator and the checks go by `ray.version`."""
     built = _built(plan)
     if built is not None and plan.settings.ray.version != built.ray:
@@ -35,8 +36,8 @@ def version_is_the_images(plan: Plan) -> Iterator[Finding]:
         )
 
 
-@rule("ray", "image", "hyperpod", "instance_types")
-def image_serves_the_nodes(plan: Plan) -> Iterator[Finding]:
+@rule("ray", "image", "hyperpod", "instance_types", needs="repository")
+def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """An image is of one architecture, and its frameworks are of one kind of accelerator."""
     built = _built(plan)
     for path, group in _placed(plan):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core import names, needs
+from core.evidence import Repository
 from core.findings import Finding, error, rule, warning
 from core.images import chart_images
 from core.plan import Plan
@@ -12,8 +13,8 @@ from core.plan import Plan
 SECTIONS = ("account", "region", "network", "hyperpod", "image", "ray", "helm", "registries", "instance_types")
 
 
-@rule(*SECTIONS)
-def images_are_reachable(plan: Plan) -> Iterator[Finding]:
+@rule(*SECTIONS, needs="repository")
+def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """A closed network reaches Amazon ECR of its own region and no other registry.
 
     https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
@@ -70,8 +71,8 @@ def destinations_are_reachable(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule(*SECTIONS)
-def mirror_has_work(plan: Plan) -> Iterator[Finding]:
+@rule(*SECTIONS, needs="repository")
+def mirror_has_work(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """A mirror without anything to copy is no stack at all."""
     if plan.settings.registries.mirror and not needs.copies(plan):
         yield warning("registries", "mirror", message="has no effect: every image is in Amazon ECR already")

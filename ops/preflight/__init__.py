@@ -1,80 +1,113 @@
-"""`preflight`: read-only checks before money is spent."""
+"""`preflight`: read-only checks before money is spent.
+
+The rules are those of `core.checks`. Loading the environment has run the ones that need the file and its repository;
+here the same rule base runs with the account. What lies on this machine alone is checked in `files`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from core.checks.eks import COSTS_MORE
+from core.evidence import Evidence
+from core.findings import RULES, Finding, Rule
 from ops import output
 from ops.clients import Target
-from ops.errors import CONDITION_FALSE, OK, explain
+from ops.errors import CONDITION_FALSE, OK, OpsError, explain
 from ops.output import Format
-from ops.preflight import account, capacity, files, platform
-from ops.preflight.check import Check, Outcome
+from ops.preflight import files
+from ops.preflight.check import Check, Outcome, Result, failed, ok
+from pricing import price_file
 
 STYLE = {"ok": "good", "failed": "bad", "warning": "busy", "unknown": "note", "skipped": "default"}
+RESULTS: dict[str, Result] = {
+    "error": "failed", "warning": "warning", "unknown": "unknown", "fine": "ok", "skipped": "skipped",
+}  # fmt: skip
+"""A finding's severity as a result of this command."""
 
 OFFLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("environment file", files.environment_file),
     ("charts", files.charts),
     ("copied images", files.copied_images),
     ("cdk", files.cdk_cli),
-    ("addresses", platform.addresses),
-    ("Kubernetes version", platform.kubernetes_version),
-    ("EKS support", platform.eks_support),
 )
-ONLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
-    ("bootstrap", account.bootstrap),
-    ("permissions", account.permissions),
-    ("service-linked roles", account.service_linked_roles),
-    ("zones", capacity.zones),
-    ("instance types", capacity.offered),
-    ("quotas", capacity.quotas),
-    ("training plans", capacity.training_plans),
-    ("EKS version", platform.eks_version),
-    ("pod identity", platform.pod_identity),
-    ("subnets", platform.subnets),
-    ("image", platform.image),
-    ("KMS keys", platform.kms_keys),
-    ("linked buckets", platform.linked_buckets),
-    ("tier bucket", platform.tier_bucket),
-    ("left behind", platform.left_behind),
-)
+
+
+def account_rules() -> list[Rule]:
+    """The rules that need the account, in the order of their modules."""
+    return [rule for rule in RULES if rule.needs == "account"]
 
 
 def run(target: Target, *, offline: bool, form: Format) -> int:
-    """Run the checks and show them. Exit code 3 where one failed."""
-    checks = [one for check in OFFLINE for one in _run(target, *check)]
+    """Run the checks and show them. Exit code 3 where one failed or could not be answered."""
+    checks = [one for name, check in OFFLINE for one in _run(target, name, lambda check=check: check(target))]  # type: ignore[misc]
     if not offline:
         checks += _online(target)
-    failed = [check for check in checks if check.result == "failed"]
+    checks = [_priced(target, check) for check in checks]
+    passed = not any(check.result in ("failed", "unknown") for check in checks)
     if form is Format.json:
         output.write_json(
-            "preflight", {"environment": target.name, "offline": offline, "passed": not failed, "checks": checks}
+            "preflight", {"environment": target.name, "offline": offline, "passed": passed, "checks": checks}
         )
     else:
         _show(target, checks, offline=offline, form=form)
-    return CONDITION_FALSE if failed else OK
+    return OK if passed else CONDITION_FALSE
 
 
 def _online(target: Target) -> list[Check]:
-    first = _run(target, "account", account.credentials)
+    first = _run(target, "account", lambda: credentials(target))
+    rules = account_rules()
     if any(check.result == "failed" for check in first):
-        return [*first, *(Check(check=name, result="skipped", why="the account cannot be asked") for name, _ in ONLINE)]
+        why = "the account cannot be asked"
+        return [*first, *(Check(check=rule.title, result="skipped", why=why) for rule in rules)]
     with ThreadPoolExecutor(max_workers=6) as pool:
-        parts = pool.map(lambda item: _run(target, *item), ONLINE)
+        parts = pool.map(lambda rule: _run(target, rule.title, lambda: _outcomes(target, rule)), rules)
         return [*first, *(check for part in parts for check in part)]
 
 
-def _run(target: Target, name: str, check: Callable[[Target], list[Outcome]]) -> list[Check]:
+def credentials(target: Target) -> list[Outcome]:
+    """There are credentials, and they belong to the environment's account."""
+    try:
+        arn = target.aws.require_account()
+    except OpsError as error:
+        return [failed(error.message, error.next)]
+    return [ok(f"{target.plan.settings.account} as {arn.rpartition(':')[2]}")]
+
+
+def _outcomes(target: Target, rule: Rule) -> list[Outcome]:
+    return [_outcome(finding) for finding in rule(target.plan, Evidence(account=target.aws))]
+
+
+def _outcome(finding: Finding) -> Outcome:
+    return Outcome(result=RESULTS[finding.severity], why=finding.message, do=finding.fix)
+
+
+def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[Check]:
     """One check; a call that fails makes it unknown, and the others still run."""
     try:
-        return [outcome.named(name) for outcome in check(target)]
+        return [outcome.named(name) for outcome in check()]
     except Exception as error:
         known = explain(error, environment=target.name)
         if known is None:
             raise
         return [Check(check=name, result="unknown", why=known.message, do=known.next)]
+
+
+def _priced(target: Target, check: Check) -> Check:
+    """A row on extended support with its price."""
+    if COSTS_MORE not in check.why:
+        return check
+    try:
+        prices = price_file.recorded(target.folder)
+    except price_file.PriceFileError:  # `cost` says what is wrong with it
+        return check
+    region = target.plan.settings.region
+    usual, more = prices.hourly(region, "eks_cluster"), prices.hourly(region, "eks_extended_support")
+    if usual is None or more is None:
+        return check
+    priced = f"the control plane then costs {usual.usd + more.usd:.2f} $ an hour in place of {usual.usd:.2f}"
+    return Check(check=check.check, result=check.result, why=check.why.replace(COSTS_MORE, priced), do=check.do)
 
 
 def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -> None:

@@ -33,3 +33,14 @@ def kubernetes_versions() -> tuple[str, ...]:
 def refused_zone_ids() -> tuple[str, ...]:
     """Availability zone IDs in which EKS takes no subnet for its control plane."""
     return tuple(read("platform_versions.yaml")["eks"]["refused_zone_ids"])
+
+
+def training_plan_types() -> tuple[str, ...]:
+    """Instance types that training plans exist for."""
+    return tuple(read("platform_versions.yaml")["hyperpod"]["training_plan_types"])
+
+
+def ultraservers() -> dict[str, int]:
+    """Instances of one UltraServer, by instance type."""
+    found: dict[str, int] = read("platform_versions.yaml")["hyperpod"]["ultraservers"]
+    return found

@@ -391,9 +391,6 @@ def test_preflight_offline_calls_nobody(world: World) -> None:
         "charts",
         "copied images",
         "cdk",
-        "addresses",
-        "Kubernetes version",
-        "EKS support",
     }
 
 

@@ -1,0 +1,96 @@
+"""Rules about who is asking: bootstrap stack, permissions, service-linked roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.evidence import Account, found
+from core.findings import Finding, error, fine, rule, unknown, warning
+from core.plan import Plan
+from core.service_limits import partition_of
+
+QUALIFIER = "hnb659fds"
+BOOTSTRAP_VERSION = 6
+"""What the default stack synthesizer demands: https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
+NEEDED = (
+    "cloudformation:DescribeStacks", "cloudformation:DescribeStackEvents", "cloudformation:GetTemplate",
+    "sagemaker:DescribeCluster", "sagemaker:ListClusterNodes",
+    "sagemaker:ListClusterEvents",
+    "sagemaker:DescribeClusterEvent", "sagemaker:DescribeClusterNode", "eks:DescribeCluster", "fsx:DescribeFileSystems",
+    "logs:FilterLogEvents", "sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes",
+    "ssm:StartSession",
+    "servicequotas:ListServiceQuotas", "pricing:GetProducts",
+)  # fmt: skip
+"""What the commands of `ops` call; the deployment itself uses the roles of the bootstrap stack."""
+ROLES = {"eks.amazonaws.com": "AWSServiceRoleForAmazonEKS", "fsx.amazonaws.com": "AWSServiceRoleForAmazonFSx"}
+
+
+@rule("account", "region", needs="account", title="bootstrap")
+def region_is_bootstrapped(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The Region has the CDK's bootstrap stack in a version that the deployment accepts, with its bucket.
+
+    https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html
+    """
+    settings = plan.settings
+    command = f"npx cdk bootstrap aws://{settings.account}/{settings.region}"
+    answer = found(account, "ssm", "get_parameter", Name=f"/cdk-bootstrap/{QUALIFIER}/version")
+    if answer is None:
+        yield error("region", message=f"{settings.region} is not bootstrapped", fix=command)
+        return
+    text = str(answer["Parameter"]["Value"])
+    if not text.isdigit() or int(text) < BOOTSTRAP_VERSION:
+        yield error("region", message=f"bootstrap version {text}, at least {BOOTSTRAP_VERSION} is needed", fix=command)
+        return
+    yield fine("region", message=f"version {text}")
+
+
+@rule("account", "region", needs="account", title="permissions")
+def caller_may(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The caller may do what the commands do, and assume the role that deploys, as IAM simulates it."""
+    identity = str(account.call("sts", "get_caller_identity")["Arn"])
+    number, region = plan.settings.account, plan.settings.region
+    if identity.endswith(":root"):
+        yield warning("account", message="this is the account's root user, which may do everything", fix="use a role")
+        return
+    kind, _, name = identity.rpartition(":")[2].partition("/")
+    source = identity
+    if kind == "assumed-role":
+        source = account.call("iam", "get_role", RoleName=name.partition("/")[0])["Role"]["Arn"]
+    elif kind != "user":
+        yield unknown("account", message=f"IAM simulates users and roles, this is {kind}")
+        return
+    denied = _denied(account, source, list(NEEDED), "*")
+    deploy = f"arn:{partition_of(region)}:iam::{number}:role/cdk-{QUALIFIER}-deploy-role-{number}-{region}"
+    wrong = []
+    if denied:
+        wrong.append(error("account", message=f"not allowed: {', '.join(denied)}", fix="ask for these permissions"))
+    if _denied(account, source, ["sts:AssumeRole"], deploy):
+        fix = f"ask for sts:AssumeRole on {deploy}"
+        wrong.append(error("account", message="the deployment's role may not be assumed", fix=fix))
+    yield from wrong or [
+        fine("account", message=f"{len(NEEDED) + 1} actions simulated for {source.rpartition(':')[2]}")
+    ]
+
+
+def _denied(account: Account, source: str, actions: list[str], resource: str) -> list[str]:
+    answer = account.call(
+        "iam", "simulate_principal_policy", PolicySourceArn=source, ActionNames=actions, ResourceArns=[resource]
+    )
+    return [item["EvalActionName"] for item in answer["EvaluationResults"] if item["EvalDecision"] != "allowed"]
+
+
+@rule("account", "storage", needs="account", title="service-linked roles")
+def service_linked_roles_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The roles that EKS and FSx create at first use, where the caller may create them.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
+    """
+    wanted = [one for one in ROLES.items() if plan.new_file_system is not None or not one[0].startswith("fsx")]
+    missing = [(service, role) for service, role in wanted if found(account, "iam", "get_role", RoleName=role) is None]
+    if not missing:
+        yield fine(message="there")
+        return
+    commands = "; ".join(f"aws iam create-service-linked-role --aws-service-name {service}" for service, _ in missing)
+    roles = ", ".join(role for _, role in missing)
+    message = f"not there yet: {roles}. The first use creates them if the caller has iam:CreateServiceLinkedRole"
+    yield warning("account", message=message, fix=commands)

@@ -1,0 +1,227 @@
+"""Rules about the EKS cluster: an existing one as the account has it, or the version of a new one as EKS offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from core import names
+from core.checks.eks import COSTS_MORE, support_of, version_is_supported_by_hyperpod
+from core.evidence import Account, found
+from core.findings import Finding, error, fine, rule, skipped, warning
+from core.model import ExistingEksCluster
+from core.plan import Plan
+from core.service_limits import kubectl_for, minor_of, platform
+from service_rules import eks as rules
+
+Json = dict[str, Any]
+EXISTING = ("eks", "existing")
+NAME = (*EXISTING, "cluster_name")
+CNI_SINCE = (1, 18, 3)
+ADMIN = "AmazonEKSClusterAdminPolicy"
+
+
+@rule("eks", "network", needs="account", title="EKS cluster")
+def existing_cluster_fits(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The EKS cluster that the file names is there, as the file says it is, and can orchestrate HyperPod.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
+    """
+    existing = plan.existing_eks
+    if existing is None:
+        yield skipped("the Eks stack creates it")
+        return
+    answer = found(account, "eks", "describe_cluster", name=existing.cluster_name)
+    if answer is None:
+        message = f"{existing.cluster_name}: no such EKS cluster in {plan.settings.account}, {plan.settings.region}"
+        yield error(*NAME, message=message, fix="correct eks.existing.cluster_name, or create the cluster")
+        return
+    cluster = answer["cluster"]
+    wrong = [
+        error(*NAME, message=refusal.message, fix=_fix(refusal.rule, existing.cluster_name))
+        for refusal in rules.orchestrator({**cluster, "name": existing.cluster_name})
+    ]
+    wrong += _version(plan, cluster)
+    wrong += _differs(plan, existing, cluster)
+    yield from wrong
+    if not any(one.severity == "error" for one in wrong):
+        yield fine(*NAME, message=f"{existing.cluster_name} is {cluster['status']}, version {cluster['version']}")
+    yield from support_of(cluster["version"], whose="update the cluster", fine_too=True)
+
+
+def _fix(rule_name: str, cluster: str) -> str:
+    if rule_name == "access_entries":
+        mode = "--access-config authenticationMode=API_AND_CONFIG_MAP"
+        return f"aws eks update-cluster-config --name {cluster} {mode}"
+    return "wait until it is ACTIVE"
+
+
+def _version(plan: Plan, cluster: Json) -> Iterator[Finding]:
+    """The version that is there: HyperPod supports it, and the kubectl that the file's version chooses fits it."""
+    actual, written = cluster["version"], plan.settings.eks.version
+    path, fix = ("eks", "version"), f'set eks.version: "{actual}"'
+    text = f"{cluster.get('name', '')} has Kubernetes {actual}"
+    refused = list(version_is_supported_by_hyperpod(actual))
+    yield from (error(*path, message=f"{text}: {reason}", fix="update the cluster") for reason in refused)
+    if refused or written == actual:
+        return
+    kubectl = kubectl_for(written)
+    if abs(minor_of(kubectl) - minor_of(actual)) > 1:
+        message = f"{text}; eks.version {written} applies manifests with kubectl {kubectl}, "
+        yield error(*path, message=f"{message}more than one minor version apart", fix=fix)
+    else:
+        yield warning(*path, message=f"{text}; eks.version says {written}", fix=fix)
+
+
+def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterator[Finding]:
+    """Where the file does not say of the cluster what EKS says of it."""
+    config = cluster.get("resourcesVpcConfig") or {}
+    vpc = plan.existing_vpc.vpc_id if plan.existing_vpc else ""
+    issuer = ((cluster.get("identity") or {}).get("oidc") or {}).get("issuer", "")
+    group = config.get("clusterSecurityGroupId", "")
+    if vpc and config.get("vpcId", vpc) != vpc:
+        message = f"{existing.cluster_name} is in {config['vpcId']}, the file says {vpc}"
+        yield error("network", "existing", "vpc_id", message=message, fix="name the cluster's VPC and its subnets")
+    if issuer and issuer != existing.oidc_issuer_url:
+        message = f"the OIDC issuer of {existing.cluster_name} is {issuer}, the file says {existing.oidc_issuer_url}"
+        fix = f"set eks.existing.oidc_issuer_url: {issuer}"
+        yield error(*EXISTING, "oidc_issuer_url", message=message, fix=fix)
+    if group and group != existing.security_group_id:
+        message = f"the cluster security group of {existing.cluster_name} is {group}, "
+        fix = f"set eks.existing.security_group_id: {group}"
+        message += f"the file says {existing.security_group_id}"
+        yield error(*EXISTING, "security_group_id", message=message, fix=fix)
+    if config.get("endpointPrivateAccess") is False:
+        message = f"the private endpoint of {existing.cluster_name} is off; nodes and functions use it"
+        fix = f"aws eks update-cluster-config --name {existing.cluster_name} --resources-vpc-config "
+        yield error(*NAME, message=message, fix=f"{fix}endpointPrivateAccess=true")
+
+
+@rule("eks", needs="account", title="OIDC provider")
+def oidc_provider_exists(plan: Plan, account: Account) -> Iterator[Finding]:
+    """IAM has an OIDC provider for the existing cluster's issuer: the CSI driver's role trusts it.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/enable-iam-roles-for-service-accounts.html
+    """
+    existing = plan.existing_eks
+    if existing is None:
+        yield skipped("the Eks stack creates it")
+        return
+    path = (*EXISTING, "oidc_issuer_url")
+    listed = account.call("iam", "list_open_id_connect_providers")["OpenIDConnectProviderList"]
+    host = existing.oidc_issuer_url.removeprefix("https://")
+    if any(str(one["Arn"]).endswith(f":oidc-provider/{host}") for one in listed):
+        yield fine(*path, message=f"{host} has one")
+    else:
+        message = f"IAM has no OIDC provider for {existing.oidc_issuer_url}"
+        fix = f"eksctl utils associate-iam-oidc-provider --cluster {existing.cluster_name} --approve"
+        yield error(*path, message=message, fix=fix)
+
+
+@rule("eks", needs="account", title="kubectl role")
+def kubectl_role_is_admin(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The role that applies manifests to an existing cluster has an access entry there that makes it an administrator.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/access-policies.html
+    """
+    existing = plan.existing_eks
+    if existing is None:
+        yield skipped("the Eks stack creates it")
+        return
+    path, role = (*EXISTING, "kubectl_role_arn"), existing.kubectl_role_arn
+    answer = found(
+        account,
+        "eks",
+        "list_associated_access_policies",
+        clusterName=existing.cluster_name,
+        principalArn=role,
+    )
+    name = role.rpartition("/")[2]
+    policies = [one["policyArn"].rpartition("/")[2] for one in (answer or {}).get("associatedAccessPolicies", [])]
+    if ADMIN in policies:
+        yield fine(*path, message=f"{name} has {ADMIN}")
+        return
+    message = (
+        f"{name} has no access entry in {existing.cluster_name}"
+        if answer is None
+        else f"the access entry of {name} lacks {ADMIN}"
+    )
+    fix = f"aws eks create-access-entry --cluster-name {existing.cluster_name} --principal-arn {role}; then "
+    fix += f"associate-access-policy with {ADMIN} and --access-scope type=cluster"
+    yield error(*path, message=message, fix=fix)
+
+
+@rule("eks", "ray", "hyperpod", needs="account", title="add-ons")
+def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Finding]:
+    """An existing cluster has the CNI that enforces network policies, and the agent that pods get their roles from.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy.html
+    """
+    existing = plan.existing_eks
+    if existing is None:
+        yield skipped("the Eks stack adds them")
+        return
+    cluster, path = existing.cluster_name, NAME
+    cni = found(account, "eks", "describe_addon", clusterName=cluster, addonName=names.CNI_ADDON)
+    version = _numbers(((cni or {}).get("addon") or {}).get("addonVersion", ""))
+    if cni is None:
+        message = f"{cluster} has no add-on {names.CNI_ADDON}: network policies work only if its own CNI enforces them"
+        yield warning(*path, message=message, fix=f"make sure of {names.CNI_ADDON} 1.18.3 or newer, with policies on")
+    elif version and version < CNI_SINCE:
+        message = f"{names.CNI_ADDON} of {cluster} is {cni['addon']['addonVersion']}. Expected 1.18.3 or newer"
+        fix = f"aws eks update-addon --cluster-name {cluster} --addon-name {names.CNI_ADDON}"
+        yield error(*path, message=message, fix=fix)
+    else:
+        yield fine(*path, message=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
+    if plan.settings.ray.access is None and plan.tier_bucket_name is None:
+        return
+    agent = names.POD_IDENTITY_ADDON
+    there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)
+    if there is None:
+        fix = f"aws eks create-addon --cluster-name {cluster} --addon-name {agent}"
+        yield error(*path, message=f"{cluster} has no add-on {agent}: Ray's pods would get no credentials", fix=fix)
+    else:
+        addon = there["addon"]
+        yield fine(*path, message=f"{agent} {addon.get('addonVersion', '')} is {addon.get('status', '')}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.removeprefix("v").partition("-")[0].split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+@rule("eks", needs="account", title="EKS version")
+def version_is_offered(plan: Plan, account: Account) -> Iterator[Finding]:
+    """EKS offers the version of a new cluster, in standard support (extended support costs more).
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_DescribeClusterVersions.html
+    """
+    if plan.existing_eks is not None:
+        yield skipped("the cluster exists")
+        return
+    version, path = plan.settings.eks.version, ("eks", "version")
+    answer = found(account, "eks", "describe_cluster_versions", clusterVersions=[version]) or {}
+    there = answer.get("clusterVersions", [])
+    status = (there[0].get("versionStatus") or there[0].get("status", "")) if there else ""
+    if not there or status.upper() == "UNSUPPORTED":
+        yield error(*path, message=f"EKS offers no version {version}", fix="choose another eks.version")
+        return
+    if "EXTENDED" in status.upper():
+        message = f"EKS says that {version} is in extended support; {COSTS_MORE}"
+        yield warning(*path, message=message, fix="choose a newer eks.version")
+    else:
+        yield fine(*path, message=f"{version}, {status.lower().replace('_', ' ')}")
+    if differs := _other_date(version, there[0].get("endOfStandardSupportDate")):
+        yield warning(*path, message=differs, fix="correct the file: costs are counted by it")
+
+
+def _other_date(version: str, ends: object) -> str:
+    """What to say where the date on file is not the one that EKS gives."""
+    support = platform().eks_support.get(version)
+    if not isinstance(ends, datetime) or support is None or ends.astimezone(UTC).date() == support.standard:
+        return ""
+    return (
+        f"EKS says that standard support of {version} ends on {ends.astimezone(UTC).date()}, "
+        f"service_rules/data/platform_versions.yaml says {support.standard}"
+    )

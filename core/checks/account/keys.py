@@ -1,0 +1,164 @@
+"""Rules about what the file names by its ARN or its name: keys, roles, alarms, an MLflow server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from core.checks.lookup import GROUPS
+from core.evidence import Account, absent, code, found
+from core.findings import Finding, error, fine, rule, skipped, unknown, warning
+from core.plan import Plan
+from core.yaml_source import Path
+
+Json = dict[str, Any]
+
+
+@rule("hyperpod", "ray", needs="account", title="KMS keys")
+def keys_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+    """Keys of node volumes and of buckets are there, enabled, and encrypt.
+
+    https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
+    """
+    named: dict[str, Path] = {}
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
+        if group.volume_kms_key_arn:
+            named.setdefault(group.volume_kms_key_arn, ("hyperpod", "instance_groups", index, "volume_kms_key_arn"))
+    access = plan.settings.ray.access
+    for index, arn in enumerate(access.kms_key_arns if access else []):
+        named.setdefault(arn, ("ray", "access", "kms_key_arns", index))
+    if not named:
+        yield skipped("the file names none")
+    for arn, path in named.items():
+        short = arn.rpartition("/")[2]
+        try:
+            answer = found(account, "kms", "describe_key", KeyId=arn)
+        except Exception as bad:
+            if code(bad) != "AccessDeniedException":
+                raise
+            yield unknown(*path, message=f"{short}: these credentials may not see it", fix="ask for kms:DescribeKey")
+            continue
+        if answer is None:
+            message = f"{short}: no such key in {arn.split(':')[4]}, {arn.split(':')[3]}"
+            yield error(*path, message=message, fix="correct the ARN, or create the key")
+            continue
+        key = answer["KeyMetadata"]
+        if key["KeyState"] == "PendingDeletion":
+            fix = f"aws kms cancel-key-deletion --key-id {short}"
+            yield error(*path, message=f"{short} is PendingDeletion", fix=fix)
+        elif key["KeyState"] != "Enabled":
+            fix = f"aws kms enable-key --key-id {short}"
+            yield error(*path, message=f"{short} is {key['KeyState']}", fix=fix)
+        elif key.get("KeyUsage", "ENCRYPT_DECRYPT") != "ENCRYPT_DECRYPT" or not _symmetric(key):
+            message = f"{short} is {key.get('KeySpec', 'asymmetric')} for {key.get('KeyUsage', '')}"
+            yield error(*path, message=message, fix="use a symmetric encryption key (SYMMETRIC_DEFAULT)")
+        else:
+            yield fine(*path, message=f"{short} {key['KeyState']}")
+
+
+def _symmetric(key: Json) -> bool:
+    return str(key.get("KeySpec", key.get("CustomerMasterKeySpec", "SYMMETRIC_DEFAULT"))) == "SYMMETRIC_DEFAULT"
+
+
+@rule("eks", "account", needs="account", title="roles")
+def roles_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+    """Roles of `eks` are there under exactly that ARN: an access entry of another path gives nobody access.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html
+    """
+    eks = plan.settings.eks
+    roles: list[tuple[Path, str]] = [
+        (("eks", "admin_role_arns", index), arn) for index, arn in enumerate(eks.admin_role_arns)
+    ]
+    roles += [(("eks", "ray_users", index, "role_arn"), user.role_arn) for index, user in enumerate(eks.ray_users)]
+    if plan.existing_eks is not None:
+        roles.append((("eks", "existing", "kubectl_role_arn"), plan.existing_eks.kubectl_role_arn))
+    if not roles:
+        yield skipped("the file names none")
+    for path, arn in roles:
+        owner, name = arn.split(":")[4], arn.rpartition("/")[2]
+        if owner != plan.settings.account:
+            yield warning(*path, message=f"{name} is a role of {owner}, which was not asked")
+            continue
+        answer = found(account, "iam", "get_role", RoleName=name)
+        if answer is None:
+            yield error(*path, message=f"{name}: no such role in {owner}", fix="correct the ARN, or create the role")
+            continue
+        role = answer["Role"]
+        if role["Arn"] != arn:
+            yield error(*path, message=f"the role {name} is {role['Arn']}, the file says {arn}", fix="correct the ARN")
+        elif path[1] == "existing" and not trusts(role, "lambda.amazonaws.com"):
+            message = f"{name} is not trusted by lambda.amazonaws.com, whose functions apply manifests with it"
+            yield error(*path, message=message, fix="add the service to the role's trust policy")
+        else:
+            yield fine(*path, message=f"{name} is there")
+
+
+def trusts(role: Json, service: str) -> bool:
+    """Whether a role's trust policy names a service; True where the answer has no policy."""
+    document = role.get("AssumeRolePolicyDocument")
+    if not isinstance(document, dict):
+        return True
+    statements = document.get("Statement") or []
+    for statement in statements if isinstance(statements, list) else [statements]:
+        principal = statement.get("Principal") or {}
+        services = principal.get("Service", []) if isinstance(principal, dict) else []
+        names = services if isinstance(services, list) else [services]
+        if statement.get("Effect") == "Allow" and service in names:
+            return True
+    return False
+
+
+@rule("hyperpod", needs="account", title="alarms")
+def rollback_alarms_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+    """CloudWatch alarms that roll a software update back are there.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeploymentConfiguration.html
+    """
+    named: dict[str, Path] = {}
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
+        rolling = group.update_schedule.rolling if group.update_schedule else None
+        for number, alarm in enumerate(rolling.rollback_alarm_names if rolling else []):
+            rolled = (*GROUPS, index, "update_schedule", "rolling", "rollback_alarm_names", number)
+            named.setdefault(alarm, rolled)
+    if not named:
+        yield skipped("no group names one")
+        return
+    answer = account.call("cloudwatch", "describe_alarms", AlarmNames=sorted(named))
+    there = {alarm["AlarmName"] for kind in ("MetricAlarms", "CompositeAlarms") for alarm in answer.get(kind, [])}
+    for alarm, path in named.items():
+        if alarm in there:
+            yield fine(*path, message=f"{alarm} is there")
+        else:
+            yield error(*path, message=f"{alarm}: no such alarm", fix="create it, or remove the name")
+
+
+@rule("ray", needs="account", title="MLflow")
+def mlflow_exists(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The MLflow tracking server or app that pods use is there.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeMlflowTrackingServer.html
+    """
+    access = plan.settings.ray.access
+    arn = access.mlflow_arn if access else None
+    if arn is None:
+        yield skipped("ray.access.mlflow_arn is not set")
+        return
+    path = ("ray", "access", "mlflow_arn")
+    name = arn.rpartition("/")[2]
+    try:
+        if ":mlflow-app/" in arn:
+            answer = account.call("sagemaker", "describe_mlflow_app", Arn=arn)
+            status = answer.get("Status", "")
+        else:
+            answer = account.call("sagemaker", "describe_mlflow_tracking_server", TrackingServerName=name)
+            status = answer.get("TrackingServerStatus", "")
+    except Exception as bad:
+        if not absent(bad):
+            raise
+        yield error(*path, message=f"{name}: no such server", fix="correct ray.access.mlflow_arn, or create it")
+        return
+    if "Fail" in status or status.startswith("Delet"):
+        yield error(*path, message=f"{name} is {status}", fix="name one that works")
+    else:
+        yield fine(*path, message=f"{name} is {status}")

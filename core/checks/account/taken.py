@@ -1,0 +1,215 @@
+"""Rules about names that a deployment gives: free, this environment's own, another stack's, or left by a teardown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from core import names, needs
+from core.checks.account.owners import ours, owner
+from core.checks.account.storage import bucket_region
+from core.evidence import Account, absent, code, found
+from core.findings import Finding, error, fine, rule, skipped, warning
+from core.model import NewEks
+from core.plan import Plan
+from core.plan_names import stack_names
+from core.yaml_source import Path
+
+Json = dict[str, Any]
+CLUSTER_NAME = ("hyperpod", "cluster_name")
+OTHER_NAME = "choose another hyperpod.cluster_name"
+
+
+def judged(
+    plan: Plan, account: Account, path: Path, name: str, *, identifiers: tuple[str, ...], take_up: str, choose: str
+) -> Finding:
+    """What a name that exists means: whose it is, and how to take it up.
+
+    Args:
+        plan: The environment.
+        account: Whose stacks are asked.
+        path: Setting that the name follows from.
+        name: The name, with what it is of.
+        identifiers: Physical IDs that CloudFormation may know it by.
+        take_up: What to do where no stack has it.
+        choose: What to do where another stack has it.
+    """
+    for identifier in identifiers:
+        stack = owner(account, identifier)
+        if stack is None:
+            continue
+        if ours(plan, stack):
+            return fine(*path, message=f"{name} is this environment's ({stack})")
+        return error(*path, message=f"{name} belongs to stack {stack}", fix=choose)
+    return error(*path, message=f"{name} exists, and no stack has it", fix=take_up)
+
+
+@rule("hyperpod", "account", "region", needs="account", title="stack names")
+def stacks_are_ours(plan: Plan, account: Account) -> Iterator[Finding]:
+    """Stacks of the environment's names are its own, and in a state that a deployment can begin from.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/view-stack-events.html
+    """
+    there = []
+    for name in stack_names(plan):
+        try:
+            listed = account.call("cloudformation", "describe_stacks", StackName=name)["Stacks"]
+        except Exception as bad:
+            if code(bad) != "ValidationError" and not absent(bad):
+                raise
+            continue
+        there += [stack for stack in listed if stack["StackStatus"] != "DELETE_COMPLETE"]
+    for stack in there:
+        yield _stack(plan, stack)
+    if not there:
+        yield fine(message=f"none of {plan.name}'s stacks is there")
+
+
+def _stack(plan: Plan, stack: Json) -> Finding:
+    name, status = stack["StackName"], stack["StackStatus"]
+    tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", [])}
+    environment = tags.get(names.ENVIRONMENT_TAG)
+    if environment != plan.name:
+        whose = f"is tagged {names.ENVIRONMENT_TAG}={environment}" if environment else "is of another project"
+        return error(message=f"stack {name} {whose}", fix=f"rename {plan.name}.yaml, or delete that stack")
+    if status in ("UPDATE_ROLLBACK_FAILED", "ROLLBACK_FAILED", "DELETE_FAILED"):
+        fix = f"aws cloudformation continue-update-rollback --stack-name {name}"
+        if status != "UPDATE_ROLLBACK_FAILED":
+            fix = f"hyperpod-ray teardown {plan.name}"
+        return error(message=f"{name} is {status}: no update begins from there", fix=fix)
+    if status.endswith("IN_PROGRESS"):
+        return warning(message=f"{name} is {status}", fix="wait until it has ended")
+    return fine(message=f"{name} is {status}")
+
+
+@rule("hyperpod", "account", "region", needs="account", title="bucket names")
+def buckets_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The buckets that the stacks create have free names, which are global: of the lifecycle scripts, and of a tier.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+    """
+    tiered = plan.settings.hyperpod.tiered_storage
+    scripts = plan.lifecycle_bucket_name
+    wanted = [(scripts, f"aws s3 rb --force s3://{scripts}: it holds nothing but copies of lifecycle/")]
+    if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
+        wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
+    for bucket, take_up in wanted:
+        there = bucket_region(account, bucket)
+        if there is None:
+            yield fine(*CLUSTER_NAME, message=f"bucket {bucket} is free")
+        elif not there:
+            message = f"bucket {bucket} exists, and belongs to another account or is closed to these credentials"
+            yield error(*CLUSTER_NAME, message=message, fix=OTHER_NAME)
+        else:
+            yield judged(
+                plan,
+                account,
+                CLUSTER_NAME,
+                f"bucket {bucket}",
+                identifiers=(bucket,),
+                take_up=take_up,
+                choose=OTHER_NAME,
+            )
+
+
+@rule("hyperpod", "eks", needs="account", title="cluster names")
+def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+    """No other EKS or HyperPod cluster of the Region has the names that the stacks give.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (ClusterName)
+    """
+    name = plan.settings.hyperpod.cluster_name
+    answer = found(account, "sagemaker", "describe_cluster", ClusterName=name)
+    if answer is None:
+        yield fine(*CLUSTER_NAME, message=f"HyperPod cluster {name} is free")
+    else:
+        identifiers = tuple(one for one in (answer.get("ClusterArn", ""), name) if one)
+        take_up = f"aws sagemaker delete-cluster --cluster-name {name}, or {OTHER_NAME}"
+        label = f"HyperPod cluster {name}"
+        yield judged(plan, account, CLUSTER_NAME, label, identifiers=identifiers, take_up=take_up, choose=OTHER_NAME)
+    if plan.existing_eks is not None:
+        return
+    eks = plan.eks_cluster_name
+    if found(account, "eks", "describe_cluster", name=eks) is None:
+        yield fine(*CLUSTER_NAME, message=f"EKS cluster {eks} is free")
+    else:
+        take_up = f"name it in eks.existing (with its VPC in network.existing), or {OTHER_NAME}"
+        label = f"EKS cluster {eks}"
+        yield judged(plan, account, CLUSTER_NAME, label, identifiers=(eks,), take_up=take_up, choose=OTHER_NAME)
+
+
+@rule("eks", "hyperpod", "image", needs="account", title="left behind")
+def names_are_taken_up(plan: Plan, account: Account) -> Iterator[Finding]:
+    """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
+    eks, built = plan.settings.eks, plan.built_image
+    some = False
+    if isinstance(eks, NewEks):
+        some = True
+        name = plan.control_plane_log_group
+        listed = account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
+        there = any(group["logGroupName"] == name for group in listed)
+        yield _kept(plan, account, ("eks", "log_group_exists"), name, there=there, exists=eks.log_group_exists)
+    if built is not None:
+        some = True
+        there = _repository(account, built.repository_name)
+        path = ("image", "repository_exists")
+        yield _kept(plan, account, path, built.repository_name, there=there, exists=built.repository_exists)
+    if not some:
+        yield skipped("no name is fixed")
+
+
+@rule("image", "ray", "registries", "helm", "hyperpod", needs="account", title="mirror repositories")
+def mirror_repositories_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+    """Repositories that the Mirror stack creates have free names, or are its own."""
+    copies = needs.copies(plan)
+    if not copies:
+        yield skipped("no mirror")
+    for repository in dict.fromkeys(copy.repository for copy in copies):
+        path = ("registries", "mirror")
+        if not _repository(account, repository):
+            yield fine(*path, message=f"{repository} is free")
+            continue
+        take_up = f"aws ecr delete-repository --force --repository-name {repository}: its images are copies"
+        yield judged(plan, account, path, repository, identifiers=(repository,), take_up=take_up, choose=OTHER_NAME)
+
+
+def _repository(account: Account, name: str) -> bool:
+    return found(account, "ecr", "describe_repositories", repositoryNames=[name]) is not None
+
+
+def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, exists: bool) -> Finding:
+    setting = ".".join(str(part) for part in path)
+    if exists:
+        if there:
+            return fine(*path, message=f"{name} is there")
+        return error(*path, message=f"{name} does not exist", fix=f"remove {setting}")
+    if not there:
+        return fine(*path, message=f"{name} is free")
+    choose = "choose another image.repository_name" if path[0] == "image" else OTHER_NAME
+    take_up = f"set {setting}: true, or delete it"
+    return judged(plan, account, path, name, identifiers=(name,), take_up=take_up, choose=choose)
+
+
+@rule("storage", "network", needs="account", title="kept file systems")
+def kept_file_systems_are_named(plan: Plan, account: Account) -> Iterator[Finding]:
+    """A file system that a teardown of this environment kept goes on costing, and a deployment makes another one.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/getting-started.html
+    """
+    if plan.existing_file_system is not None:
+        yield skipped("storage.existing names one")
+        return
+    kept = []
+    for system in account.pages("fsx", "describe_file_systems", "FileSystems"):
+        tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", [])}
+        if tags.get(names.ENVIRONMENT_TAG) != plan.name or names.CLAIM_TAG in tags:
+            continue
+        if owner(account, system["FileSystemId"]) is None:
+            kept.append(system)
+    for system in kept:
+        identifier, mount = system["FileSystemId"], (system.get("LustreConfiguration") or {}).get("MountName", "")
+        message = f"{identifier} of {plan.name} is kept in {system.get('VpcId', '')}, and no stack has it"
+        fix = f"to use it: storage.existing {{file_system_id: {identifier}, mount_name: {mount}, …}} with its VPC in "
+        yield warning("storage", message=message, fix=f"{fix}network.existing")
+    if not kept:
+        yield fine("storage", message="none is kept")

@@ -1,0 +1,276 @@
+"""An account as data: what it has, and the answers of AWS's APIs that follow, each checked against botocore's model."""
+
+from __future__ import annotations
+
+import functools
+import json
+from datetime import datetime
+from typing import Any
+
+import botocore.session
+from botocore import xform_name
+from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
+
+Json = dict[str, Any]
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    return botocore.session.get_session().get_service_model(service)
+
+
+@functools.cache
+def _operation(service: str, operation: str) -> Any:
+    model = _model(service)
+    return next(model.operation_model(one) for one in model.operation_names if xform_name(one) == operation)
+
+
+def _fits(shape: Any, data: Json, what: str) -> None:
+    if shape is None:
+        return
+    report = ParamValidator().validate(_as_sent(data), shape)
+    assert not report.has_errors(), f"{what}: {report.generate_report()}"
+
+
+def _as_sent(data: Json) -> Json:
+    """A policy as text, which boto3 gives as an object."""
+    role = data.get("Role")
+    if isinstance(role, dict) and isinstance(role.get("AssumeRolePolicyDocument"), dict):
+        return {**data, "Role": {**role, "AssumeRolePolicyDocument": json.dumps(role["AssumeRolePolicyDocument"])}}
+    return data
+
+
+class RecordedAccount:
+    """Answers read-only calls from the data of an account.
+
+    Args:
+        data: What the account has, by kind; see `GOOD` beside it.
+    """
+
+    def __init__(self, data: Json) -> None:
+        self.data = data
+        self.asked: list[str] = []
+
+    # --- what rules call -------------------------------------------------------------------------------------------
+
+    def call(self, service: str, operation: str, **arguments: Any) -> Json:
+        _fits(_operation(service, operation).input_shape, arguments, f"request {service}.{operation}")
+        self.asked.append(f"{service}:{operation}")
+        refused = self.data.get("errors", {}).get(f"{service}.{operation}")
+        if refused:
+            raise ClientError({"Error": {"Code": refused, "Message": "refused"}}, operation)
+        answer = getattr(self, f"_{service.replace('-', '_')}_{operation}")(arguments)
+        _fits(_operation(service, operation).output_shape, answer, f"answer {service}.{operation}")
+        return answer
+
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
+        return list(self.call(service, operation, **arguments)[key])
+
+    def _one(self, kind: str, name: str, code: str, message: str = "not there") -> Any:
+        found = self.data[kind].get(name)
+        if found is None:
+            raise ClientError({"Error": {"Code": code, "Message": message}}, kind)
+        return found
+
+    # --- EC2 -------------------------------------------------------------------------------------------------------
+
+    def _ec2_describe_availability_zones(self, _: Json) -> Json:
+        return {"AvailabilityZones": [{"ZoneName": n, **zone} for n, zone in self.data["zones"].items()]}
+
+    def _ec2_describe_vpcs(self, asked: Json) -> Json:
+        wanted = asked.get("VpcIds") or list(self.data["vpcs"])
+        vpcs = [{"VpcId": one, **self._one("vpcs", one, "InvalidVpcID.NotFound")} for one in wanted]
+        return {"Vpcs": [{k: v for k, v in vpc.items() if not k.startswith("enable")} for vpc in vpcs]}
+
+    def _ec2_describe_vpc_attribute(self, asked: Json) -> Json:
+        name = asked["Attribute"]
+        value = self._one("vpcs", asked["VpcId"], "InvalidVpcID.NotFound").get(name, True)
+        return {"VpcId": asked["VpcId"], name[0].upper() + name[1:]: {"Value": value}}
+
+    def _ec2_describe_subnets(self, asked: Json) -> Json:
+        wanted = asked["Filters"][0]["Values"]
+        return {"Subnets": [{"SubnetId": i, **s} for i, s in self.data["subnets"].items() if i in wanted]}
+
+    def _ec2_describe_route_tables(self, _: Json) -> Json:
+        return {"RouteTables": self.data["route_tables"]}
+
+    def _ec2_describe_addresses(self, _: Json) -> Json:
+        return {"Addresses": [{"PublicIp": f"192.0.2.{n}"} for n in range(self.data["addresses"])]}
+
+    def _ec2_describe_nat_gateways(self, _: Json) -> Json:
+        return {"NatGateways": self.data["nat_gateways"]}
+
+    def _ec2_describe_instance_type_offerings(self, asked: Json) -> Json:
+        kind = asked["Filters"][0]["Values"][0]
+        zones = self.data["offerings"].get(kind, [])
+        return {"InstanceTypeOfferings": [{"InstanceType": kind, "Location": zone} for zone in zones]}
+
+    # --- EKS -------------------------------------------------------------------------------------------------------
+
+    def _eks_describe_cluster(self, asked: Json) -> Json:
+        return {
+            "cluster": {
+                "name": asked["name"],
+                **self._one("eks", asked["name"], "ResourceNotFoundException"),
+            }
+        }
+
+    def _eks_list_clusters(self, _: Json) -> Json:
+        return {"clusters": [*self.data["eks"], *self.data["more_eks"]]}
+
+    def _eks_describe_cluster_versions(self, asked: Json) -> Json:
+        there = self.data["versions"]
+        wanted = [there[one] for one in asked["clusterVersions"] if one in there]
+        return {"clusterVersions": [{"clusterVersion": asked["clusterVersions"][0], **one} for one in wanted]}
+
+    def _eks_describe_addon(self, asked: Json) -> Json:
+        version = self._one("addons", asked["addonName"], "ResourceNotFoundException")
+        return {"addon": {"addonName": asked["addonName"], "addonVersion": version, "status": "ACTIVE"}}
+
+    def _eks_list_associated_access_policies(self, asked: Json) -> Json:
+        arns = self._one("access_entries", asked["principalArn"], "ResourceNotFoundException")
+        return {"clusterName": asked["clusterName"], "associatedAccessPolicies": [{"policyArn": arn} for arn in arns]}
+
+    # --- SageMaker, FSx --------------------------------------------------------------------------------------------
+
+    def _sagemaker_describe_cluster(self, asked: Json) -> Json:
+        return dict(self._one("hyperpod", asked["ClusterName"], "ResourceNotFound"))
+
+    def _sagemaker_list_clusters(self, asked: Json) -> Json:
+        made = datetime(2026, 1, 1)  # as botocore's model has it
+        found = [
+            {
+                "ClusterArn": cluster["ClusterArn"],
+                "ClusterName": name,
+                "CreationTime": made,
+                "ClusterStatus": "InService",
+            }
+            for name, cluster in self.data["hyperpod"].items()
+            if "TrainingPlanArn" not in asked
+        ]
+        return {"ClusterSummaries": found}
+
+    def _sagemaker_list_cluster_nodes(self, asked: Json) -> Json:
+        nodes = self.data["nodes"].get(asked["ClusterName"], {})
+        made = datetime(2026, 1, 1)
+        return {
+            "ClusterNodeSummaries": [
+                {
+                    "InstanceGroupName": "g",
+                    "InstanceId": f"i-{kind}-{n}",
+                    "InstanceType": kind,
+                    "LaunchTime": made,
+                    "InstanceStatus": {"Status": "Running"},
+                }
+                for kind, count in nodes.items()
+                for n in range(count)
+            ]
+        }
+
+    def _sagemaker_describe_training_plan(self, asked: Json) -> Json:
+        name = asked["TrainingPlanName"]
+        return {"TrainingPlanName": name, **self._one("training_plans", name, "ResourceNotFound")}
+
+    def _sagemaker_describe_mlflow_tracking_server(self, asked: Json) -> Json:
+        name = asked["TrackingServerName"]
+        return {"TrackingServerStatus": self._one("mlflow", name, "ResourceNotFound")}
+
+    def _fsx_describe_file_systems(self, asked: Json) -> Json:
+        wanted = asked.get("FileSystemIds") or list(self.data["file_systems"])
+        return {
+            "FileSystems": [{"FileSystemId": i, **self._one("file_systems", i, "FileSystemNotFound")} for i in wanted]
+        }
+
+    # --- the others ------------------------------------------------------------------------------------------------
+
+    def _kms_describe_key(self, asked: Json) -> Json:
+        return {"KeyMetadata": {"KeyId": "k", **self._one("keys", asked["KeyId"], "NotFoundException")}}
+
+    def _iam_get_role(self, asked: Json) -> Json:
+        name = asked["RoleName"]
+        role = self._one("roles", name, "NoSuchEntity")
+        made = {"Path": "/", "RoleName": name, "RoleId": "AROA0123456789ABCDEF", "CreateDate": datetime(2026, 1, 1)}
+        policy = {"AssumeRolePolicyDocument": role["trust"]} if "trust" in role else {}
+        return {"Role": {**made, **policy, "Arn": role["Arn"]}}
+
+    def _iam_list_open_id_connect_providers(self, _: Json) -> Json:
+        return {"OpenIDConnectProviderList": [{"Arn": arn} for arn in self.data["oidc"]]}
+
+    def _iam_simulate_principal_policy(self, asked: Json) -> Json:
+        denied = self.data["denied"]
+        return {
+            "EvaluationResults": [
+                {"EvalActionName": one, "EvalDecision": "implicitDeny" if one in denied else "allowed"}
+                for one in asked["ActionNames"]
+            ]
+        }
+
+    def _sts_get_caller_identity(self, _: Json) -> Json:
+        return {"Account": "123456789012", "Arn": self.data["caller"]}
+
+    def _ssm_get_parameter(self, asked: Json) -> Json:
+        return {"Parameter": {"Value": self._one("parameters", asked["Name"], "ParameterNotFound")}}
+
+    def _s3_head_bucket(self, asked: Json) -> Json:
+        region = self._one("buckets", asked["Bucket"], "404")
+        if region == "forbidden":
+            raise ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "HeadBucket")
+        return {"BucketRegion": region}
+
+    def _s3_get_bucket_lifecycle_configuration(self, asked: Json) -> Json:
+        return {"Rules": self._one("lifecycles", asked["Bucket"], "NoSuchLifecycleConfiguration")}
+
+    def _ecr_describe_repositories(self, asked: Json) -> Json:
+        (name,) = asked["repositoryNames"]
+        if name not in self.data["repositories"]:
+            raise ClientError({"Error": {"Code": "RepositoryNotFoundException", "Message": name}}, "ecr")
+        return {"repositories": [{"repositoryName": name}]}
+
+    def _ecr_describe_images(self, asked: Json) -> Json:
+        images = self._one("images", asked["repositoryName"], "RepositoryNotFoundException")
+        digest = asked["imageIds"][0]["imageDigest"]
+        if digest not in images:
+            raise ClientError({"Error": {"Code": "ImageNotFoundException", "Message": digest}}, "ecr")
+        return {"imageDetails": [{"imageDigest": digest}]}
+
+    def _ecr_describe_pull_through_cache_rules(self, asked: Json) -> Json:
+        (prefix,) = asked["ecrRepositoryPrefixes"]
+        url = self._one("caches", prefix, "PullThroughCacheRuleNotFoundException")
+        return {"pullThroughCacheRules": [{"ecrRepositoryPrefix": prefix, "upstreamRegistryUrl": url}]}
+
+    def _logs_describe_log_groups(self, asked: Json) -> Json:
+        groups = [one for one in self.data["log_groups"] if one.startswith(asked["logGroupNamePrefix"])]
+        return {"logGroups": [{"logGroupName": one} for one in groups]}
+
+    def _cloudwatch_describe_alarms(self, asked: Json) -> Json:
+        return {"MetricAlarms": [{"AlarmName": one} for one in self.data["alarms"] if one in asked["AlarmNames"]]}
+
+    def _cloudformation_describe_stacks(self, asked: Json) -> Json:
+        stack = self._one("stacks", asked["StackName"], "ValidationError")
+        made = datetime(2026, 1, 1)
+        tags = [{"Key": key, "Value": value} for key, value in stack.get("tags", {}).items()]
+        shown = {"StackName": asked["StackName"], "CreationTime": made, "StackStatus": stack["status"], "Tags": tags}
+        return {"Stacks": [shown]}
+
+    def _cloudformation_describe_stack_resources(self, asked: Json) -> Json:
+        wanted = asked["PhysicalResourceId"]
+        made = datetime(2026, 1, 1)
+        for name, stack in self.data["stacks"].items():
+            if wanted in stack.get("resources", []):
+                common = {"Timestamp": made, "ResourceStatus": "CREATE_COMPLETE", "ResourceType": "AWS::X::Y"}
+                return {
+                    "StackResources": [
+                        {"StackName": name, "LogicalResourceId": f"R{n}", "PhysicalResourceId": one, **common}
+                        for n, one in enumerate(stack["resources"])
+                    ]
+                }
+        message = f"Stack for {wanted} does not exist"
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "DescribeStackResources")
+
+    def _service_quotas_list_service_quotas(self, asked: Json) -> Json:
+        listed = self.data["quotas"][asked["ServiceCode"]]
+        return {"Quotas": [{"QuotaName": name, "Value": float(value)} for name, value in listed.items()]}
+
+    def _service_quotas_list_aws_default_service_quotas(self, _: Json) -> Json:
+        return {"Quotas": []}

@@ -1,0 +1,234 @@
+"""Accounts in which an environment cannot be deployed: each is found, and named as what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from core.evidence import Evidence
+from core.findings import RULES, Finding
+from core.today import VARIABLE
+from tests.core.account.good import (
+    ACCOUNT,
+    ADMIN,
+    CONTROL_1,
+    CONTROL_2,
+    EXISTING,
+    FILE_SYSTEM,
+    GONE,
+    ISSUER,
+    KEY,
+    KUBECTL,
+    NEW,
+    NODES_1,
+    NODES_2,
+    REGION,
+    TAG,
+    VPC,
+    account,
+)
+from tests.core.account.recorded import RecordedAccount
+from tests.core.environment_files import plan
+
+# ruff: noqa: E501  (a case on one line)
+
+Json = dict[str, Any]
+BUCKET = f"sagemaker-test-{ACCOUNT}-{REGION}"
+TIER = f"tier-test-{ACCOUNT}-{REGION}"
+OUR_STACK = {"status": "CREATE_COMPLETE", "tags": TAG}
+ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
+TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
+CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """What is wrong with an account, and the rows that say so: title, severity, words of message and fix."""
+
+    name: str
+    edits: Json
+    said: tuple[tuple[str, str, str], ...]
+    file: Json = field(default_factory=lambda: EXISTING)
+
+
+CASES = [
+    # --- what the file names and the account does not have
+    Sabotage("EKS cluster is not there", {"eks > shared": GONE, "addons": {"vpc-cni": None, "eks-pod-identity-agent": None}, "access_entries": {KUBECTL: None}},
+             (("EKS cluster", "error", "shared: no such EKS cluster"), ("add-ons", "warning", "has no add-on vpc-cni"), ("add-ons", "error", "no add-on eks-pod-identity-agent"), ("kubectl role", "error", "no access entry"))),
+    Sabotage("EKS cluster is being made", {"eks > shared > status": "CREATING"}, (("EKS cluster", "error", "is CREATING"),)),
+    Sabotage("EKS cluster of another VPC", {"eks > shared > resourcesVpcConfig": {"vpcId": "vpc-0aaaaaaaaaaaaaaaa"}}, (("EKS cluster", "error", "is in vpc-0aaaaaaaaaaaaaaaa"),)),
+    Sabotage("EKS cluster with aws-auth alone", {"eks > shared > accessConfig": {"authenticationMode": "CONFIG_MAP"}}, (("EKS cluster", "error", "authentication mode CONFIG_MAP"),)),
+    Sabotage("EKS cluster too old for HyperPod", {"eks > shared > version": "1.29"}, (("EKS cluster", "error", "does not support Kubernetes 1.29"),)),
+    Sabotage("EKS cluster two versions from the file", {"eks > shared > version": "1.32"}, (("EKS cluster", "error", 'set eks.version: "1.32"'), ("EKS cluster", "warning", "1.32 is in extended support"))),
+    Sabotage("another OIDC issuer", {"eks > shared > identity": {"oidc": {"issuer": f"{ISSUER}D"}}}, (("EKS cluster", "error", f"set eks.existing.oidc_issuer_url: {ISSUER}D"),)),
+    Sabotage("another cluster security group", {"eks > shared > resourcesVpcConfig": {"clusterSecurityGroupId": "sg-0aaaaaaaaaaaaaaaa"}}, (("EKS cluster", "error", "sg-0aaaaaaaaaaaaaaaa"),)),
+    Sabotage("private endpoint is off", {"eks > shared > resourcesVpcConfig": {"endpointPrivateAccess": False}}, (("EKS cluster", "error", "private endpoint of shared is off"),)),
+    Sabotage("no OIDC provider in IAM", {"oidc": []}, (("OIDC provider", "error", "no OIDC provider"),)),
+    Sabotage("kubectl role without an entry", {"access_entries": {KUBECTL: None}}, (("kubectl role", "error", "has no access entry"),)),
+    Sabotage("kubectl role that may only look", {"access_entries": {KUBECTL: ["arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"]}}, (("kubectl role", "error", "lacks AmazonEKSClusterAdminPolicy"),)),
+    Sabotage("kubectl role that Lambda may not assume", {"roles > kubectl": {"trust": {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}}]}}}, (("roles", "error", "is not trusted by lambda.amazonaws.com"),)),
+    Sabotage("old CNI", {"addons > vpc-cni": "v1.16.0-eksbuild.1"}, (("add-ons", "error", "Expected 1.18.3"),)),
+    Sabotage("no VPC", {"vpcs > " + VPC: GONE}, (("VPC", "error", f"{VPC}: no such VPC"),)),
+    Sabotage("another range of the VPC", {f"vpcs > {VPC} > CidrBlock": "10.1.0.0/16"}, (("VPC", "error", "set network.existing.vpc_cidr: 10.1.0.0/16"),)),
+    Sabotage("no names in the VPC", {f"vpcs > {VPC} > enableDnsHostnames": False}, (("VPC", "error", "EnableDnsHostnames"),)),
+    Sabotage("no node subnet", {f"subnets > {NODES_2}": GONE}, (("subnets", "error", f"{NODES_2}: no such subnet"),)),
+    Sabotage("no control-plane subnet", {f"subnets > {CONTROL_2}": GONE}, (("subnets", "error", f"{CONTROL_2}: no such subnet"),)),
+    Sabotage("node subnet of another VPC", {f"subnets > {NODES_1} > VpcId": "vpc-0aaaaaaaaaaaaaaaa"}, (("subnets", "error", f"{NODES_1} is in vpc-0aaaaaaaaaaaaaaaa"),)),
+    Sabotage("control-plane subnet of another VPC", {f"subnets > {CONTROL_1} > VpcId": "vpc-0aaaaaaaaaaaaaaaa"}, (("subnets", "error", f"{CONTROL_1} is in vpc-0aaaaaaaaaaaaaaaa"),)),
+    Sabotage("node subnet in another zone", {f"subnets > {NODES_2} > AvailabilityZoneId": "usw2-az3"}, (("subnets", "error", f"{NODES_2} is in usw2-az3, the file says usw2-az2"),)),
+    Sabotage("control-plane subnets in one zone", {f"subnets > {CONTROL_2} > AvailabilityZoneId": "usw2-az1"}, (("subnets", "error", f"{CONTROL_2} is in usw2-az1, the file says usw2-az2"),)),
+    Sabotage("another range of a subnet", {f"subnets > {NODES_1} > CidrBlock": "10.0.0.0/24"}, (("subnets", "error", "set network.existing.node_subnet_cidrs.usw2-az1: 10.0.0.0/24"),)),
+    Sabotage("full subnet", {f"subnets > {NODES_1} > AvailableIpAddressCount": 100}, (("subnets", "error", "100 free"),)),
+    Sabotage("full control-plane subnet", {f"subnets > {CONTROL_1} > AvailableIpAddressCount": 3}, (("subnets", "error", "3 free addresses. Expected 6"),)),
+    Sabotage("public node subnets", {"route_tables > 0 > Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-0123", "State": "active"}]}, (("routes", "error", f"{NODES_1} routes to an internet gateway"), ("routes", "error", f"{NODES_2} routes to an internet gateway"))),
+    Sabotage("NAT gateway that is gone", {"route_tables > 0 > Routes > 0 > State": "blackhole"}, (("routes", "error", f"{NODES_1} leads nowhere"), ("routes", "error", f"{NODES_2} leads nowhere"))),
+    Sabotage("no way out", {"route_tables > 0 > Routes": []}, (("routes", "warning", f"{NODES_1} has no default route"), ("routes", "warning", f"{NODES_2} has no default route"))),
+    Sabotage("no file system", {f"file_systems > {FILE_SYSTEM}": GONE}, (("file system", "error", f"{FILE_SYSTEM}: no such file system"),)),
+    Sabotage("file system of another VPC", {f"file_systems > {FILE_SYSTEM} > VpcId": "vpc-0aaaaaaaaaaaaaaaa"}, (("file system", "error", "is in vpc-0aaaaaaaaaaaaaaaa, the nodes in"),)),
+    Sabotage("another mount name", {f"file_systems > {FILE_SYSTEM} > LustreConfiguration": {"MountName": "zzzzzzzz"}}, (("file system", "error", "set storage.existing.mount_name: zzzzzzzz"),)),
+    Sabotage("file system in another zone", {f"file_systems > {FILE_SYSTEM} > SubnetIds": [NODES_2]}, (("file system", "error", "set storage.existing.availability_zone_id: usw2-az2"),)),
+    Sabotage("failed file system", {f"file_systems > {FILE_SYSTEM} > Lifecycle": "FAILED"}, (("file system", "error", "is FAILED"),)),
+    Sabotage("no Lustre", {f"file_systems > {FILE_SYSTEM} > FileSystemType": "OPENZFS"}, (("file system", "error", "is OPENZFS"),)),
+    Sabotage("file system with a new VPC", {}, (("file system", "error", "the Network stack creates another VPC"),), file={"storage": EXISTING["storage"]}),
+    Sabotage("no key", {f"keys > {KEY}": GONE}, (("KMS keys", "error", "no such key"),)),
+    Sabotage("key is to be deleted", {f"keys > {KEY} > KeyState": "PendingDeletion"}, (("KMS keys", "error", "cancel-key-deletion"),)),
+    Sabotage("key is off", {f"keys > {KEY} > KeyState": "Disabled"}, (("KMS keys", "error", "enable-key"),)),
+    Sabotage("key signs", {f"keys > {KEY}": {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}}, (("KMS keys", "error", "RSA_2048 for SIGN_VERIFY"),)),
+    Sabotage("no training plan", {"training_plans > spring": GONE}, (("training plans", "error", "no such training plan"),)),
+    Sabotage("expired plan", {"training_plans > spring > Status": "Expired"}, (("training plans", "error", "it is Expired"),)),
+    Sabotage("plan of another type", {"training_plans > spring > ReservedCapacitySummaries > 0 > InstanceType": "ml.p5e.48xlarge"}, (("training plans", "error", "it holds ml.p5e.48xlarge"),)),
+    Sabotage("plan of another zone", {"training_plans > spring > ReservedCapacitySummaries > 0 > AvailabilityZone": "us-west-2c"}, (("training plans", "error", "it is in usw2-az3, the group in usw2-az1"),)),
+    Sabotage("small plan", {"training_plans > spring": {"TotalInstanceCount": 2, "AvailableInstanceCount": 2}}, (("training plans", "error", "it holds 2 instances, 4 are asked for"),)),
+    Sabotage("plan that others use", {"training_plans > spring > AvailableInstanceCount": 1}, (("training plans", "error", "1 of its 8 instances are free"),)),
+    Sabotage("plan for training jobs", {"training_plans > spring > TargetResources": ["training-job"]}, (("training plans", "error", "not for HyperPod"),)),
+    Sabotage("no role", {"roles > Admin": GONE}, (("roles", "error", "Admin: no such role"),), file=NEW),
+    Sabotage("role of another path", {"roles > Admin > Arn": ADMIN.replace("teams/", "")}, (("roles", "error", "the file says"),), file=NEW),
+    Sabotage("no alarm", {"alarms": []}, (("alarms", "error", "gpu-errors: no such alarm"),)),
+    Sabotage("no MLflow server", {"mlflow": {"team": None}}, (("MLflow", "error", "team: no such server"),)),
+    Sabotage("no bucket", {"buckets": {"training-sets": None}}, (("buckets", "error", "training-sets: no such bucket"),)),
+    Sabotage("bucket of somebody else", {"buckets": {"training-sets": "forbidden"}}, (("buckets", "unknown", "may not see it"),)),
+    Sabotage("no image", {"images > team/ray": []}, (("image", "error", "is not in ECR"),)),
+    Sabotage("no cache", {"caches": {"quay": None}}, (("pull-through caches", "error", "quay: no such"),)),
+    Sabotage("no such zone", {"zones > us-west-2a": {"OptInStatus": "not-opted-in"}}, (("zones", "error", "usw2-az2: not a zone"),), file=NEW),
+    Sabotage("type is not in the zone", {"offerings > p5.48xlarge": ["usw2-az3"]}, (("instance types", "error", "use usw2-az3"),), file=NEW),
+    Sabotage("EKS lacks the version", {"versions > 1.35": GONE}, (("EKS version", "error", "EKS offers no version 1.35"),), file=NEW),
+    # --- names that are taken
+    Sabotage("bucket of another account", {"buckets": {BUCKET: "forbidden"}}, (("bucket names", "error", "another account"),), file=NEW),
+    Sabotage("bucket of another stack", {"buckets": {BUCKET: REGION}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": [BUCKET]}}, (("bucket names", "error", "belongs to stack theirs-Eks"),), file=NEW),
+    Sabotage("bucket left behind", {"buckets": {BUCKET: REGION}}, (("bucket names", "error", f"aws s3 rb --force s3://{BUCKET}"),), file=NEW),
+    Sabotage("tier bucket left behind", {"buckets": {TIER: REGION}}, (("bucket names", "error", f"set hyperpod.tiered_storage.bucket: {TIER}"),), file=TIERED),
+    Sabotage("EKS name of another stack", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": ["test-eks"]}}, (("cluster names", "error", "EKS cluster test-eks belongs to stack theirs-Eks"),), file=NEW),
+    Sabotage("EKS name by hand", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}}, (("cluster names", "error", "name it in eks.existing"),), file=NEW),
+    Sabotage("HyperPod name of another environment", {"hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": []}, "stacks > old-HyperPod": {"status": "CREATE_COMPLETE", "resources": [ARN]}}, (("cluster names", "error", "belongs to stack old-HyperPod"),), file=NEW),
+    Sabotage("repository left behind", {"repositories": ["ray-training"]}, (("left behind", "error", "set image.repository_exists: true"),), file=NEW),
+    Sabotage("repository of another environment", {"repositories": ["ray-training"], "stacks > other-Image": {"status": "CREATE_COMPLETE", "resources": ["ray-training"]}}, (("left behind", "error", "belongs to stack other-Image"),), file=NEW),
+    Sabotage("log group left behind", {"log_groups": ["/aws/eks/test-eks/cluster"]}, (("left behind", "error", "set eks.log_group_exists: true"),), file=NEW),
+    Sabotage("stack of another project", {"stacks > test-Network": {"status": "CREATE_COMPLETE"}}, (("stack names", "error", "is of another project"),), file=NEW),
+    Sabotage("stack that no update begins from", {"stacks > test-Network": {**OUR_STACK, "status": "UPDATE_ROLLBACK_FAILED"}}, (("stack names", "error", "continue-update-rollback"),), file=NEW),
+    Sabotage("file system kept by a teardown", {f"file_systems > {FILE_SYSTEM}": {"Tags": [{"Key": "hyperpod-ray:environment", "Value": "test"}]}}, (("kept file systems", "warning", f"file_system_id: {FILE_SYSTEM}, mount_name: fsx1abcd"),), file=NEW),
+    # --- quotas
+    Sabotage("no addresses left", {"addresses": 5}, (("network quotas", "error", "EC2-VPC Elastic IPs: 1 asked and 5 used by others, 5 allowed"),), file=NEW),
+    Sabotage("no NAT gateways left", {"quotas > vpc": {"NAT gateways per Availability Zone": 0}}, (("network quotas", "error", "NAT gateways per Availability Zone"),), file=NEW),
+    Sabotage("few endpoints", {"quotas > vpc": {"Interface VPC endpoints per VPC": 10}}, (("network quotas", "error", "Interface VPC endpoints per VPC"),), file=CLOSED),
+    Sabotage("no EKS clusters left", {"quotas > eks": {"Clusters": 2}, "more_eks": ["one"]}, (("EKS quotas", "error", "Clusters: 1 asked and 2 used by others"),), file=NEW),
+    Sabotage("no Lustre capacity left", {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 5000}}, (("FSx quotas", "error", "1200 asked and 4800 used by others"),), file=NEW),
+    Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
+    Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
+    # --- the caller
+    Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
+    Sabotage("may not deploy", {"denied": ["sts:AssumeRole"]}, (("permissions", "error", "may not be assumed"),), file=NEW),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "2026-11-22")
+
+
+def judged(file: Json, edits: Json) -> dict[str, list[Finding]]:
+    """Findings of each rule of the account, by its title."""
+    evidence = Evidence(account=RecordedAccount(account(edits)))
+    made = plan(file)
+    return {rule.title: list(rule(made, evidence)) for rule in RULES if rule.needs == "account"}
+
+
+def bad(found: dict[str, list[Finding]]) -> list[tuple[str, Finding]]:
+    return [(title, one) for title, all_ in found.items() for one in all_ if one.severity not in ("fine", "skipped")]
+
+
+@pytest.mark.parametrize("file", [NEW, EXISTING, {**CLOSED, **TIERED}], ids=["new", "existing", "closed"])
+def test_a_good_account_is_fine(file: Json) -> None:
+    found = judged(file, {})
+    assert [(title, one.message) for title, one in bad(found)] == []
+    assert all(found.values()), "every rule answers"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_sabotage(case: Sabotage) -> None:
+    found = bad(judged(case.file, case.edits))
+    shown = [(title, one.severity, f"{one.message}. {one.fix}") for title, one in found]
+    assert len(shown) == len(case.said), shown
+    for title, severity, words in case.said:
+        assert any(a == title and b == severity and words in text for a, b, text in shown), shown
+    assert all(one.fix for _, one in found if one.severity == "error"), "every failure has something to do"
+
+
+def test_there_are_enough() -> None:
+    assert len(CASES) >= 60
+    tripped = {title for case in CASES for title, _, _ in case.said}
+    silent = {rule.title for rule in RULES if rule.needs == "account"} - tripped
+    assert silent == {"service-linked roles", "tier bucket", "mirror repositories"}, "covered below"
+
+
+def test_service_linked_roles_are_said() -> None:
+    (found,) = judged(NEW, {"roles > AWSServiceRoleForAmazonEKS": GONE})["service-linked roles"]
+    assert (found.severity, "AWSServiceRoleForAmazonEKS" in found.message) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("edits", "severity", "words"),
+    [
+        ({}, "error", "runs: no such bucket"),
+        ({"buckets": {"runs": REGION}}, "warning", "no lifecycle rule"),
+        ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Enabled", "Expiration": {"Days": 7}}]}}, "fine", "runs"),
+    ],
+)  # fmt: skip
+def test_an_existing_tier_bucket(edits: Json, severity: str, words: str) -> None:
+    (found,) = judged({"hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "runs"}}, edits)["tier bucket"]
+    assert (found.severity, words in found.message) == (severity, True)
+
+
+def test_a_mirror_repository_that_is_taken() -> None:
+    made = judged(CLOSED, {})["mirror repositories"]
+    assert {one.severity for one in made} == {"fine"}
+    name = made[0].message.removesuffix(" is free")
+    taken = judged(CLOSED, {"repositories": [name]})["mirror repositories"]
+    assert [one.severity for one in taken].count("error") == 1
+
+
+def test_what_the_environment_has_made_itself_is_fine() -> None:
+    edits = {
+        "buckets": {BUCKET: REGION},
+        "repositories": ["ray-training"],
+        "log_groups": ["/aws/eks/test-eks/cluster"],
+        "eks > test-eks": {"status": "ACTIVE", "version": "1.35"},
+        "hyperpod > test": {
+            "ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": [],
+        },
+        "stacks": {
+            "test-Network": {**OUR_STACK, "resources": ["/aws/eks/test-eks/cluster"]},
+            "test-Eks": {**OUR_STACK, "resources": [BUCKET, "test-eks"]},
+            "test-Image": {**OUR_STACK, "resources": ["ray-training"]},
+            "test-HyperPod": {**OUR_STACK, "resources": [ARN]},
+        },
+    }  # fmt: skip
+    assert [(title, one.message) for title, one in bad(judged(NEW, edits))] == []
+
+
+def test_a_call_that_is_refused_leaves_one_rule_without_an_answer() -> None:
+    from botocore.exceptions import ClientError
+
+    with pytest.raises(ClientError):
+        judged(NEW, {"errors": {"eks.describe_cluster_versions": "AccessDeniedException"}})
