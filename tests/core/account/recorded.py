@@ -60,7 +60,7 @@ class RecordedAccount:
         refused = self.data.get("errors", {}).get(f"{service}.{operation}")
         if refused:
             raise ClientError({"Error": {"Code": refused, "Message": "refused"}}, operation)
-        answer = getattr(self, f"_{service.replace('-', '_')}_{operation}")(arguments)
+        answer: Json = getattr(self, f"_{service.replace('-', '_')}_{operation}")(arguments)
         _fits(_operation(service, operation).output_shape, answer, f"answer {service}.{operation}")
         return answer
 
