@@ -71,3 +71,21 @@ def run_job(tmp_path: Path, launcher: subprocess.Popen[str]) -> Callable[..., su
         return subprocess.CompletedProcess(args=arguments, returncode=code, stdout="", stderr=told)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def forker() -> Iterator[subprocess.Popen[str]]:
+    """The process that has imported what training imports, and forks workers of runs with spares."""
+    script = Path(__file__).with_name("spare_worker.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.terminate()
+    process.wait()

@@ -77,12 +77,14 @@ def launch(request: dict[str, Any]) -> list[int]:
 
 def main() -> None:
     """Import what is slow, say so, then serve."""
+    import preload
     import torch
 
     import resilience.resumable
     import resilience.watch  # noqa: F401
 
     torch.set_num_threads(1)
+    preload.load("sklearn.datasets")
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import examples
+import preload
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -151,6 +152,7 @@ def worker(given: dict[str, Any]) -> NoReturn:
 
 def serve() -> None:
     """Fork on request until stdin ends."""
+    preload.load(*preload.SCRIPTS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's to collect
     sys.stdout.write("ready\n")
     sys.stdout.flush()

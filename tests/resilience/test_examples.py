@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from examples import ADAPTERS, EXAMPLES
-from test_spares import forker, party  # noqa: F401
+from test_spares import party  # noqa: F401
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import job_environment
 
 from resilience import Run, Settings
 from resilience.spares.coordinator import Coordinator
@@ -25,23 +23,6 @@ pytestmark = pytest.mark.slow
 STEPS = 30
 # a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon
 PATIENT = {"silence_s": 8.0, "hang_s": 8.0}
-
-
-@pytest.fixture(scope="module")
-def forker() -> Iterator[subprocess.Popen[str]]:
-    script = Path(__file__).with_name("spare_worker.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        env=job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.terminate()
-    process.wait()
 
 
 class Party:
