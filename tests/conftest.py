@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from sandbox import leash
 
-PROJECT = Path(__file__).resolve().parents[1]
-# They begin first, so that no processor idles while the last of them is at work. Any other order is as correct.
-LONG_FILES = (
-    "sandbox/test_whole_story.py", "rehearsal/test_rehearse_cluster.py", "sandbox/test_deploys.py",
-    "ops/test_ops_connect.py", "sandbox/test_kept_data.py", "ops/test_ops_commands.py", "review/test_scenarios.py",
-    "stacks/test_example_templates.py", "stacks/test_variants.py", "sandbox/kubernetes/test_kubectl.py",
-    "sandbox/aws/test_cdk.py", "sandbox/kubernetes/test_portforward.py", "ops/test_ops_submit.py", "docs/test_walk.py",
-    "stacks/test_gates.py", "stacks/test_reachable.py", "review/test_command.py", "stacks/test_zones.py",
-    "stacks/test_regions.py", "stacks/test_nag.py", "charts/test_chart_contents.py", "sandbox/test_leash.py",
-    "sandbox/aws/test_lifecycle.py", "sandbox/aws/test_hyperpod.py", "sandbox/aws/test_attacks.py",
-    "cli/test_completion.py", "core/test_environment_mutations.py", "sandbox/kubernetes/test_controllers.py",
-)  # fmt: skip
+# Some container images set this: each of a run's hundreds of processes would compile the project's modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
@@ -40,6 +31,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     leash.hold()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    rank = {PROJECT / "tests" / name: number for number, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+def pytest_collection_finish() -> None:
+    """Take what was imported out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()

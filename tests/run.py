@@ -1,8 +1,7 @@
-"""The whole suite, its two halves side by side: `python -m tests.run [pytest's arguments]`, which `make test` calls.
+"""The whole suite, in parts that run side by side: `python -m tests.run [pytest's arguments]`, which `make test` calls.
 
-`tests/resilience` needs the interpreter with torch and Ray; everything else runs in this one. The output of the first
-half is shown as it comes, that of the other at its end. The exit code is 1 when either fails. What the tests started
-ends with this process, however it ends.
+Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
+shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -21,94 +20,116 @@ from sandbox import leash
 
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
-# tests wait for states of servers and of Ray for as long as they compute
-WORKERS = max(4, 2 * (os.cpu_count() or 1))
+# more than processors: tests wait for states of servers and of Ray for as long as they compute
+AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 NOTHING_COLLECTED = 5
 
 
 @dataclass(kw_only=True)
-class Half:
-    """One pytest run."""
+class Part:
+    """One pytest run.
 
-    name: str
-    command: list[str]
-    output: IO[bytes] | None = None
+    Args:
+        paths: files and folders below `tests/`.
+        without: what of them other parts run.
+        interpreter: the one with torch and Ray for `tests/resilience`.
+    """
+
+    paths: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    interpreter: Path = Path(sys.executable)
+    output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     process: subprocess.Popen[bytes] | None = None
-    seconds: float = 0.0
+    began: float = 0.0
 
-    def start(self) -> None:
+    @property
+    def name(self) -> str:
+        """Its paths."""
+        return " ".join(f"tests/{path}" for path in self.paths) if self.paths != (".",) else "all other tests"
+
+    def start(self, arguments: list[str]) -> None:
         """Start it, without a terminal and without input."""
+        self.began = time.monotonic()
+        ignored = [f"--ignore=tests/{path}" for path in self.without]
         self.process = subprocess.Popen(
-            self.command,
+            [str(self.interpreter), "-m", "pytest", *(f"tests/{path}" for path in self.paths), *ignored, *arguments],
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=self.output,
-            stderr=subprocess.STDOUT if self.output else None,
+            stderr=subprocess.STDOUT,
         )
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
 
     @property
     def failed(self) -> bool:
         """Whether it ended otherwise than with every test passed."""
         return self.process is None or self.process.returncode not in (0, NOTHING_COLLECTED)
 
+    def report(self) -> str:
+        """Show its output, and return one line."""
+        self.output.seek(0)
+        sys.stdout.write(self.output.read().decode(errors="replace"))
+        sys.stdout.flush()
+        return f"{self.name}: {'failed' if self.failed else 'passed'} in {time.monotonic() - self.began:.0f} s"
+
+
+def parts() -> list[Part]:
+    """Return all parts, the longest first; every file of `tests/` is in exactly one."""
+    spares = ("resilience/test_spares.py", "resilience/test_examples.py")
+    own = [
+        Part(paths=("rehearsal", "ops/test_ops_connect.py", "ops/test_ops_submit.py")),  # one Ray cluster at a time
+        Part(paths=("sandbox/test_deploys.py",)),
+        Part(paths=("stacks",)),
+        Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
+        Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
+        Part(paths=spares, interpreter=REHEARSAL),
+        Part(paths=("ops",), without=("ops/test_ops_connect.py", "ops/test_ops_submit.py")),
+        Part(paths=("sandbox/aws", "sandbox/kubernetes")),
+        Part(paths=("constructs", "review")),
+    ]
+    taken = tuple(path for part in own for path in part.paths)
+    return [*own, Part(paths=(".",), without=taken)]
+
 
 def main(arguments: list[str]) -> int:
-    """Run both halves; 0 when both pass."""
+    """Run every part; 0 when all pass."""
     # a shell starts background jobs with SIGINT ignored, and the tests' processes would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _interrupt)
     leash.hold()
     start = time.monotonic()
-    with tempfile.TemporaryFile() as output:
-        halves = [
-            Half(
-                name="tests/resilience",
-                command=[str(REHEARSAL), "-m", "pytest", "tests/resilience", *arguments],
-                output=output,
-            ),
-            Half(
-                name="all other tests",
-                # the long files come first: see tests/conftest.py
-                command=[
-                    *(sys.executable, "-m", "pytest", "-n", str(WORKERS), "--dist", "loadfile"),
-                    *("--no-loadscope-reorder", "tests", "--ignore=tests/resilience", *arguments),
-                ],
-            ),
-        ]
-        try:
-            for half in halves:
-                half.start()
-            _wait(halves, start)
-        except KeyboardInterrupt:
-            _stop(halves)
-            return 130
-        output.seek(0)
-        sys.stdout.write(output.read().decode(errors="replace"))
-    for half in halves:
-        print(f"{half.name}: {'failed' if half.failed else 'passed'} in {half.seconds:.0f} s")
+    waiting, running, lines, failed = parts(), list[Part](), list[str](), False
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                running.append(waiting.pop(0))
+                running[-1].start(arguments)
+            for part in [part for part in running if not part.running]:
+                running.remove(part)
+                failed |= part.failed
+                lines.append(part.report())
+                print(lines[-1], flush=True)
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        _stop(running)
+        return 130
+    print("\n".join(lines))
     print(f"the whole suite: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
-    return 1 if any(half.failed for half in halves) else 0
+    return int(failed)
 
 
-def _wait(halves: list[Half], start: float) -> None:
-    running = list(halves)
-    while running:
-        for half in list(running):
-            assert half.process is not None
-            if half.process.poll() is not None:
-                half.seconds = time.monotonic() - start
-                running.remove(half)
-        time.sleep(0.1)
-
-
-def _stop(halves: list[Half]) -> None:
+def _stop(running: list[Part]) -> None:
     """Let pytest end its fixtures; what is left after that ends with this process."""
     for number in (signal.SIGINT, signal.SIGKILL):
-        for half in halves:
-            if half.process and half.process.poll() is None:
-                half.process.send_signal(number)
+        for part in running:
+            if part.running and part.process:
+                part.process.send_signal(number)
         deadline = time.monotonic() + 30
-        while any(h.process and h.process.poll() is None for h in halves) and time.monotonic() < deadline:
+        while any(part.running for part in running) and time.monotonic() < deadline:
             time.sleep(0.1)
 
 

@@ -4,7 +4,7 @@ Ray 2.60 can replace single workers (`Backend.has_replica_groups`, made for torc
 are lost in one poll: `replace_replica_group` asks every other worker something, and an exception there, from one that
 is dead too, is not retried. It also blocks the controller until the replacement is placed, which after a lost node
 takes as long as the node. So the replacement is done here, for any number of workers, without waiting: a process that
-imports torch takes its time in a thread, and a run that ends meanwhile ends.
+imports torch takes its time in a thread, and a run that ends in that time ends.
 
 Hooks used, all of ray 2.60: `TorchConfig.backend_cls`, `ControllerCallback`, `TrainController.worker_group_cls`,
 `WorkerGroup._poll_workers_and_collect_errors`. `supported()` looks for them; without them a run has no spares.

@@ -17,10 +17,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from sandbox.aws.client import ControlError
 from sandbox.kubernetes.api import Api, Options, now
@@ -39,18 +36,17 @@ MODE = "rehearsal.local/mode"
 STATE = "rehearsal.local/state"
 NOT_READY_SECONDS = 41.0
 DELETED_SECONDS = 46.0
-_TYPES = data.FOLDER / "instance_types.yaml"
 _PRESENT = ("Running", "DeepHealthCheckInProgress", "SystemUpdating", "Failure", "ShuttingDown")
 _UNREACHABLE = names.UNREACHABLE
 _NOT_READY = names.NOT_READY
 
 
-def allocatable(instance_type: str, *, file: Path = _TYPES) -> dict[str, str]:
+def allocatable(instance_type: str) -> dict[str, str]:
     """What a node of the type offers to pods; a small guess for a type that is not in the table.
 
     The kubelet's own share: 80 m CPU and 1 GiB and 3 % of memory.
     """
-    figures = (yaml.safe_load(file.read_text()) or {}).get(instance_type) or {"vcpus": 4, "memory_gib": 16, "pods": 14}
+    figures = data.instance_types().get(instance_type) or {"vcpus": 4, "memory_gib": 16, "pods": 14}
     memory = int(figures["memory_gib"] * 0.97 * 1024 * 1024) - 1024 * 1024
     found = {
         "cpu": f"{int(figures['vcpus']) * 1000 - 80}m",
