@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnResource, RemovalPolicy
+from aws_cdk import CfnResource, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -40,7 +40,8 @@ class ClusterNetwork(Network):
     """A new VPC for one HyperPod cluster.
 
     Creates `AWS::EC2::VPC`, per zone a node and a control-plane subnet placed by availability zone **ID**, flow logs,
-    and the security groups of nodes and file system. The way out is `ClusterEgress`.
+    and the security groups of nodes and file system; and the function that takes every rule from the VPC's default
+    security group, for which CloudFormation has no resource. The way out is `ClusterEgress`.
 
     The range is laid out for `zone_slots` zones from the start: the address range, logical id and zone of a subnet do
     not depend on how many zones follow it, so that a zone can be added at the end of the list later.
@@ -86,8 +87,9 @@ class ClusterNetwork(Network):
             reserved_azs=zone_slots - len(zones),
             nat_gateways=0,
             subnet_configuration=subnets,
-            restrict_default_security_group=False,
+            restrict_default_security_group=True,
         )
+        keep_closed(vpc)
         place_by_zone_id(vpc.isolated_subnets)
         self.vpc = vpc
         self.node_subnets = {
@@ -187,6 +189,23 @@ def _file_system_security_group(scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISec
         group.connections.allow_from(nodes, port, "Lustre from the nodes")
         group.connections.allow_to(nodes, port, "Lustre to the nodes")
     return group
+
+
+def keep_closed(vpc: ec2.Vpc) -> None:
+    """Let the function that closes a VPC's default security group never open it again, and have no right to.
+
+    The CDK's function gives the group its rules back when its stack goes: a VPC that is kept would be open again, and
+    the deletion fails where someone added one of them. A group needs no rules to be deleted with its VPC.
+    """
+    restriction = vpc.node.find_child("RestrictDefaultSecurityGroupCustomResource").node.default_child
+    assert isinstance(restriction, CfnResource)  # noqa: S101  (narrowing only)
+    restriction.apply_removal_policy(RemovalPolicy.RETAIN)
+    role = Stack.of(vpc).node.find_child("Custom::VpcRestrictDefaultSGCustomResourceProvider").node.find_child("Role")
+    assert isinstance(role, CfnResource)  # noqa: S101  (narrowing only)
+    role.add_property_override(
+        "Policies.0.PolicyDocument.Statement.0.Action",
+        ["ec2:RevokeSecurityGroupIngress", "ec2:RevokeSecurityGroupEgress"],
+    )
 
 
 def place_by_zone_id(subnets: Sequence[ec2.ISubnet]) -> None:

@@ -16,6 +16,8 @@ SOURCES = {
 deputy. EKS and Lambda do not say it; SageMaker does not document it for a cluster's role."""
 IF_SAID = ("sagemaker.amazonaws.com", "hyperpod.sagemaker.amazonaws.com")
 """Services whose source is judged where they say it: a key that is never set would keep nodes from their role."""
+WITH_RIGHTS = ("Custom::VpcRestrictDefaultSGCustomResourceProvider",)
+"""The CDK's own providers whose role has an inline policy, which the Deny must not replace."""
 WRITERS = ("lambda.amazonaws.com", "codebuild.amazonaws.com")
 """Services that deliver logs late with the role of what is already deleted."""
 
@@ -37,8 +39,11 @@ def harden_roles(stack: Stack) -> None:
             continue
         if service in WRITERS:
             deny = {"Effect": "Deny", "Action": "logs:CreateLogGroup", "Resource": "*"}
-            document = {"Version": "2012-10-17", "Statement": [deny]}
-            resource.add_property_override("Policies", [{"PolicyName": "NoLogGroups", "PolicyDocument": document}])
+            policy = {"PolicyName": "NoLogGroups", "PolicyDocument": {"Version": "2012-10-17", "Statement": [deny]}}
+            if resource.node.scope is not None and resource.node.scope.node.id in WITH_RIGHTS:
+                resource.add_property_override("Policies.1", policy)
+            else:
+                resource.add_property_override("Policies", [policy])
         if condition := _source(stack, service):
             resource.add_property_override("AssumeRolePolicyDocument.Statement.0.Condition", condition)
 

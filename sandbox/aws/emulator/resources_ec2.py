@@ -39,6 +39,39 @@ def protect(registry: Registry, context: Context, network: Network) -> None:
     guarded("DeleteSecurityGroup", "GroupId", network.blocks_security_group)
 
 
+def open_default_groups(registry: Registry, context: Context) -> None:
+    """Let members of a new VPC's default security group reach each other, as on AWS; MiniStack's admit nobody.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/default-security-group.html
+    """
+    ec2 = context.hooks.ec2
+
+    def opened(vpc: str) -> None:
+        group = ec2._vpcs[vpc]["DefaultSecurityGroupId"]
+        pairs = [{"GroupId": group, "UserId": context.hooks.account()}]
+        rule = {"IpProtocol": "-1", "IpRanges": [], "Ipv6Ranges": [], "PrefixListIds": [], "UserIdGroupPairs": pairs}
+        ec2._security_groups[group]["IpPermissions"] = [rule]
+
+    def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+        def create(*arguments: Any) -> Any:
+            vpc, attributes = original(*arguments)
+            opened(vpc)
+            return vpc, attributes
+
+        return create
+
+    registry.wrap("AWS::EC2::VPC", "create", wrapper)
+    of_the_api = ec2._ACTION_MAP["CreateVpc"]
+
+    def create_vpc(parameters: Json) -> Any:
+        answer = of_the_api(parameters)
+        if answer[0] < 400:
+            opened(_member(_xml(answer), "vpcId"))
+        return answer
+
+    ec2._ACTION_MAP["CreateVpc"] = create_vpc
+
+
 def _refusing(blocks: Callable[[str], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         def delete(identifier: str, properties: Json) -> Any:

@@ -20,6 +20,7 @@ from sandbox.aws.emulator import (
     resources_ec2,
     resources_eks,
     resources_other,
+    taken,
 )
 from sandbox.aws.emulator.answers import answer_at_the_end
 from sandbox.aws.emulator.api_faults import inject
@@ -81,6 +82,8 @@ class Emulator:
         resources_eks.extend_cluster(registry, context, network, roles)
         resources_other.keep_bucket_tags(registry, context)
         resources_other.give_administrator(registry)
+        resources_ec2.open_default_groups(registry, context)
+        taken.refuse_taken_names(registry, context)
         codebuild.answer_builds(context, roles)
         lambdas.fail_fast(context)
         lambdas.find_layer_tools(context)

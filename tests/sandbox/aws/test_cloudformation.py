@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -26,13 +27,13 @@ class Stacks:
 
     def create(self, resources: Json) -> str:
         name = f"s-{uuid.uuid4().hex[:8]}"
-        self.api.create_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_IAM"])
+        self.api.create_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_NAMED_IAM"])
         self.made.append(name)
         self.settle(name)
         return name
 
     def update(self, name: str, resources: Json) -> None:
-        self.api.update_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_IAM"])
+        self.api.update_stack(StackName=name, TemplateBody=_template(resources), Capabilities=["CAPABILITY_NAMED_IAM"])
         self.settle(name)
 
     def delete(self, name: str) -> str:
@@ -288,3 +289,74 @@ def test_a_link_to_s3_comes_changes_and_goes_with_its_stack(emulator: Emulator, 
     stacks.update(name, resources(["NEW"], path="/other"))
     assert stacks.status(name) == "UPDATE_ROLLBACK_COMPLETE"
     assert "already linked" in stacks.reasons(name)
+
+
+TRUST: Json = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+NAMED: dict[str, Json] = {
+    "AWS::Budgets::Budget": {
+        "Budget": {
+            "BudgetName": "NAME",
+            "BudgetType": "COST",
+            "TimeUnit": "MONTHLY",
+            "BudgetLimit": {"Amount": 1, "Unit": "USD"},
+        }
+    },
+    "AWS::ECR::Repository": {"RepositoryName": "NAME"},
+    "AWS::EKS::Cluster": {
+        "Name": "NAME",
+        "RoleArn": {"Fn::GetAtt": ["Control", "Arn"]},
+        "ResourcesVpcConfig": {"SubnetIds": [ref("Subnet"), ref("Other")]},
+    },
+    "AWS::IAM::OIDCProvider": {"Url": "https://NAME.example.com", "ClientIdList": ["sts.amazonaws.com"]},
+    "AWS::IAM::Role": {"RoleName": "NAME", "AssumeRolePolicyDocument": TRUST},
+    "AWS::Logs::LogGroup": {"LogGroupName": "/NAME"},
+    "AWS::Logs::ResourcePolicy": {"PolicyName": "NAME", "PolicyDocument": json.dumps({**TRUST, "Statement": []})},
+    "AWS::S3::Bucket": {"BucketName": "NAME"},
+    "AWS::SageMaker::Cluster": {**cluster(0)["Properties"], "ClusterName": "NAME"},
+}
+"""A resource with a name of its own, of each type of the templates that can have one."""
+BESIDE: Json = {
+    **NETWORK,
+    "Other": {
+        "Type": "AWS::EC2::Subnet",
+        "Properties": {"VpcId": ref("Vpc"), "CidrBlock": "10.8.2.0/24", "AvailabilityZoneId": "usw2-az1"},
+    },
+    "Control": {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "AssumeRolePolicyDocument": json.loads(json.dumps(TRUST).replace("lambda", "eks")),
+            "ManagedPolicyArns": ["arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"],
+        },
+    },
+}
+"""What the properties above refer to."""
+
+
+@pytest.mark.parametrize("kind", sorted(NAMED))
+def test_a_name_that_is_taken_fails_the_second_stack_and_leaves_the_first_alone(stacks: Stacks, kind: str) -> None:
+    text = json.dumps(NAMED[kind]).replace("NAME", f"n-{uuid.uuid4().hex[:8]}")
+    resources = {"One": {"Type": kind, "Properties": json.loads(text)}} | (BESIDE if "Fn::GetAtt" in text else {})
+    first = stacks.create(resources)
+    assert stacks.status(first) == "CREATE_COMPLETE", stacks.reasons(first)
+    second = stacks.create(resources)
+    assert stacks.status(second) == "ROLLBACK_COMPLETE"
+    assert re.search("already exists|with identical name|validation failure", stacks.reasons(second), re.IGNORECASE)
+    third = stacks.create(resources)
+    assert stacks.status(third) == "ROLLBACK_COMPLETE", "the rollback of the second took the first one's"
+
+
+def test_a_new_vpc_has_an_open_default_group(emulator: Emulator, stacks: Stacks) -> None:
+    """As on AWS: members reach each other and everything. What closes it must have something to close."""
+    ec2 = emulator.boto("ec2")
+    made = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    of_stack = stacks.ids(stacks.create({"Vpc": NETWORK["Vpc"]}))["Vpc"]
+    for vpc in (made, of_stack):
+        names = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}]
+        (group,) = ec2.describe_security_groups(Filters=names)["SecurityGroups"]
+        (ingress,), (egress,) = group["IpPermissions"], group["IpPermissionsEgress"]
+        assert [pair["GroupId"] for pair in ingress["UserIdGroupPairs"]] == [group["GroupId"]]
+        assert egress["IpRanges"] == [{"CidrIp": "0.0.0.0/0"}]
+    ec2.delete_vpc(VpcId=made)
