@@ -108,6 +108,9 @@ class NewNetwork(NetworkZones):
     """NAT gateways when `egress` is `nat`; one per zone keeps egress when a zone fails."""
     flow_log_retention_days: LogRetentionDays = 90
     """How long VPC flow logs are kept in CloudWatch Logs."""
+    flow_log_group_exists: bool = False
+    """Log into `/aws/vpc/ray-on-hyperpod/NAME` as it exists, such as the group that a protected environment left behind.
+    The stack then neither creates, changes nor deletes it."""
 
     @property
     def closed(self) -> bool:
@@ -324,6 +327,9 @@ class HyperPod(Settings):
     """Email addresses subscribed to node health events and alarms (SNS; each confirms by mail)."""
     event_retention_days: LogRetentionDays = 365
     """How long the cluster's events are kept in CloudWatch Logs; the service itself keeps the newest 500."""
+    event_log_group_exists: bool = False
+    """Archive events in `/aws/events/ray-on-hyperpod/NAME` as it exists, such as the group that a protected environment
+    left behind. The stack then neither creates, changes nor deletes it."""
 
 
 # --- storage -------------------------------------------------------------------------------------------------------

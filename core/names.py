@@ -114,6 +114,16 @@ def stack_name(environment: str, stack: str) -> str:
     return f"{environment}-{stack}"
 
 
+def flow_log_group(environment: str) -> str:
+    """Log group of the VPC's flow logs."""
+    return f"/aws/vpc/{PROJECT}/{environment}"
+
+
+def event_log_group(environment: str) -> str:
+    """Log group that archives the cluster's events."""
+    return f"/aws/events/{PROJECT}/{environment}"
+
+
 def storage_class(cluster_name: str) -> str:
     """The StorageClass of storage mode `dynamic`; cluster-scoped, hence with the HyperPod cluster's name."""
     return f"{cluster_name.lower()}-{CLAIM}"

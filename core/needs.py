@@ -275,12 +275,14 @@ class Destination:
     port: int
     pods: Literal["ray", "head"]
     """Which pods: all of Ray's, or heads."""
-    policy: Literal["redis-clients", "dashboard-charts", "checkpoint-memory"]
+    policy: Literal["redis-clients", "dashboard-charts", "checkpoint-memory", "job-agent"]
     """Network policy that opens the way."""
     setting: tuple[str, ...]
     """Path of the setting that names it."""
     headless: bool = False
     """Whether it is a headless Service, whose port is the pods' own."""
+    node: bool = False
+    """Whether it is an agent on the pod's own node: `host` is then the field of the pod that has the address."""
 
     @property
     def namespace(self) -> str | None:
@@ -288,11 +290,19 @@ class Destination:
         labels = self.host.split(".")
         return labels[1] if len(labels) >= 3 and labels[2] == "svc" else None
 
+    @property
+    def outside(self) -> bool:
+        """Whether it is a host outside the cluster."""
+        return self.namespace is None and not self.node
+
 
 CHECKPOINT_MEMORY = (f"ai-toolkit-gossip-headless.{names.HYPERPOD_NAMESPACE}.svc.cluster.local", 9200)
 """The memory service of HyperPod's managed tiered checkpointing, as the package `amzn-sagemaker-checkpointing` asks it.
 https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
 """
+
+NODE_ADDRESS = "status.hostIP"
+"""Field of a pod with its node's address, for `fieldRef`."""
 
 
 def destinations(plan: Plan) -> list[Destination]:
@@ -316,6 +326,16 @@ def destinations(plan: Plan) -> list[Destination]:
         found.append(
             Destination(host=host, port=port, pods="ray", policy="checkpoint-memory", setting=setting, headless=True)
         )
+    found.append(
+        Destination(
+            host=NODE_ADDRESS,
+            port=names.JOB_AGENT_PORT,
+            pods="ray",
+            policy="job-agent",
+            setting=("hyperpod", "instance_groups"),
+            node=True,
+        )
+    )
     return found
 
 
@@ -332,4 +352,4 @@ def _place(url: str | None) -> tuple[str, int] | None:
 
 def outside_ports(plan: Plan) -> list[int]:
     """TCP ports of destinations outside the cluster, but 443 which is always open."""
-    return sorted({item.port for item in destinations(plan) if item.namespace is None} - {443})
+    return sorted({item.port for item in destinations(plan) if item.outside} - {443})

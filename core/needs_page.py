@@ -115,7 +115,9 @@ def _destinations(plan: Plan) -> Iterator[str]:
     for item in found:
         who = "all of Ray's pods" if item.pods == "ray" else "heads"
         how = (
-            f"a network policy opens namespace `{item.namespace}`"
+            "a network policy opens the node subnets' range; HyperPod's job monitoring agent on the pod's own node"
+            if item.node
+            else f"a network policy opens namespace `{item.namespace}`"
             if item.namespace
             else f"a network policy and the nodes' security group open port {item.port}"
         )

@@ -336,6 +336,17 @@ class Plan:
         return network.node_subnet_prefix or vpc_prefix + (2 if network.zone_slots <= 3 else 3)
 
     @property
+    def node_subnet_cidrs(self) -> list[str]:
+        """Range of each subnet that holds nodes: of a new VPC the first slots of its range, one for each zone."""
+        vpc, network = self.existing_vpc, self.new_network
+        if vpc is not None or network is None:
+            return [vpc.node_subnet_cidrs[zone] for zone in self.node_zones] if vpc else []
+        prefix = self.node_subnet_prefix
+        start = ipaddress.IPv4Network(network.cidr).network_address
+        slots = [network.availability_zone_ids.index(zone) for zone in self.node_zones]
+        return [f"{start + slot * (1 << (32 - prefix))}/{prefix}" for slot in slots]
+
+    @property
     def vpc_addresses_needed(self) -> int:
         """Addresses that the new VPC's slots span.
 

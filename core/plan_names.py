@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from core import names, needs
-from core.model import DynamicStorage, RayUser, StaticStorage
+from core.model import DynamicStorage, NewEks, RayUser, StaticStorage
 from core.plan import Plan
 
 
@@ -17,6 +20,52 @@ def stack_names(plan: Plan) -> list[str]:
     if not needs.copies(plan):
         absent.add(names.MIRROR_STACK)
     return [names.stack_name(plan.name, stack) for stack in names.STACKS if stack not in absent]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogGroup:
+    """A log group with a fixed name. Destroy keeps it where the environment is protected; a deploy can take it up."""
+
+    name: str
+    stack: str
+    """The stack that creates it, as `names` has it."""
+    section: str
+    setting: str
+    """Setting of the section that takes up a group which exists."""
+    retention: str
+    """Setting of the section that only a new group has."""
+    exists: bool
+
+
+def log_groups(plan: Plan) -> Iterator[LogGroup]:
+    """The log groups that a deploy of this environment creates under a fixed name, or takes up."""
+    settings, network = plan.settings, plan.new_network
+    if network is not None:
+        yield LogGroup(
+            name=names.flow_log_group(plan.name),
+            stack=names.NETWORK_STACK,
+            section="network",
+            setting="flow_log_group_exists",
+            retention="flow_log_retention_days",
+            exists=network.flow_log_group_exists,
+        )
+    if isinstance(settings.eks, NewEks):
+        yield LogGroup(
+            name=plan.control_plane_log_group,
+            stack=names.NETWORK_STACK,
+            section="eks",
+            setting="log_group_exists",
+            retention="log_retention_days",
+            exists=settings.eks.log_group_exists,
+        )
+    yield LogGroup(
+        name=names.event_log_group(plan.name),
+        stack=names.PLATFORM_STACK,
+        section="hyperpod",
+        setting="event_log_group_exists",
+        retention="event_retention_days",
+        exists=settings.hyperpod.event_log_group_exists,
+    )
 
 
 def storage_class(plan: Plan) -> str:

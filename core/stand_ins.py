@@ -7,6 +7,12 @@ from typing import Any
 
 IMAGE_FOLDER = "sandbox/image"
 LOCK_FILE = "sandbox/charts/charts.lock.yaml"
+LOG_GROUPS = (
+    ("network", "flow_log_group_exists"),
+    ("eks", "log_group_exists"),
+    ("hyperpod", "event_log_group_exists"),
+)
+"""Section and setting of each log group that the account has and the embedded AWS has not."""
 NOTICE = (
     "# Written by `hyperpod-ray local deploy {name}` for the embedded AWS; do not edit, do not deploy to an account.\n"
 )
@@ -49,6 +55,9 @@ def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if storage.get("on_destroy", "retain") != "delete":
         notes.append("storage.on_destroy: delete instead of retain")
     settings["storage"] = {**storage, "on_destroy": "delete"}
+    for section, setting in LOG_GROUPS:
+        if (settings.get(section) or {}).pop(setting, False):
+            notes.append(f"{section}.{setting}: a new log group")
     if settings.pop("protected", False):
         notes.append("protected: false instead of true")
     return settings, notes

@@ -75,6 +75,7 @@ COUNTED = {
     "AWS::SNS::Topic": "SNS topic",
     "AWS::Events::Rule": "EventBridge rule",
     "AWS::CloudWatch::Alarm": "alarm",
+    "Custom::VpcRestrictDefaultSG": "function: closes the default security group",
     "Custom::FileSystemsOfClaims": "guard: waits for claims' file systems",
 }
 

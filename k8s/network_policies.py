@@ -53,7 +53,8 @@ def network_policies(plan: Plan) -> Manifest:
       client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
     - the namespaces of Grafana and Prometheus, and those of collectors, where `ray.observability` names them;
-    - the memory service of tiered checkpoints, where tiered storage is on.
+    - the memory service of tiered checkpoints, where tiered storage is on;
+    - HyperPod's job monitoring agent, at port 8889 of the nodes' addresses.
 
     The volume-owner Job's namespace: nothing at all, as the node mounts the file system.
     """
@@ -158,20 +159,25 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
             "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
         }
     seen = plan.settings.ray.observability
-    return made | _destinations(needs.destinations(plan), seen.scrape_namespaces if seen else [])
+    return made | _destinations(plan, seen.scrape_namespaces if seen else [])
 
 
-def _destinations(destinations: list[needs.Destination], scrapers: list[str]) -> dict[str, dict[str, Any]]:
-    """The way to what the environment file names: services of other namespaces, and hosts outside by port.
+def _destinations(plan: Plan, scrapers: list[str]) -> dict[str, dict[str, Any]]:
+    """The way to what the model names: services of other namespaces, hosts outside by port, agents on nodes.
+
+    A policy cannot name the pod's own node, hence the subnets of all nodes.
 
     A namespace that the head asks for charts holds the Prometheus that scrapes all Ray pods; `scrapers` do so too.
     """
+    destinations = needs.destinations(plan)
     made: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(item.policy for item in destinations):
         mine = [item for item in destinations if item.policy == name]
         headless = [item for item in mine if item.headless]
         peers = [{"namespaceSelector": _named(space)} for space in _namespaces([i for i in mine if not i.headless])]
-        ports = sorted({item.port for item in mine if item.namespace is None})
+        ports = sorted({item.port for item in mine if item.outside})
+        agents = sorted({item.port for item in mine if item.node})
+        nodes = [{"ipBlock": {"cidr": cidr}} for cidr in plan.node_subnet_cidrs]
         # no port for a Service with an address: a policy counts the pod's port, a URL names the Service's
         egress: list[dict[str, Any]] = [{"to": peers}] if peers else []
         egress += [
@@ -179,6 +185,7 @@ def _destinations(destinations: list[needs.Destination], scrapers: list[str]) ->
             for item in headless
         ]
         egress += [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]} for port in ports]
+        egress += [{"to": nodes, "ports": [_port(port) for port in agents]}] if agents else []
         label = HEAD_POD if mine[0].pods == "head" else RAY_POD
         made[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
     spaces = _namespaces([item for item in destinations if item.policy == "dashboard-charts"])

@@ -16,6 +16,7 @@ from core.names import (
     EFA_RESOURCE,
     GCS_PORT,
     HOSTNAME_LABEL,
+    JOB_AGENT_VARIABLE,
     JOB_LABEL,
     METRICS_PORT,
     MOUNT_PATH,
@@ -27,6 +28,7 @@ from core.names import (
     REDIS_PORT,
     SERVICE_ACCOUNT,
 )
+from core.needs import NODE_ADDRESS
 from core.plan import Plan, PodResources
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build, custom_object
@@ -233,7 +235,7 @@ def _template(
         "image": bindings.image_uri,
         # a tag here is a content hash or a digest, never `latest`
         "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": key, "value": value} for key, value in sorted(env.items())],
+        "env": [*_node_address(env), *({"name": key, "value": value} for key, value in sorted(env.items()))],
         "resources": _resource_requirements(resources),
         "securityContext": restricted_container(),
         "volumeMounts": [
@@ -269,6 +271,13 @@ def _template(
             ],
         },
     }
+
+
+def _node_address(env: dict[str, str]) -> list[dict[str, Any]]:
+    """Where AWS's library finds the job monitoring agent, unless the environment file says it."""
+    if JOB_AGENT_VARIABLE in env:
+        return []
+    return [{"name": JOB_AGENT_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": NODE_ADDRESS}}}]
 
 
 def _resource_requirements(resources: PodResources) -> dict[str, dict[str, str]]:

@@ -209,15 +209,21 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
         Item(kind="log group", id=name, fate="kept", note=note)
         for name in _group_names(target, names.cluster_log_groups(cluster))
     ]
-    if target.plan.existing_eks is None and not _there(stacks, names.EKS_STACK):
-        group = target.plan.control_plane_log_group
-        if group in _group_names(target, group):
-            used = getattr(target.plan.settings.eks, "log_group_exists", False)
-            found.append(
-                Item(kind="log group", id=group, fate="kept", note="eks.log_group_exists: no stack owns it")
-                if used
-                else _late_group(target, group, "EKS")
-            )
+    for group in plan_names.log_groups(target.plan):
+        # EKS makes its group again after its own stack went, while the network's is still there
+        by_eks = group.section == "eks"
+        if _there(stacks, names.EKS_STACK if by_eks else group.stack) or group.name not in _group_names(
+            target, group.name
+        ):
+            continue
+        setting = f"{group.section}.{group.setting}"
+        if group.exists:
+            found.append(Item(kind="log group", id=group.name, fate="kept", note=f"{setting}: no stack owns it"))
+        elif by_eks:
+            found.append(_late_group(target, group.name, "EKS"))
+        else:
+            note = f"kept with a protected environment; {setting} takes it up, --delete-logs deletes it"
+            found.append(Item(kind="log group", id=group.name, fate="kept", note=note))
     if not _there(stacks, names.IMAGE_STACK):
         # CodeBuild calls its group like the project, which CloudFormation calls like the stack
         prefix = f"/aws/codebuild/{names.stack_name(target.name, names.IMAGE_STACK)}"

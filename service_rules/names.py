@@ -54,6 +54,11 @@ GCS_PORT = 6379
 METRICS_PORT = 8080
 """Prometheus metrics of Ray's pods, and of the KubeRay operator."""
 
+JOB_AGENT_PORT = 8889
+"""HyperPod's job monitoring agent, on the host of each node: detection of hung jobs."""
+JOB_AGENT_VARIABLE = "HYPERPOD_JMA_HOST"
+"""Where AWS's library (`toolkit-for-ray-on-sagemaker-ai`) looks for the agent: the address of the pod's node."""
+
 # --- Kubernetes: API groups, labels, taints, resources -----------------------------------------------------------
 
 RAY_API_GROUP = "ray.io"

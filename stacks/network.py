@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constructs import Construct
-from core import needs
+from core import names, needs
 from core.model import ExistingNetwork, NewEks
 from core.plan import Plan
 from hyperpod_ray.cluster import ControlPlaneGround
@@ -51,7 +51,10 @@ def _network(scope: Construct, plan: Plan) -> Network:
         zones=settings.availability_zone_ids,
         zone_slots=settings.zone_slots,
         node_subnet_prefix=plan.node_subnet_prefix,
+        flow_log_group=names.flow_log_group(plan.name),
         flow_log_retention_days=settings.flow_log_retention_days,
+        flow_log_group_exists=settings.flow_log_group_exists,
+        protected=plan.settings.protected,
         outside_ports=ports,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )

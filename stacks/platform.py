@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct
+from core import names
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from hyperpod_ray.cluster import addon
@@ -65,7 +66,9 @@ class PlatformStack(EnvironmentStack):
             "Health",
             cluster_arn=cluster_arn,
             emails=settings.hyperpod.alarm_emails,
+            event_log_group=names.event_log_group(plan.name),
             event_retention_days=settings.hyperpod.event_retention_days,
+            event_log_group_exists=settings.hyperpod.event_log_group_exists,
             protected=settings.protected,
             eks_cluster_name=plan.eks_cluster_name,
             control_plane_logs=None if plan.existing_eks else plan.control_plane_log_group,

@@ -13,11 +13,10 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 
 from constructs import Construct
 from core import names
-from hyperpod_ray.logs import retention
+from hyperpod_ray.logs import named_log_group
 
 CONTROL_PLANE_LOGS = [
     eks.ClusterLoggingTypes.API,
@@ -62,14 +61,14 @@ class ControlPlaneGround(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY
-        if not log_group_exists:
-            logs.LogGroup(
-                self,
-                "Logs",
-                log_group_name=names.control_plane_log_group(cluster_name),
-                retention=retention(log_retention_days),
-                removal_policy=policy,
-            )
+        named_log_group(
+            self,
+            "Logs",
+            name=names.control_plane_log_group(cluster_name),
+            retention_days=log_retention_days,
+            protected=protected,
+            exists=log_group_exists,
+        )
         self.key = kms.Key(
             self, "SecretsKey", description=f"Kubernetes secrets of {cluster_name}", enable_key_rotation=True
         )

@@ -14,7 +14,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 
 from constructs import Construct
 from hyperpod_ray.alarms import EVENT_SIGNALS, KUBERNETES_SIGNALS, Watch
-from hyperpod_ray.logs import retention
+from hyperpod_ray.logs import named_log_group
 
 NODE_HEALTH = "SageMaker HyperPod Cluster Node Health Event"
 CLUSTER_EVENTS = ["SageMaker HyperPod Cluster State Change", "SageMaker HyperPod Cluster Event"]
@@ -31,7 +31,9 @@ class HealthNotifications(Construct):
     Args:
         cluster_arn: Of the HyperPod cluster.
         emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
+        event_log_group: Name of the archive's log group.
         event_retention_days: How long the archive keeps an event.
+        event_log_group_exists: Whether the archive is there already: it is used as it is, and stays.
         protected: Keep the archive when the cluster is destroyed.
         eks_cluster_name: Dimension of the control plane's metrics.
         control_plane_logs: Log group with the audit log of the EKS cluster; None where the environment does not own it:
@@ -47,7 +49,9 @@ class HealthNotifications(Construct):
         *,
         cluster_arn: str,
         emails: Sequence[str],
+        event_log_group: str,
         event_retention_days: int,
+        event_log_group_exists: bool = False,
         protected: bool,
         eks_cluster_name: str,
         control_plane_logs: str | None,
@@ -65,11 +69,13 @@ class HealthNotifications(Construct):
         self.topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True, display_name="HyperPod health")
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
-        self.archive = logs.LogGroup(
+        self.archive = named_log_group(
             self,
             "Events",
-            retention=retention(event_retention_days),
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY,
+            name=event_log_group,
+            retention_days=event_retention_days,
+            protected=protected,
+            exists=event_log_group_exists,
         )
         # Two rules to the topic, so that node health can be counted by itself and no event is mailed twice.
         topic, archive = self.topic.topic_arn, self._group_arn()

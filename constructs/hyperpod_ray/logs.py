@@ -21,6 +21,30 @@ def retention(days: int) -> logs.RetentionDays:
     return logs.RetentionDays[_DAYS[days]]
 
 
+def named_log_group(
+    scope: Construct, construct_id: str, *, name: str, retention_days: int, protected: bool, exists: bool
+) -> logs.ILogGroup:
+    """A log group with a fixed name (`AWS::Logs::LogGroup`), or the one that is there, used as it is.
+
+    Args:
+        scope: Parent of the construct.
+        construct_id: Its id.
+        name: Physical name, by which a later deployment finds the group that an earlier one kept.
+        retention_days: How long a new group keeps its lines.
+        protected: Keep a new group when its stack goes.
+        exists: Whether the group is there already: it is then neither created, changed nor deleted.
+    """
+    if exists:
+        return logs.LogGroup.from_log_group_name(scope, construct_id, name)
+    return logs.LogGroup(
+        scope,
+        construct_id,
+        log_group_name=name,
+        retention=retention(retention_days),
+        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protected else RemovalPolicy.DESTROY,
+    )
+
+
 def own_function_logs(stack: Stack) -> None:
     """Give every function of a stack that has none a log group of the stack (`AWS::Logs::LogGroup`, one month).
 

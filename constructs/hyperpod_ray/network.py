@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from aws_cdk import CfnResource, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 
 from constructs import Construct
-from hyperpod_ray.logs import retention
+from hyperpod_ray.logs import named_log_group
 
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 """https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html"""
@@ -51,7 +50,10 @@ class ClusterNetwork(Network):
         zones: Availability zone IDs.
         zone_slots: Zones that the range has room for.
         node_subnet_prefix: Prefix length of each node subnet.
-        flow_log_retention_days: How long VPC flow logs are kept.
+        flow_log_group: Name of the log group of VPC flow logs.
+        flow_log_retention_days: How long they are kept.
+        flow_log_group_exists: Whether the group is there already: it is used as it is, and stays.
+        protected: Keep the flow logs when the network is destroyed.
         outside_ports: TCP ports of destinations outside the cluster.
         keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
             then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
@@ -66,7 +68,10 @@ class ClusterNetwork(Network):
         zones: Sequence[str],
         zone_slots: int,
         node_subnet_prefix: int,
+        flow_log_group: str,
         flow_log_retention_days: int,
+        flow_log_group_exists: bool = False,
+        protected: bool = False,
         outside_ports: Sequence[int] = (),
         keep_zone: str | None = None,
     ) -> None:
@@ -96,7 +101,16 @@ class ClusterNetwork(Network):
             subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets
         }
         self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
-        self._flow_logs(vpc, flow_log_retention_days)
+        group = named_log_group(
+            self,
+            "FlowLogs",
+            name=flow_log_group,
+            retention_days=flow_log_retention_days,
+            protected=protected,
+            exists=flow_log_group_exists,
+        )
+        role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
+        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
         self._secure(outside_ports)
         if keep_zone is not None:
             for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
@@ -146,16 +160,6 @@ class ClusterNetwork(Network):
         ]
         network._secure(outside_ports)
         return network
-
-    def _flow_logs(self, vpc: ec2.Vpc, retention_days: int) -> None:
-        group = logs.LogGroup(
-            self,
-            "FlowLogs",
-            retention=retention(retention_days),
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
-        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 
 
 class NodeSecurityGroup(Construct):

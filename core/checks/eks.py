@@ -9,6 +9,7 @@ from core import names
 from core.findings import Finding, error, fine, rule, warning
 from core.model import NewEks
 from core.plan import Plan
+from core.plan_names import log_groups
 from core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, partition_of, platform
 from core.today import today
 from service_rules.eks import public_cidrs
@@ -192,14 +193,17 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
             yield warning(*path, message=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them")
 
 
-@rule("eks", "image")
+@rule("network", "eks", "hyperpod", "image")
 def what_exists_keeps_its_settings(plan: Plan) -> Iterator[Finding]:
     """A repository or log group that exists is used as it is."""
-    eks, image = plan.settings.eks, plan.built_image
-    if isinstance(eks, NewEks) and eks.log_group_exists and "log_retention_days" in eks.model_fields_set:
-        yield error(
-            "eks", "log_retention_days", message="is of a new log group, and log_group_exists is true; remove one"
-        )
+    image = plan.built_image
+    for group in log_groups(plan):
+        if group.exists and group.retention in getattr(plan.settings, group.section).model_fields_set:
+            yield error(
+                group.section,
+                group.retention,
+                message=f"is of a new log group, and {group.setting} is true; remove one",
+            )
     if image is None or not image.repository_exists:
         return
     for name in ("keep_images", "on_destroy"):

@@ -63,7 +63,7 @@ def destinations_are_reachable(plan: Plan) -> Iterator[Finding]:
     if not plan.settings.network.closed:
         return
     for item in needs.destinations(plan):
-        if item.namespace is None:
+        if item.outside:
             yield warning(
                 *item.setting,
                 message=f"{item.host}:{item.port} is reachable from a closed network only where the name resolves to "

@@ -85,6 +85,7 @@ def test_a_new_network_keeps_what_a_kept_file_system_needs() -> None:
         zones=ZONES,
         zone_slots=4,
         node_subnet_prefix=19,
+        flow_log_group="/flow",
         flow_log_retention_days=30,
         keep_zone=ZONES[1],
     )

@@ -91,7 +91,7 @@ def test_ports_outside_follow_from_the_file() -> None:
         }
     )
     assert needs.outside_ports(one) == [3000, 6380]
-    assert [item.namespace for item in needs.destinations(one)] == [None, None, "monitoring"]
+    assert [item.namespace for item in needs.destinations(one) if not item.node] == [None, None, "monitoring"]
 
 
 @pytest.mark.parametrize("file", sorted(needs_page.DOCS.glob("needs-*.md")), ids=lambda file: file.stem)

@@ -34,8 +34,13 @@ def test_each_shipped_environment_can_be_rehearsed(name: str) -> None:
 
 def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
     data = {
-        "network": {"existing": {"vpc_id": "vpc-1", "vpc_cidr": "10.1.0.0/16"}, "availability_zone_ids": ["a"]},
-        "eks": {"existing": {"cluster_name": "theirs"}, "version": "1.34"},
+        "network": {
+            "existing": {"vpc_id": "vpc-1", "vpc_cidr": "10.1.0.0/16"},
+            "availability_zone_ids": ["a"],
+            "flow_log_group_exists": True,
+        },
+        "eks": {"existing": {"cluster_name": "theirs"}, "version": "1.34", "log_group_exists": True},
+        "hyperpod": {"event_log_group_exists": True},
         "storage": {"existing": {"file_system_id": "fs-1"}},
         "image": {"uri": "example.com/x@sha256:0"},
         "protected": True,
@@ -45,6 +50,7 @@ def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
     assert changed["eks"] == {"version": "1.34"}
     assert changed["storage"] == {"on_destroy": "delete"}
     assert "protected" not in changed
+    assert changed["hyperpod"] == {}
     text = "\n".join(notes)
-    for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected"):
+    for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected", "network.flow", "eks.log", "event_log"):
         assert replaced in text

@@ -145,17 +145,19 @@ def test_what_every_set_has_besides_is_pinned_and_hashed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_tiered_checkpoints_have_all_they_need(name: str) -> None:
-    """Requirements of the three packages' own metadata; nothing is resolved in the image (`--no-deps`)."""
+def test_hyperpods_packages_have_all_they_need(name: str) -> None:
+    """Requirements of the packages' own metadata; nothing is resolved in the image (`--no-deps`)."""
     there = {**pins(choose(name).requirements), **pins(ROOT / "image/requirements-tiered.txt")}
     assert {"requests", "boto3", "torch", "tenacity", "xxhash", "s3torchconnectorclient"} <= set(there)
+    assert {"pyyaml", "aiohttp", "ray"} <= set(there), "of toolkit-for-ray-on-sagemaker-ai"
     assert there["s3torchconnector"] == there["s3torchconnectorclient"]
     build = pins(ROOT / "image/requirements-build.txt")
     assert {"hatchling", "setuptools", "pathspec", "pluggy", "packaging", "trove-classifiers"} <= set(build)
 
 
-def test_the_image_is_refused_without_the_tiered_package() -> None:
-    assert any("import amzn_sagemaker_checkpointing" in line for line in instructions())
+@pytest.mark.parametrize("package", ["amzn_sagemaker_checkpointing", "toolkit_for_ray_on_sagemaker_ai"])
+def test_the_image_is_refused_without_hyperpods_packages(package: str) -> None:
+    assert any(f"import {package}" in line for line in instructions())
 
 
 def test_sources_are_built_by_what_is_pinned_only() -> None:

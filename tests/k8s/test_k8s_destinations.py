@@ -6,6 +6,7 @@ https://kubernetes.io/docs/concepts/services-networking/network-policies/
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ ADDRESS = re.compile(
     r"(?:(?P<scheme>https?|redis)://)?(?P<host>[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)(?::(?P<port>[1-9]\d{1,4}))?/?$"
 )
 DEFAULT = {"http": 80, "https": 443, "redis": 6379}
+AGENT = "HYPERPOD_JMA_HOST"
+"""AWS's library takes it for the host of the agent, whose port it knows: see tests/resilience/test_job_agent.py."""
 BROWSER = "RAY_GRAFANA_IFRAME_HOST"
 """Names a host for people's browsers; no pod connects to it."""
 
@@ -25,7 +28,9 @@ BROWSER = "RAY_GRAFANA_IFRAME_HOST"
 def named(node: Any) -> Iterator[tuple[str, int]]:
     """Hosts and ports below a part of a manifest: texts that are nothing but an address with a scheme or a port."""
     if isinstance(node, dict):
-        if node.get("name") != BROWSER:
+        if node.get("name") == AGENT:
+            yield node["valueFrom"]["fieldRef"]["fieldPath"], 8889
+        elif node.get("name") != BROWSER:
             for value in node.values():
                 yield from named(value)
     elif isinstance(node, list):
@@ -60,7 +65,10 @@ def may_leave(policies: list[dict[str, Any]], labels: dict[str, str], target: di
 
 def reaches(peer: dict[str, Any], target: dict[str, Any]) -> bool:
     if "ipBlock" in peer:
-        return bool(target.get("outside")) and peer["ipBlock"]["cidr"] == "0.0.0.0/0"
+        cidr = peer["ipBlock"]["cidr"]
+        if "address" in target:
+            return ipaddress.ip_address(target["address"]) in ipaddress.ip_network(cidr)
+        return bool(target.get("outside")) and cidr == "0.0.0.0/0"
     if "namespaceSelector" in peer:
         if peer["namespaceSelector"].get("matchLabels", {}).get("kubernetes.io/metadata.name") != target.get(
             "namespace"
@@ -73,12 +81,19 @@ def reaches(peer: dict[str, Any], target: dict[str, Any]) -> bool:
 def target_of(host: str, variant: Any) -> dict[str, Any]:
     """What a host is: a Service made here, one of another namespace, or something outside the cluster."""
     labels = host.split(".")
+    if host == "status.hostIP":
+        return {"address": node_addresses(variant.plan)[0]}
     if len(labels) >= 3 and labels[2] == "svc":
         return {"namespace": labels[1]}
     for service in variant.kind("Service"):
         if service["metadata"]["name"] == host:
             return {"labels": service["spec"]["selector"]}
     return {"outside": True}
+
+
+def node_addresses(plan: Any) -> list[str]:
+    """An address of a node in each subnet that holds nodes."""
+    return [str(next(ipaddress.ip_network(cidr).hosts()) + 3) for cidr in plan.node_subnet_cidrs]
 
 
 def ray_pods(variant: Any) -> dict[str, tuple[dict[str, str], Any]]:
@@ -110,13 +125,17 @@ def test_pods_reach_every_host_that_their_manifest_names(variant: Any) -> None:
 def test_pods_reach_what_all_of_them_need_and_nothing_else(variant: Any) -> None:
     own = variant.plan.settings.ray.namespace
     policies = [item for item in variant.kind("NetworkPolicy") if item["metadata"]["namespace"] == own]
-    opened = {443, *(item.port for item in needs.destinations(variant.plan))}
+    opened = {443, *(item.port for item in needs.destinations(variant.plan) if item.outside)}
     for labels, _ in ray_pods(variant).values():
         dns = {"namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}}
         assert may_leave(policies, labels, dns, 53)
         assert may_leave(policies, labels, {"outside": True}, 443)
         assert may_leave(policies, labels, {"labels": {"ray.io/is-ray-node": "yes"}}, 6379)
         assert not may_leave(policies, labels, {"namespace": "default", "labels": {}}, 443)
+        for address in node_addresses(variant.plan):
+            assert may_leave(policies, labels, {"address": address}, 8889)
+            assert not may_leave(policies, labels, {"address": address}, 10250), "the kubelet"
+        assert not may_leave(policies, labels, {"address": "198.51.100.1"}, 8889)
         for port in {22, 80, 3000, 6379, 6380, 9090} - opened:
             assert not may_leave(policies, labels, {"outside": True}, port), port
 

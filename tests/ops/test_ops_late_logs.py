@@ -18,6 +18,7 @@ from tests.ops.world import environment_text
 EKS = "/aws/eks/ray-ops-eks/cluster"
 BUILD = "/aws/codebuild/demo-Image-Build"
 OURS = "/aws/sagemaker/Clusters/ray-ops/abc"
+FLOW, EVENTS = "/aws/vpc/ray-on-hyperpod/demo", "/aws/events/ray-on-hyperpod/demo"
 OTHERS = ["/aws/eks/ray-ops-eks-2/cluster", "/aws/codebuild/other-Image", "/aws/lambda/x"]
 
 
@@ -62,6 +63,20 @@ def test_afterwards_they_are_nobodys() -> None:
 
 def test_a_protected_environment_keeps_its_audit_log() -> None:
     assert found(target(protected=True))[EKS] == "log group kept"
+
+
+def test_what_a_protected_environment_kept_is_named_with_its_setting() -> None:
+    made = target()
+    made.aws.groups += [FLOW, EVENTS]  # type: ignore[attr-defined]
+    late = f"{inventory.LATE_LOGS} destroyed"
+    kept = {FLOW: "log group kept", EVENTS: "log group kept"}
+    assert found(made) == {OURS: "log group kept", EKS: late, BUILD: late, **kept}
+    notes = {item.id: item.note for item in inventory._log_groups(made, stacks())}
+    assert "network.flow_log_group_exists takes it up" in notes[FLOW]
+    assert "hyperpod.event_log_group_exists takes it up" in notes[EVENTS]
+    # each is its stack's while that is there
+    deployed = tuple(Stack(name=f"demo-{name}", status="CREATE_COMPLETE") for name in ("Network", "Platform"))
+    assert {item.id for item in inventory._log_groups(made, deployed)} == {OURS, EKS, BUILD}
 
 
 def test_teardown_deletes_them_last_and_says_so(

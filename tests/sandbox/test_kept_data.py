@@ -37,6 +37,20 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield story
 
 
+def default_group(story: Story) -> dict[str, Any]:
+    """The security group that comes with the environment's VPC."""
+    (file_system,) = story.file_systems()
+    names = [{"Name": "vpc-id", "Values": [file_system["VpcId"]]}, {"Name": "group-name", "Values": ["default"]}]
+    (group,) = story.emulator.boto("ec2").describe_security_groups(Filters=names)["SecurityGroups"]
+    return dict(group)
+
+
+def test_the_default_security_group_is_closed(story: Story) -> None:
+    """By the function itself, whose role the embedded IAM judges; a new VPC's group is open."""
+    group = default_group(story)
+    assert (group["IpPermissions"], group["IpPermissionsEgress"]) == ([], [])
+
+
 def test_teardown_keeps_the_file_system_and_its_home_and_nothing_else(story: Story) -> None:
     (before,) = story.file_systems()
     shown = story.ops("teardown", NAME, "--dry-run")
@@ -52,6 +66,8 @@ def test_teardown_keeps_the_file_system_and_its_home_and_nothing_else(story: Sto
     assert [subnet["SubnetId"] for subnet in ec2.describe_subnets(Filters=here)["Subnets"]] == before["SubnetIds"]
     groups = [group["GroupName"] for group in ec2.describe_security_groups(Filters=here)["SecurityGroups"]]
     assert len(groups) == 2, "the VPC's own and the file system's"
+    closed = default_group(story)
+    assert (closed["IpPermissions"], closed["IpPermissionsEgress"]) == ([], []), "a VPC that is kept stays closed"
     assert not ec2.describe_nat_gateways(Filter=[{"Name": "state", "Values": ["available", "pending"]}])["NatGateways"]
     kept = sorted(resource.split()[0] for resource in story.left())
     main_and_interface = ["NetworkInterface", "RouteTable"]  # come and go with the file system and the VPC

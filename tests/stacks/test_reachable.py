@@ -393,7 +393,7 @@ class TestClosedNetworkKeepsData:
 class TestDestinations:
     def test_the_nodes_let_every_port_out(self, world: World) -> None:
         """Pods' traffic leaves by the nodes' security group."""
-        ports = {item.port for item in needs.destinations(world.plan) if item.namespace is None} | {443}
+        ports = {item.port for item in needs.destinations(world.plan) if item.outside} | {443}
         opened = {
             rule["FromPort"]
             for key, group in world.resolved("AWS::EC2::SecurityGroup")
@@ -402,3 +402,20 @@ class TestDestinations:
             if rule.get("CidrIp") == "0.0.0.0/0"
         }
         assert opened == ports
+
+    def test_the_way_to_agents_leads_to_the_nodes_and_nowhere_else(self, world: World) -> None:
+        """The policy's ranges are computed from the file; the subnets' are the templates'."""
+        zones = set(world.plan.node_zones)
+        made = {
+            subnet["CidrBlock"]
+            for key, subnet in world.resolved("AWS::EC2::Subnet")
+            if "NodesSubnet" in key and subnet["AvailabilityZoneId"] in zones
+        }
+        vpc = world.plan.existing_vpc
+        nodes = {vpc.node_subnet_cidrs[zone] for zone in zones} if vpc else made
+        policies = [o for o in world.objects if o["kind"] == "NetworkPolicy" and o["metadata"]["name"] == "job-agent"]
+        assert policies
+        for policy in policies:
+            (rule,) = policy["spec"]["egress"]
+            assert {peer["ipBlock"]["cidr"] for peer in rule["to"]} == nodes
+            assert rule["ports"] == [{"port": 8889, "protocol": "TCP"}]

@@ -100,6 +100,35 @@ def test_nodes_change_interfaces_of_their_own_vpc_only(
     assert allows(statements, asked) is allowed
 
 
+def test_the_default_security_group_is_closed_and_nothing_can_open_one(assembly: Assembly) -> None:
+    settings = load(assembly.name).settings
+    references = References(assembly.templates, account=settings.account, region=settings.region)
+    ((key, restriction),) = assembly.of_type("Custom::VpcRestrictDefaultSG").items()
+    assert restriction["DeletionPolicy"] == "Retain", "its function gives the rules back on delete"
+    stack = key.partition("/")[0]
+    group = references.resolve(stack, restriction["Properties"]["DefaultSecurityGroupId"])
+    ((vpc, _),) = assembly.of_type("AWS::EC2::VPC").items()
+    assert restriction["Properties"]["DefaultSecurityGroupId"]["Fn::GetAtt"] == [
+        vpc.partition("/")[2],
+        "DefaultSecurityGroup",
+    ]
+    (function,) = [
+        statements for name, service, _, statements in roles(assembly)
+        if service == "lambda.amazonaws.com" and "RestrictDefaultSG" in name
+    ]  # fmt: skip
+    prefix = f"arn:aws:ec2:{settings.region}:{settings.account}:security-group"
+    for verb, of, allowed in (
+        ("Revoke", group, True), ("Revoke", "sg-other", False), ("Authorize", group, False)
+    ):  # fmt: skip
+        for way in ("Ingress", "Egress"):
+            asked = Request(action=f"ec2:{verb}SecurityGroup{way}", resource=f"{prefix}/{of}")
+            assert allows(function, asked) is allowed, asked
+    for name, service, _, statements in roles(assembly):
+        opens = Request(action="ec2:AuthorizeSecurityGroupIngress", resource=f"{prefix}/{group}")
+        # EKS manages the groups of its load balancers and of the cluster
+        assert service == "eks.amazonaws.com" or not allows(statements, opens), name
+
+
 def test_images_are_encrypted_with_a_key(assembly: Assembly) -> None:
     for repository in assembly.of_type("AWS::ECR::Repository").values():
         assert repository["Properties"]["EncryptionConfiguration"]["EncryptionType"] == "KMS"

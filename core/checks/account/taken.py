@@ -10,9 +10,8 @@ from core.checks.account.owners import ours, owner
 from core.checks.account.storage import bucket_region
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, warning
-from core.model import NewEks
 from core.plan import Plan
-from core.plan_names import stack_names
+from core.plan_names import log_groups, stack_names
 from core.yaml_source import Path
 
 Json = dict[str, Any]
@@ -138,24 +137,21 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=(eks,), take_up=take_up, choose=OTHER_NAME)
 
 
-@rule("eks", "hyperpod", "image", needs="account", title="left behind")
+@rule("network", "eks", "hyperpod", "image", needs="account", title="left behind")
 def names_are_taken_up(plan: Plan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
-    eks, built = plan.settings.eks, plan.built_image
-    some = False
-    if isinstance(eks, NewEks):
-        some = True
-        name = plan.control_plane_log_group
-        listed = account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
-        there = any(group["logGroupName"] == name for group in listed)
-        yield _kept(plan, account, ("eks", "log_group_exists"), name, there=there, exists=eks.log_group_exists)
+    for group in log_groups(plan):
+        listed = account.call("logs", "describe_log_groups", logGroupNamePrefix=group.name)["logGroups"]
+        there = any(item["logGroupName"] == group.name for item in listed)
+        path = (group.section, group.setting)
+        choose = OTHER_NAME if group.section == "eks" else f"rename {plan.name}.yaml"
+        yield _kept(plan, account, path, group.name, there=there, exists=group.exists, choose=choose)
+    built = plan.built_image
     if built is not None:
-        some = True
         there = _repository(account, built.repository_name)
-        path = ("image", "repository_exists")
-        yield _kept(plan, account, path, built.repository_name, there=there, exists=built.repository_exists)
-    if not some:
-        yield skipped("no name is fixed")
+        path, choose = ("image", "repository_exists"), "choose another image.repository_name"
+        exists = built.repository_exists
+        yield _kept(plan, account, path, built.repository_name, there=there, exists=exists, choose=choose)
 
 
 @rule("image", "ray", "registries", "helm", "hyperpod", needs="account", title="mirror repositories")
@@ -177,7 +173,7 @@ def _repository(account: Account, name: str) -> bool:
     return found(account, "ecr", "describe_repositories", repositoryNames=[name]) is not None
 
 
-def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, exists: bool) -> Finding:
+def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str) -> Finding:
     setting = ".".join(str(part) for part in path)
     if exists:
         if there:
@@ -185,7 +181,6 @@ def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, e
         return error(*path, message=f"{name} does not exist", fix=f"remove {setting}")
     if not there:
         return fine(*path, message=f"{name} is free")
-    choose = "choose another image.repository_name" if path[0] == "image" else OTHER_NAME
     take_up = f"set {setting}: true, or delete it"
     return judged(plan, account, path, name, identifiers=(name,), take_up=take_up, choose=choose)
 
