@@ -109,8 +109,8 @@ class NewNetwork(NetworkZones):
     flow_log_retention_days: LogRetentionDays = 90
     """How long VPC flow logs are kept in CloudWatch Logs."""
     flow_log_group_exists: bool = False
-    """Log into `/aws/vpc/ray-on-hyperpod/NAME` as it exists, such as the group that a protected environment left behind.
-    The stack then neither creates, changes nor deletes it."""
+    """Log into `/aws/vpc/ray-on-hyperpod/NAME` as it exists, such as the group that a protected environment left. The
+    stack then neither creates, changes nor deletes it."""
 
     @property
     def closed(self) -> bool:

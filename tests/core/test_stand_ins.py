@@ -52,5 +52,6 @@ def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
     assert "protected" not in changed
     assert changed["hyperpod"] == {}
     text = "\n".join(notes)
-    for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected", "network.flow", "eks.log", "event_log"):
+    groups = ("network.flow_log_group_exists", "eks.log_group_exists", "hyperpod.event_log_group_exists")
+    for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected", *groups):
         assert replaced in text

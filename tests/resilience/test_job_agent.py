@@ -1,4 +1,4 @@
-"""HyperPod's job monitoring agent as AWS's own library asks it: on the pod's node, at the port that the policies open."""
+"""HyperPod's job monitoring agent as AWS's own library asks it: on the pod's node, at the port that policies open."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def agent(address: str) -> Iterator[Agent]:
 
 
 def configure(rules: list[dict[str, Any]]) -> dict[str, Any]:
-    return SageMakerLogMonitoring(config=LogMonitorConfig(rules=rules, action="cancel")).start().result
+    return dict(SageMakerLogMonitoring(config=LogMonitorConfig(rules=rules, action="cancel")).start().result)
 
 
 def test_rules_reach_the_agent_of_the_node(agent: Agent) -> None:

@@ -107,8 +107,8 @@ def test_a_repository_and_log_groups_are_taken_up_again(emulator: Emulator, tmp_
 
     # the same file again: preflight names each setting, and CloudFormation refuses
     assert left_behind(first) == [
-        ("failed", "set image.repository_exists: true, or delete it"),
         *[("failed", f"set {section}.{name}: true, or delete it") for section, name, _ in LOG_GROUPS.values()],
+        ("failed", "set image.repository_exists: true, or delete it"),
     ]
     refused = emulator.cdk("deploy", STACKS[1], "--require-approval", "never", "--app", str(first.assembly),
                            cwd=tmp_path, check=False)  # fmt: skip

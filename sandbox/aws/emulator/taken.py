@@ -1,6 +1,6 @@
 """A physical name that is taken: CloudFormation creates no second resource of it, and touches the first one never.
 
-MiniStack refuses it for buckets, EKS clusters, topics and others. Of the types here it takes up what is there as its own.
+MiniStack refuses it for buckets, EKS clusters, topics and others. Of the types here it takes up what is there.
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cfn-resource-name.html
 """
 
