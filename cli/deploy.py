@@ -16,6 +16,7 @@ class Verdict(StrEnum):
     """What a deploy may do to training."""
 
     safe = "safe"
+    weakens = "weakens"
     interrupts = "interrupts"
     loses_nodes = "loses-nodes"
     loses_data = "loses-data"

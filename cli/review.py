@@ -23,12 +23,13 @@ class Limit(StrEnum):
 
     never = "never"
     any_change = "any-change"
+    weakens = "weakens"
     interrupts = "interrupts"
-    weakened = "weakened"
     loses_nodes = "loses-nodes"
     loses_data = "loses-data"
     rejected = "rejected"
     any_rejected = "any-rejected"
+    any_weakened = "any-weakened"
 
 
 def register(app: typer.Typer) -> None:
@@ -60,8 +61,8 @@ def register(app: typer.Typer) -> None:
         fail_on: Annotated[
             list[Limit] | None,
             typer.Option(
-                help="Exit code 3 when the verdict is this or worse; repeatable. weakened: security or recovery is "
-                "reduced. any-rejected: the service refuses a part, whatever the verdict."
+                help="Exit code 3 when the verdict is this or worse; repeatable. any-rejected, any-weakened: some part "
+                "is refused, or security or recovery is reduced, whatever the verdict."
             ),
         ] = None,
     ) -> int:

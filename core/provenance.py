@@ -30,6 +30,7 @@ FILES = (
     "pricing/prices_usd.yaml",
     "review/durations.yaml",
     "review/facts.yaml",
+    "review/severity.yaml",
 )
 """Data files, relative to the folder of the packages."""
 PRICES = "pricing/prices_usd.yaml"

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from review import schemas
+from review import schemas, severity
 from review.assembly import EnvironmentAssembly, Key, Stack
 from review.facts import extra_create_only, facts
 from review.kubernetes import Cluster
@@ -110,6 +110,11 @@ class Changes:
     def head_cluster(self) -> Cluster:
         """What the head puts into Kubernetes."""
         return Cluster(self.head, self.head_reader)
+
+    @cached_property
+    def base_users(self) -> dict[Key, list[Key]]:
+        """Resources of the base, each with those that refer to it."""
+        return severity.users(self.base)
 
     @property
     def asset_only(self) -> list[ResourceChange]:
@@ -320,9 +325,9 @@ def _exports(
     users = _users(base)
     changed: dict[str, list[str]] = {}
     removed: dict[str, list[str]] = {}
-    for name, (_, before) in base.exports.items():
-        if name not in users:
-            continue
+    for name, (owner, before) in base.exports.items():
+        if name not in users or owner.id not in head.stacks:
+            continue  # a stack that left the app stays as it is deployed, with its exports
         if name not in head.exports:
             removed[name] = users[name]
             continue

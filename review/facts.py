@@ -8,8 +8,6 @@ from typing import Any
 
 import yaml
 
-from review.findings import Effect
-
 
 @functools.cache
 def facts() -> dict[str, Any]:
@@ -29,21 +27,6 @@ def source(name: str) -> str:
     """Address of a source by its name in `facts.yaml`. KeyError when there is none."""
     address: str = facts()["sources"][name]
     return address
-
-
-def effect_when_gone(resource_type: str, *, kept: bool) -> Effect:
-    """What it means that a resource is deleted or replaced; `kept` when its deletion policy keeps the old one."""
-    entry = facts()["types"].get(resource_type, {})
-    gone = Effect.of(entry.get("gone", "interrupts"))
-    if not kept:
-        return gone
-    return Effect.of(entry["kept"]) if "kept" in entry else gone
-
-
-def holds(resource_type: str) -> str:
-    """What such a resource holds, in words; empty when nothing in particular."""
-    words: str = facts()["types"].get(resource_type, {}).get("holds", "")
-    return words
 
 
 def extra_create_only(resource_type: str) -> tuple[tuple[str, ...], ...]:

@@ -10,10 +10,11 @@ class Effect(IntEnum):
     """What a change does, from harmless to worst; the number is the order."""
 
     SAFE = 0
-    INTERRUPTS = 1
-    REJECTED = 2
-    LOSES_NODES = 3
-    LOSES_DATA = 4
+    WEAKENS = 1
+    INTERRUPTS = 2
+    REJECTED = 3
+    LOSES_NODES = 4
+    LOSES_DATA = 5
 
     @property
     def words(self) -> str:
@@ -36,6 +37,7 @@ class Effect(IntEnum):
 
 _WORDS = {
     Effect.SAFE: "safe",
+    Effect.WEAKENS: "weakens security or recovery",
     Effect.INTERRUPTS: "interrupts training",
     Effect.REJECTED: "will be rejected by the service",
     Effect.LOSES_NODES: "loses nodes",
@@ -62,6 +64,8 @@ class Row:
     """Where the rule is written; empty when the registry schema or the templates say so."""
     where: str = ""
     """Construct path."""
+    lost: tuple[tuple[str, int], ...] = ()
+    """What goes, with its number: `(("ml.p5.48xlarge node", 9),)`. The headline has the sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +73,13 @@ class Remark:
     """One line of the security section."""
 
     direction: str
-    """`broadened`, `narrowed`, `switched off`, `switched on` or `changed`."""
+    """`broadened`, `narrowed`, `switched off`, `switched on`, `changed`, or `new` of what nothing had before."""
     what: str
     """Principal, policy, security group or setting."""
     detail: str
     """The statement, rule or value."""
+    subject: str = ""
+    """What a report groups it by; empty for `what` itself."""
 
     @property
     def weakens(self) -> bool:

@@ -35,8 +35,14 @@ class EnvironmentReview:
 
     @property
     def effect(self) -> Effect:
-        """The worst of its rows."""
-        return max((row.effect for row in self.rows), default=Effect.SAFE)
+        """The worst of its rows and remarks."""
+        return max(self.effects, default=Effect.SAFE)
+
+    @property
+    def effects(self) -> set[Effect]:
+        """Every effect that it has."""
+        weakens = {Effect.WEAKENS for remark in self.remarks if remark.weakens}
+        return {row.effect for row in self.rows} | weakens
 
     @property
     def empty(self) -> bool:
@@ -62,11 +68,6 @@ class Review:
     def empty(self) -> bool:
         """Whether base and head are the same."""
         return all(one.empty for one in self.environments)
-
-    @property
-    def weakened(self) -> list[Remark]:
-        """What makes an environment less secure or less able to heal."""
-        return [remark for one in self.environments for remark in one.remarks if remark.weakens]
 
 
 def review(
@@ -134,7 +135,7 @@ def _environment(
         changes=changes,
         rows=rows,
         remarks=findings.remarks,
-        notes=[] if changes.empty else [*_refusals(head), *findings.notes],
+        notes=[] if changes.empty else [*_refusals(head, base), *findings.notes],
         money=None if changes.empty else money(changes, day=day),
         schedule=None if changes.empty else schedule(changes),
         head=head,
@@ -166,11 +167,17 @@ def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
     return EnvironmentReview(name=name, changes=None, rows=[row])
 
 
-def _refusals(head: EnvironmentAssembly) -> list[str]:
+def _refusals(head: EnvironmentAssembly, base: EnvironmentAssembly | None = None) -> list[str]:
+    """Stacks that cannot be deployed; those of which that holds before the change in one short note."""
+    before = refusals(base) if base is not None else []
     notes = []
     for name, why in refusals(head):
+        if (name, why) in before:
+            continue
         known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
         notes.append(f"{name} cannot be deployed as synthesized here ({why}){known}")
+    if any("chart" in why for _, why in before):
+        notes.append("charts were not fetched: versions and values were compared, contents were not")
     return notes
 
 
@@ -195,7 +202,7 @@ def fails(made: Review, limit: str) -> bool:
 
     Args:
         made: The review.
-        limit: An effect's code, `weakened`, `any-rejected`, `any-change` or `never`.
+        limit: An effect's code, `any-weakened`, `any-rejected`, `any-change` or `never`.
     """
     match limit:
         case "never":
@@ -203,9 +210,9 @@ def fails(made: Review, limit: str) -> bool:
         case "any-change":
             return not made.empty
         case "any-rejected":
-            return any(row.effect is Effect.REJECTED for one in made.environments for row in one.rows)
-        case "weakened":
-            return bool(made.weakened)
+            return any(Effect.REJECTED in one.effects for one in made.environments)
+        case "any-weakened":
+            return any(Effect.WEAKENS in one.effects for one in made.environments)
         case _:
             return made.effect >= Effect.of(limit)
 
@@ -219,6 +226,6 @@ def unaccepted(made: Review, accepted: Collection[Effect]) -> list[Effect]:
             service is no degree of loss: only its own name accepts it.
     """
     limit = max((effect for effect in accepted if effect is not Effect.REJECTED), default=Effect.SAFE)
-    found = {row.effect for one in made.environments for row in one.rows}
+    found = {effect for one in made.environments for effect in one.effects}
     refused = {effect for effect in found if (effect not in accepted if effect is Effect.REJECTED else effect > limit)}
     return sorted(refused, reverse=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from core import names
 from review.changes import Changes, Kind, ResourceChange, differing
+from review.effects.general import only_tags
 from review.facts import source
 from review.findings import Effect, Findings, Row
 from review.schemas import at
@@ -25,10 +26,10 @@ _ADD_ONS = {
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for each cluster and add-on changed in place."""
     for change in changes.of_type("AWS::EKS::Cluster"):
-        if change.kind is Kind.CHANGED:
+        if change.kind is Kind.CHANGED and not only_tags(change):
             _cluster(change, findings)
     for change in changes.of_type("AWS::EKS::Addon"):
-        if change.kind is Kind.CHANGED:
+        if change.kind is Kind.CHANGED and not only_tags(change):
             _addon(change, findings)
 
 
@@ -117,7 +118,7 @@ def _policy_mode(configuration: Any) -> str:
 def _policy_modes(change: ResourceChange, before: str, now: str) -> Row:
     strict = now == "strict"
     return Row(
-        effect=Effect.INTERRUPTS if strict else Effect.SAFE,
+        effect=Effect.INTERRUPTS if strict else Effect.WEAKENS,
         code="network-policy-mode",
         what="network policies of the VPC CNI",
         change=f"NETWORK_POLICY_ENFORCING_MODE {before} → {now}",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from review import schemas
+from review import schemas, severity
 from review.changes import Changes, Kind, ResourceChange
 from review.effects.groups import inventory
-from review.facts import effect_when_gone, facts, holds, source
+from review.effects.groups import lost as lost_nodes
+from review.facts import facts, source
 from review.findings import Effect, Findings, Remark, Row
 from review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
+from review.severity import holds
 
 _IN_DETAIL = {
     "AWS::SageMaker::Cluster",
@@ -30,6 +32,8 @@ def find(changes: Changes, findings: Findings) -> None:
     _removed(changes, findings)
     _added(changes, findings)
     _in_place(changes, findings)
+    _lowered(changes, findings)
+    _closed(changes, findings)
     _images(changes, findings)
     _exports(changes, findings)
     _stacks(changes, findings)
@@ -51,7 +55,7 @@ def number(count: int, word: str) -> str:
 def _replaced(changes: Changes, findings: Findings) -> None:
     followers: dict[Effect, list[ResourceChange]] = {}
     for change in changes.of_kind(Kind.REPLACED):
-        effect = effect_when_gone(change.type, kept=change.kept)
+        effect = severity.when_replaced(change)
         exclusive = _exclusive(change)
         root = not change.after
         if change.same_name:
@@ -75,6 +79,15 @@ def _replaced(changes: Changes, findings: Findings) -> None:
         )
 
 
+def _lost(change: ResourceChange, effect: Effect) -> tuple[tuple[str, int], ...]:
+    if effect <= Effect.REJECTED:
+        return ()
+    if change.type == "AWS::SageMaker::Cluster":
+        return lost_nodes(change.base)
+    word = severity.noun(change.type)
+    return ((word, 1),) if word else ()
+
+
 def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Row:
     old = "The old one stays in the account, unmanaged and paid for." if change.kept else "The old one is deleted."
     lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
@@ -89,6 +102,7 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
         unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
         source=facts()["create_only"].get(change.type, {}).get("source", ""),
         where=change.title,
+        lost=_lost(change, effect),
     )
 
 
@@ -156,7 +170,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
     for change in changes.of_kind(Kind.REMOVED):
         if change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
             continue  # reported by their objects
-        effect = effect_when_gone(change.type, kept=change.kept)
+        effect = severity.when_removed(change, changes)
         twin = _twin(change, changes)
         if twin is not None:
             findings.add(
@@ -173,7 +187,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
                     where=change.title,
                 )
             )
-        elif holds(change.type):
+        elif holds(change.type) and (effect > Effect.SAFE or change.kept):
             lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
             after = (
                 "It stays in the account, unmanaged and paid for." if change.kept else f"Deleted, and with it: {lost}."
@@ -187,6 +201,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
                     consequence=after,
                     unavailable=change.title if effect is not Effect.SAFE else "",
                     where=change.title,
+                    lost=_lost(change, effect),
                 )
             )
         else:
@@ -230,8 +245,45 @@ def _added(changes: Changes, findings: Findings) -> None:
         )
 
 
+def only_tags(change: ResourceChange) -> bool:
+    """Whether nothing but tags changes: no service restarts anything for it."""
+    return change.kind is Kind.CHANGED and {pointer[0] for pointer in change.changed} <= {"Tags", "HostedZoneTags"}
+
+
+def _tags(changes: Changes, findings: Findings) -> None:
+    retagged = [change for change in changes.resources.values() if only_tags(change)]
+    if not retagged:
+        return
+    differences: dict[str, None] = {}
+    for change in retagged:
+        before, now = _tag_map(change.before("Tags")), _tag_map(change.now("Tags"))
+        for key in {**before, **now}:
+            if before.get(key) != now.get(key):
+                differences[f"{key} {before.get(key, 'none')} → {now.get(key, 'none')}"] = None
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="retagged",
+            what=number(len(retagged), "resource"),
+            change="tags: " + (", ".join(list(differences)[:6]) or "their order"),
+            consequence="In place; nothing restarts. Cost reports and policies by these tags see the new ones.",
+        )
+    )
+
+
+def _tag_map(tags: object) -> dict[str, str]:
+    if isinstance(tags, dict):
+        return {str(key): str(value) for key, value in tags.items()}
+    if isinstance(tags, list):
+        return {str(tag.get("Key")): str(tag.get("Value")) for tag in tags if isinstance(tag, dict)}
+    return {}
+
+
 def _in_place(changes: Changes, findings: Findings) -> None:
-    group = [change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL]
+    _tags(changes, findings)
+    group = [
+        change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL and not only_tags(change)
+    ]
     if group:
         parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
         more = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
@@ -244,6 +296,55 @@ def _in_place(changes: Changes, findings: Findings) -> None:
                 consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
             )
         )
+
+
+def _lowered(changes: Changes, findings: Findings) -> None:
+    """Settings whose lowering deletes something; those that only guard less are remarks."""
+    for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
+        for one in severity.settings(change):
+            if one.better or one.code or one.effect <= Effect.WEAKENS:
+                continue
+            helper = change.type == "AWS::Logs::LogGroup" and severity.of_helpers(change, changes)
+            findings.add(
+                Row(
+                    effect=Effect.SAFE if helper else one.effect,
+                    code="setting-lowered",
+                    what=f"{one.what} of {change.title}",
+                    change=f"{one.property.rpartition('.')[2]} {_or_all(one.before)} → {_or_all(one.now)}",
+                    consequence=f"{one.loses}.",
+                    source=source(one.source) if one.source else "",
+                    where=change.title,
+                    lost=((one.lost, 1),) if one.lost and not helper else (),
+                )
+            )
+
+
+def _closed(changes: Changes, findings: Findings) -> None:
+    """Rules that leave a security group: what went by them stops."""
+    from review.security import network  # only here
+
+    for change in changes.of_type("AWS::EC2::SecurityGroup"):
+        if change.kind is not Kind.CHANGED:
+            continue
+        gone = network.closed(change, changes)
+        if gone:
+            findings.add(
+                Row(
+                    effect=Effect.INTERRUPTS,
+                    code="rule-closed",
+                    what=f"security group {change.title}",
+                    change=f"no longer lets through: {'; '.join(str(rule) for rule in gone[:4])}"
+                    + ("…" if len(gone) > 4 else ""),
+                    consequence="In force at once. Nodes and pods that reached something by it fail at the next "
+                    "connection: images, AWS services, the API server or each other.",
+                    unavailable=f"what {change.title} let through",
+                    where=change.title,
+                )
+            )
+
+
+def _or_all(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _images(changes: Changes, findings: Findings) -> None:

@@ -29,6 +29,11 @@ def nodes(number: int, group: Group) -> str:
     return f"{number} {instance_type(group)} node{'' if number == 1 else 's'}"
 
 
+def lost(resource: dict[str, Any] | None) -> tuple[tuple[str, int], ...]:
+    """Every node of a cluster, as a headline counts them."""
+    return tuple((f"{instance_type(group)} node", count(group)) for group in groups(resource).values() if count(group))
+
+
 def inventory(resource: dict[str, Any] | None) -> str:
     """Every node of a cluster by type; empty for other resources."""
     found = [nodes(count(group), group) for group in groups(resource).values() if count(group)]

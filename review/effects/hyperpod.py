@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from review.changes import Changes, Kind, ResourceChange
+from review.effects.general import only_tags
 from review.effects.groups import Group, count, groups, instance_type, nodes
 from review.facts import facts, source
 from review.findings import Effect, Findings, Remark, Row
@@ -25,6 +26,8 @@ _REST = "the nodes' EBS volumes and local disks go with them"
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for each changed cluster and each of its groups."""
     for change in changes.of_type("AWS::SageMaker::Cluster"):
+        if only_tags(change):
+            continue
         if change.kind is Kind.CHANGED or (change.kind is Kind.REPLACED and change.same_name):
             _cluster(change, findings)
             _groups(change, changes, findings)
@@ -39,7 +42,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
         off = now == "None"
         findings.add(
             Row(
-                effect=Effect.SAFE,
+                effect=Effect.WEAKENS if off else Effect.SAFE,
                 code="node-recovery-off" if off else "node-recovery-on",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
                 change=f"NodeRecovery {before} → {now}",
@@ -75,8 +78,9 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 where=change.title,
             )
         )
+    _tier(change, findings)
     for name, words in _CLUSTER_SETTINGS.items():
-        if change.differs(name):
+        if change.differs(name) and (name != "TieredStorageConfig" or _tiered(change.now(name))):
             findings.add(
                 Row(
                     effect=Effect.SAFE,
@@ -107,6 +111,28 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 consequence="Changed in place by the registry schema; what it does to running nodes is not known "
                 "here, so count on an interruption.",
                 source=source("update-cluster"),
+                where=change.title,
+            )
+        )
+
+
+def _tiered(config: Any) -> bool:
+    return isinstance(config, dict) and config.get("Mode", "Enable") == "Enable"
+
+
+def _tier(change: ResourceChange, findings: Findings) -> None:
+    name = "TieredStorageConfig"
+    if _tiered(change.before(name)) and not _tiered(change.now(name)):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="tiered-storage-off",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                consequence="Checkpoints that are only in the nodes' memory are lost, and a run that saves into it "
+                "fails at its next save. End such runs first, or let them save to the file system.",
+                unavailable="checkpoints in memory",
+                source=source("tiered-storage"),
                 where=change.title,
             )
         )
@@ -145,6 +171,7 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
                 unavailable=f"{nodes(count(group), group)}, for good" if count(group) else "",
                 source=source("scale-down"),
                 where=change.title,
+                lost=_lost(group, count(group)),
             )
         )
     for name, group in new.items():
@@ -161,8 +188,12 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
         )
     for name in before:
         if name in now and before[name] != now[name]:
-            _group(name, before[name], now[name], change, findings)
+            _group(name, before[name], now[name], change, changes, findings)
     _replaced_networks(change, changes, findings)
+
+
+def _lost(group: Group, number: int) -> tuple[tuple[str, int], ...]:
+    return ((f"{instance_type(group)} node", number),) if number else ()
 
 
 def _same_but_name(one: Group, other: Group) -> bool:
@@ -181,11 +212,15 @@ def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChan
         unavailable=f"{nodes(count(group), group)}, until the new ones are made and checked",
         source=source("update-cluster"),
         where=change.title,
+        lost=_lost(group, count(group)),
     )
 
 
-def _group(name: str, before: Group, now: Group, change: ResourceChange, findings: Findings) -> None:
+def _group(  # noqa: PLR0917
+    name: str, before: Group, now: Group, change: ResourceChange, changes: Changes, findings: Findings
+) -> None:
     common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
+    system = _runs_system(name, changes)
     if instance_type(before) != instance_type(now):
         findings.add(
             Row(
@@ -195,6 +230,7 @@ def _group(name: str, before: Group, now: Group, change: ResourceChange, finding
                 consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} made; {_REST}.",
                 unavailable=f"{nodes(count(before), before)}, until the new ones are made and checked",
                 source=source("update-cluster"),
+                lost=_lost(before, count(before)),
                 **common,
             )
         )
@@ -209,6 +245,7 @@ def _group(name: str, before: Group, now: Group, change: ResourceChange, finding
                 f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
                 unavailable=f"{nodes(fewer, before)}, for good",
                 source=source("scale-down"),
+                lost=_lost(before, fewer),
                 **common,
             )
         )
@@ -224,7 +261,7 @@ def _group(name: str, before: Group, now: Group, change: ResourceChange, finding
             )
         )
     _deep_checks(name, before, now, change, findings)
-    _kubernetes_config(before, now, findings, common)
+    _kubernetes_config(before, now, system, changes, findings, common)
     _schedule(before, now, findings, common)
     for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
         if before.get(key) != now.get(key) and not (
@@ -274,6 +311,16 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             source=source("lifecycle"),
             **common,
         )
+    if key in table["plan"]:
+        return Row(
+            effect=Effect.SAFE,
+            code="training-plan",
+            change=changed,
+            consequence="In place, as documented: the group's capacity comes from the plan from then on. Nodes that "
+            "the plan has no room for are not made.",
+            source=source("training-plan"),
+            **common,
+        )
     if key in table["settings"]:
         return Row(
             effect=Effect.SAFE,
@@ -301,7 +348,7 @@ def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, f
     less = sorted(set(old) - set(new))
     findings.add(
         Row(
-            effect=Effect.SAFE,
+            effect=Effect.WEAKENS if less else Effect.SAFE,
             code="deep-checks-off" if less else "deep-checks-on",
             what=f"group {name}",
             change=f"OnStartDeepHealthChecks {_value(old)} → {_value(new)}",
@@ -322,30 +369,86 @@ def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, f
     )
 
 
-def _kubernetes_config(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+def _kubernetes_config(  # noqa: PLR0917
+    before: Group, now: Group, system: str, changes: Changes, findings: Findings, common: dict[str, Any]
+) -> None:
     old, new = before.get("KubernetesConfig") or {}, now.get("KubernetesConfig") or {}
     if old == new:
         return
     added = [taint for taint in new.get("Taints") or [] if taint not in (old.get("Taints") or [])]
     evicting = [taint for taint in added if taint.get("Effect") == "NoExecute"]
-    if evicting:
+    closing = system if any(taint.get("Effect") == "NoSchedule" for taint in added) else ""
+    going = _selected({*(old.get("Labels") or {})} - {*(new.get("Labels") or {})}, changes)
+    if closing and not evicting:
+        consequence = (
+            "Put on the nodes there are, before any pod tolerates it: running pods stay. A head, operator or add-on "
+            f"pod that ends until the later stacks are deployed finds no node. On this group: {closing}."
+        )
+    elif evicting:
         consequence = "Put on the nodes there are: pods that do not tolerate it are evicted at once."
     elif added:
         consequence = (
             "Put on the nodes there are: running pods stay, new ones that do not tolerate it are not scheduled there."
         )
+    elif going:
+        consequence = (
+            f"Put on the nodes there are; running pods stay. Pods that select {', '.join(going)} find no node once "
+            "they end: give them another selector first."
+        )
     else:
-        consequence = "Put on the nodes there are; running pods stay. Pods that select a label that goes wait forever."
+        consequence = "Put on the nodes there are; running pods stay."
     findings.add(
         Row(
-            effect=Effect.INTERRUPTS if evicting else Effect.SAFE,
-            code="taint-evicts" if evicting else "kubernetes-config",
+            effect=Effect.INTERRUPTS if evicting or closing or going else Effect.SAFE,
+            code="taint-evicts" if evicting else "taint-closes" if closing else "kubernetes-config",
             change=f"KubernetesConfig {_value(old)} → {_value(new)}",
             consequence=consequence,
-            source=source("override-vpc"),
+            unavailable="recovery of lost head and system pods, until the later stacks are deployed" if closing else "",
+            source=source("taints") if evicting or closing else source("override-vpc"),
             **common,
         )
     )
+
+
+_GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+
+
+def _runs_system(group: str, changes: Changes) -> str:
+    """What selects a group beside workers: Ray's head, add-ons, the operator. Empty for a group of workers."""
+    found = []
+    for item in changes.base_cluster.objects.values():
+        spec = item.data.get("spec", {})
+        if item.id.kind == "RayCluster" and _selects(spec.get("headGroupSpec"), group):
+            found.append("Ray's head")
+    for release in changes.base_cluster.releases.values():
+        if _selects(release.values, group):
+            found.append(release.name)
+    for _, resource in changes.base.of_type("AWS::EKS::Addon"):
+        if _selects(resource.get("Properties", {}).get("ConfigurationValues"), group):
+            found.append(str(resource["Properties"].get("AddonName")))
+    return ", ".join(found)
+
+
+def _selects(value: Any, group: str) -> bool:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return False
+    if isinstance(value, dict):
+        return value.get(_GROUP_LABEL) == group or any(_selects(item, group) for item in value.values())
+    if isinstance(value, list):
+        return any(_selects(item, group) for item in value)
+    return False
+
+
+def _selected(labels: set[str], changes: Changes) -> list[str]:
+    """Those of some labels that an object of the base selects nodes by."""
+    found = set()
+    for item in changes.base_cluster.objects.values():
+        text = json.dumps(item.data)
+        found |= {label for label in labels if json.dumps(label) in text}
+    return sorted(found)
 
 
 def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
@@ -355,7 +458,7 @@ def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, A
     if new is None:
         findings.add(
             Row(
-                effect=Effect.SAFE,
+                effect=Effect.WEAKENS,
                 code="schedule-off",
                 change="ScheduledUpdateConfig removed",
                 consequence="Nodes keep their software until someone updates it.",

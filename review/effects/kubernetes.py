@@ -97,6 +97,7 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
                 "it is deleted with everything "
                 "on it, as soon as no pod uses it any more.",
                 unavailable=f"{names.MOUNT_PATH}, for good",
+                lost=(("file system", 1),),
                 **common,
             )
         return Row(

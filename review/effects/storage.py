@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from core import names
+from review import severity
 from review.changes import Changes, Kind, ResourceChange
-from review.facts import effect_when_gone, facts, source
-from review.findings import Effect, Findings, Remark, Row
+from review.effects.general import only_tags
+from review.facts import facts, source
+from review.findings import Effect, Findings, Row
 
 _PAUSE = "clients retry by themselves, so that training pauses and does not fail"
 
@@ -15,7 +17,7 @@ _PAUSE = "clients retry by themselves, so that training pauses and does not fail
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for each file system changed in place."""
     for change in changes.of_type("AWS::FSx::FileSystem"):
-        if change.kind is Kind.CHANGED:
+        if change.kind is Kind.CHANGED and not only_tags(change):
             _file_system(change, findings)
         elif change.kind is Kind.REPLACED:
             _backups(change, findings, {"what": f"file system {change.title}", "where": change.title})
@@ -94,7 +96,7 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
     common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
     # the sources disagree on whether these replace the file system: the worse counts
     kept = (change.head or {}).get("UpdateReplacePolicy") in {"Retain", "RetainExceptOnCreate", "Snapshot"}
-    disputed = max(Effect.INTERRUPTS, effect_when_gone(change.type, kept=kept))
+    disputed = max(Effect.INTERRUPTS, severity.when_gone(change.type, kept=kept))
     doubt = f" But {facts()['disputed'][change.type]['why']}."
     handled = {("StorageCapacity",), ("FileSystemTypeVersion",), *_LUSTRE}
     if change.differs("StorageCapacity"):
@@ -213,15 +215,10 @@ def _backups(change: ResourceChange, findings: Findings, common: dict[str, Any])
             if not now
             else "In place.",
             source=source("fsx-update"),
+            lost=(("file system with fewer backups", 1),) if now < before else (),
             **common,
         )
     )
-    if now < before:
-        findings.remark(
-            Remark(
-                direction="switched off", what=f"backups of {change.title}", detail=f"retention {before} → {now} days"
-            )
-        )
 
 
 def _version(text: str) -> tuple[int, ...]:

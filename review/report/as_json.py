@@ -10,7 +10,7 @@ from review.report import figures
 from review.report.verdict import verdict
 from review.review import EnvironmentReview, Review
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised when a key goes or changes its meaning."""
 
 

@@ -35,6 +35,15 @@ def price_note(paid: Money) -> str:
     return f"{text}{unknown}.{_estimates(paid)} Not counted: {', '.join(paid.not_counted)}."
 
 
+def sums(paid: Money) -> str:
+    """Dollars per hour before and after, in one line."""
+    if len(paid.unknown) == len(paid.lines):
+        return "unknown: no price is on file"
+    mark = "~" if paid.estimated else ""
+    text = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour ({paid.after - paid.before:+,.2f})"
+    return text + (f", without {', '.join(paid.unknown)}: price unknown" if paid.unknown else "")
+
+
 def _estimates(paid: Money) -> str:
     if not paid.estimated:
         return ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from core import names
 from review.findings import Effect, Row
-from review.report import differences, figures
+from review.report import differences, figures, grouping
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
 
@@ -22,6 +23,8 @@ _LINES = (10_000, 120, 40, 12)
 """Lines of one difference: the most that fits is taken."""
 
 
+_ROOM, _ROOM_FOR_SECURITY = 3_000, 1_200
+"""Bytes of the rows that are not folded."""
 _LONG_NAME = re.compile(r"[\w./-]{28,}")
 Differences = dict[str, list[tuple[str, list[str]]]]
 
@@ -116,50 +119,84 @@ def _differences(one: EnvironmentReview) -> Differences:
 
 def _impact(one: EnvironmentReview) -> str:
     if not one.rows:
-        return "Nothing that CloudFormation or Kubernetes acts on."
-    # what is safe is folded away beneath what is not
-    worse = [row for row in one.rows if row.effect is not Effect.SAFE]
-    safe = [row for row in one.rows if row.effect is Effect.SAFE]
-    if not worse:
+        return "Nothing that CloudFormation or Kubernetes acts on." if not one.remarks else ""
+    # what is safe is folded away beneath what is not, and what a screen cannot hold beneath that
+    found = grouping.rows(one.rows)
+    worse = [row for row in found if row.effect is not Effect.SAFE]
+    safe = [row for row in found if row.effect is Effect.SAFE]
+    if not worse and len(_table(safe).encode()) <= _ROOM:
         return _table(safe)
-    if not safe:
-        return _table(worse)
-    folded = f"<details><summary>{mark(Effect.SAFE)} safe ({len(safe)})</summary>\n\n{_table(safe)}\n\n</details>"
-    return f"{_table(worse)}\n\n{folded}"
+    shown, rest = _first(worse)
+    parts = [_table(shown)] if shown else []
+    if rest:
+        counts = Counter(row.effect for row in rest)
+        words = ", ".join(f"{mark(effect)} {number} {effect.words}" for effect, number in counts.items())
+        parts.append(f"<details><summary>{len(rest)} more: {words}</summary>\n\n{_table(rest)}\n\n</details>")
+    if safe:
+        parts.append(
+            f"<details><summary>{mark(Effect.SAFE)} safe ({len(safe)})</summary>\n\n{_table(safe)}\n\n</details>"
+        )
+    return "\n\n".join(parts)
+
+
+def _first(found: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows that have room on a screen: the first of each effect, then as many as fit, worst first."""
+    first = {row.effect: row for row in reversed(found)}.values()
+    shown = list(first)
+    room = _ROOM - sum(len(_line(row).encode()) for row in shown)
+    for row in found:
+        if row not in shown and (size := len(_line(row).encode())) <= room:
+            shown.append(row)
+            room -= size
+    return [row for row in found if row in shown], [row for row in found if row not in shown]
 
 
 def _table(rows: Iterable[Row]) -> str:
-    lines = ["| effect | what | change | consequence |", "|---|---|---|---|"]
-    for row in rows:
-        link = f" [[source]({row.source})]" if row.source else ""
-        lines.append(
-            f"| {mark(row.effect)} {row.effect.words} | {_cell(row.what)} | {_cell(row.change)} | "
-            f"{_cell(row.consequence)}{link} |"
-        )
-    return "\n".join(lines)
+    return "\n".join(["| effect | what | change | consequence |", "|---|---|---|---|", *map(_line, rows)])
+
+
+def _line(row: Row) -> str:
+    link = f" [[source]({row.source})]" if row.source else ""
+    return (
+        f"| {mark(row.effect)} {row.effect.words} | {_cell(row.what)} | {_cell(row.change)} | "
+        f"{_cell(row.consequence)}{link} |"
+    )
 
 
 def _security(one: EnvironmentReview) -> str:
-    if not one.remarks:
+    groups = grouping.remarks(one.remarks)
+    if not groups:
         return ""
-    lines = ["#### Security", "", "| | what | detail |", "|---|---|---|"]
-    for remark in sorted(one.remarks, key=lambda remark: not remark.weakens):
-        sign = "⚠️ " if remark.weakens else ""
-        lines.append(f"| {sign}{remark.direction} | {_cell(remark.what)} | {_cell(remark.detail)} |")
+    lines, room = ["#### Security", "", *_HEADER], _ROOM_FOR_SECURITY
+    folded: list[str] = []
+    for group in groups:
+        sign = "⚠️ " if group.weakens else ""
+        line = f"| {sign}{group.direction} | {_cell(group.what)} | {_cell(group.text)} |"
+        room -= len(line.encode())
+        (lines if group.weakens and (room > 0 or len(lines) < 5) else folded).append(line)
+    if len(lines) == 2 + len(_HEADER):
+        lines = lines[:1]
+    if folded:
+        hidden = sum("⚠️" in line for line in folded)
+        words = f"{len(folded)} more" + (f", ⚠️ {hidden} of them" if hidden else "")
+        lines += ["", f"<details><summary>{words}</summary>", "", *_HEADER, *folded, "", "</details>"]
     return "\n".join(lines)
+
+
+_HEADER = ("| | what | detail |", "|---|---|---|")
 
 
 def _money(one: EnvironmentReview) -> str:
     paid = one.money
     if paid is None or not paid.changed:
         return ""
-    lines = ["#### Money", "", "| | before | after | $ per hour |", "|---|---|---|---|"]
-    for line in paid.lines:
-        if line.before != line.after:
-            lines.append(
-                f"| {_cell(line.name)} | {line.before or '–'} | {line.after or '–'} | {figures.change(line)} |"
-            )
-    return "\n".join([*lines, "", figures.price_note(paid)])
+    changed = [line for line in paid.lines if line.before != line.after]
+    table = ["| | before | after | $ per hour |", "|---|---|---|---|"]
+    for line in changed:
+        table.append(f"| {_cell(line.name)} | {line.before or '–'} | {line.after or '–'} | {figures.change(line)} |")
+    lines = ["#### Money", "", figures.sums(paid), ""]
+    lines += ["<details><summary>what changes, and where the prices are from</summary>", "", *table, ""]
+    return "\n".join([*lines, figures.price_note(paid), "", "</details>"])
 
 
 def _time(one: EnvironmentReview) -> str:
@@ -186,7 +223,10 @@ def _time(one: EnvironmentReview) -> str:
 
 
 def _notes(one: EnvironmentReview) -> str:
-    return "\n".join(f"- {_plain(note)}" for note in figures.notes(one))
+    found = [f"- {_plain(note)}" for note in figures.notes(one)]
+    if not found:
+        return ""
+    return "\n".join([f"<details><summary>notes ({len(found)})</summary>", "", *found, "", "</details>"])
 
 
 def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, most: int) -> Iterator[Section]:

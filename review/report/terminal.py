@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from review.report import differences, figures
+from review.report import differences, figures, grouping
 from review.report.verdict import mark, verdict
 from review.review import EnvironmentReview, Review
 
@@ -23,7 +23,7 @@ def render(review: Review) -> str:
 
 
 def _environment(one: EnvironmentReview, width: int) -> Iterator[str]:
-    for row in one.rows:
+    for row in grouping.rows(one.rows):
         yield f"{mark(row.effect)} {row.effect.words}: {row.what}: {row.change}"
         yield from textwrap.wrap(row.consequence, width, initial_indent="     ", subsequent_indent="     ")
     for title, lines in (
@@ -44,8 +44,10 @@ def _environment(one: EnvironmentReview, width: int) -> Iterator[str]:
 
 
 def _security(one: EnvironmentReview) -> list[str]:
-    remarks = sorted(one.remarks, key=lambda remark: not remark.weakens)
-    return [f"{'! ' if item.weakens else ''}{item.direction}: {item.what}: {item.detail}" for item in remarks]
+    return [
+        f"{'! ' if group.weakens else ''}{group.direction}: {group.what}: {group.text}"
+        for group in grouping.remarks(one.remarks)
+    ]
 
 
 def _money(one: EnvironmentReview) -> list[str]:

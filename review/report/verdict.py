@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from review.findings import Effect
+from review.report import grouping
 from review.review import EnvironmentReview, Review
 
 MARKS = {
     Effect.SAFE: "🟢",
+    Effect.WEAKENS: "🔵",
     Effect.INTERRUPTS: "🟡",
     Effect.REJECTED: "🟠",
     Effect.LOSES_NODES: "🔴",
@@ -15,22 +17,24 @@ MARKS = {
 
 
 def verdict(review: Review | EnvironmentReview) -> str:
-    """The worst effect first, then the others: `loses nodes, will be rejected by the service, interrupts training`."""
+    """The worst effect first, each with the count of what is lost: `loses nodes (9 ml.p5.48xlarge nodes)`."""
     if review.empty:
         return "no change"
-    rows = [row for one in _environments(review) for row in one.rows]
-    effects = sorted({row.effect for row in rows} - {Effect.SAFE}, reverse=True)
-    words = ", ".join(effect.words for effect in effects) or Effect.SAFE.words
-    weakened = [remark for one in _environments(review) for remark in one.remarks if remark.weakens]
-    if weakened:
-        words += f"; weakens security or recovery ({len(weakened)})"
-    return words
+    environments = review.environments if isinstance(review, Review) else [review]
+    counted: dict[Effect, list[str]] = {}
+    for one in environments:
+        for effect, text in grouping.lost(one).items():
+            counted.setdefault(effect, []).append(text)
+    effects = sorted(set(counted) - {Effect.SAFE}, reverse=True)
+    return ", ".join(f"{effect.words} ({_sum(counted[effect])})" for effect in effects) or Effect.SAFE.words
+
+
+def _sum(texts: list[str]) -> str:
+    if all(text.isdigit() for text in texts):
+        return str(sum(int(text) for text in texts))
+    return "; ".join(texts)
 
 
 def mark(effect: Effect) -> str:
     """A coloured sign for an effect."""
     return MARKS[effect]
-
-
-def _environments(review: Review | EnvironmentReview) -> list[EnvironmentReview]:
-    return review.environments if isinstance(review, Review) else [review]

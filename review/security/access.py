@@ -11,6 +11,7 @@ from review.findings import Remark
 from review.references import Reader
 
 _EVERYWHERE = ["0.0.0.0/0"]
+_MEMBER = "member of Kubernetes group "
 
 
 def remarks(changes: Changes) -> Iterator[Remark]:
@@ -21,10 +22,15 @@ def remarks(changes: Changes) -> Iterator[Remark]:
     before, now = _entries(changes.base), _entries(changes.head)
     for principal in {**before, **now}:
         old, new = before.get(principal, set()), now.get(principal, set())
-        for what in sorted(new - old):
-            yield Remark(direction="broadened", what=f"access to Kubernetes of {principal}", detail=what)
-        for what in sorted(old - new):
-            yield Remark(direction="narrowed", what=f"access to Kubernetes of {principal}", detail=what)
+        for direction, details in (("broadened", new - old), ("narrowed", old - new)):
+            for detail in sorted(details):
+                group = detail.removeprefix(_MEMBER)
+                yield Remark(
+                    direction=direction,
+                    what=f"access to Kubernetes of {principal}",
+                    detail=detail,
+                    subject=f"Group {group}" if group != detail else "",
+                )
 
 
 def _endpoint(change: ResourceChange) -> Iterator[Remark]:
@@ -61,5 +67,5 @@ def _entries(assembly: EnvironmentAssembly) -> dict[str, set[str]]:
                 has |= {f"{name} in namespace {space}" for space in spaces}
             else:
                 has.add(f"{name} in the whole cluster")
-        has |= {f"member of Kubernetes group {group}" for group in properties.get("KubernetesGroups") or []}
+        has |= {f"{_MEMBER}{group}" for group in properties.get("KubernetesGroups") or []}
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from review.assembly import Stack
+from review.assembly import Key, Stack
 from review.changes import Changes, Kind, ResourceChange
 from review.findings import Remark
-from review.references import Reader
+from review.references import Reader, references
 
 _DOCUMENTS = {
     "AWS::IAM::Policy": (("PolicyDocument",),),
@@ -22,6 +23,14 @@ _DOCUMENTS = {
     "AWS::SQS::QueuePolicy": (("PolicyDocument",),),
     "AWS::ECR::Repository": (("RepositoryPolicyText",),),
 }
+_ATTACHED = {
+    "AWS::IAM::Policy": "Roles",
+    "AWS::IAM::ManagedPolicy": "Roles",
+    "AWS::S3::BucketPolicy": "Bucket",
+    "AWS::SNS::TopicPolicy": "Topics",
+    "AWS::SQS::QueuePolicy": "Queues",
+}
+"""Where a policy names what it is of."""
 _MANY = 12
 
 
@@ -45,10 +54,58 @@ def remarks(changes: Changes) -> Iterator[Remark]:
         now = set(_grants(change, change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
         if change.kind is Kind.ADDED and change.type != "AWS::IAM::Role":
             before = set()
-        yield from _compare(f"{change.type.rpartition('::')[2]} {change.title}", before, now)
+        fresh = _is_new(change, changes)
+        what = f"{change.type.rpartition('::')[2]} {change.title}"
+        yield from _compare(what, before, now, fresh=fresh, subject=_subject(change, changes))
 
 
-def _compare(what: str, before: set[Grant], now: set[Grant]) -> Iterator[Remark]:
+def _is_new(change: ResourceChange, changes: Changes) -> bool:
+    """Whether no principal or resource that was there gets it: the role or the resource comes with it."""
+    if change.kind is not Kind.ADDED:
+        return False
+    pointer = _ATTACHED.get(change.type)
+    if pointer is None:
+        return True
+    owners = list(_owners(change, changes))
+    return bool(owners) and all(changes.base.resource(key) is None for key in owners)
+
+
+def _subject(change: ResourceChange, changes: Changes) -> str:
+    """The role or resource that a policy is of: both are one subject."""
+    for key in _owners(change, changes):
+        side = changes.head if changes.head.resource(key) is not None else changes.base
+        if side.resource(key) is not None:
+            return f"{str((side.resource(key) or {}).get('Type')).rpartition('::')[2]} {side.title(key)}"
+    return ""
+
+
+def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
+    pointer = _ATTACHED.get(change.type)
+    side = changes.head if change.head is not None else changes.base
+    if pointer is None or change.key.stack not in side.stacks:
+        return
+    properties = (change.head or change.base or {}).get("Properties", {})
+    for reference in references(properties.get(pointer), side.stacks[change.key.stack], side):
+        yield reference.key
+
+
+def _sweeping(one: Grant) -> bool:
+    """Everything, or everything of a service, on everything."""
+    return one.resource in {"", "*"} and (one.action == "*" or one.action.endswith(":*"))
+
+
+def _compare(what: str, before: set[Grant], now: set[Grant], *, fresh: bool, subject: str) -> Iterator[Remark]:
+    for remark in _differences(what, before, now, fresh=fresh):
+        yield replace(remark, subject=subject)
+
+
+def _differences(what: str, before: set[Grant], now: set[Grant], *, fresh: bool) -> Iterator[Remark]:
+    if fresh:
+        allowed = [one for one in now if one.effect == "Allow"]
+        yield from _remarks(what, "broadened", [one for one in allowed if _sweeping(one)], "allows")
+        yield from _remarks(what, "new", [one for one in allowed if not _sweeping(one)], "allows")
+        yield from _remarks(what, "new", [one for one in now if one.effect == "Deny"], "denies")
+        return
     more = [one for one in now - before if not _covered(one, before)]
     less = [one for one in before - now if not _covered(one, now)]
     yield from _remarks(what, "broadened", [one for one in more if one.effect == "Allow"], "allows")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from review.assembly import EnvironmentAssembly, Stack
-from review.changes import Changes
+from review.changes import Changes, ResourceChange
 from review.findings import Remark
 from review.references import Reader, references
 
@@ -20,6 +20,9 @@ _PEERS = (
     "DestinationPrefixListId",
     "SourceSecurityGroupName",
 )
+
+
+_ANYWHERE = {"0.0.0.0/0", "::/0", "anywhere"}
 
 
 class Rule(NamedTuple):
@@ -48,16 +51,42 @@ _NOTHING = Rule("egress", "icmp", 252, 86, "255.255.255.255/32")
 
 
 def remarks(changes: Changes) -> Iterator[Remark]:
-    """Remarks on every group whose rules differ."""
+    """Remarks on every group whose rules differ, and on a way to the internet where there was none."""
+    ways = sorted(set(_ways_out(changes.head)))
+    if ways and not list(_ways_out(changes.base)) and any(changes.base.of_type("AWS::EC2::VPC")):
+        yield Remark(
+            direction="broadened",
+            what="network",
+            detail=f"{len(ways)} route{'s' if len(ways) > 1 else ''} to the internet, where there was none: "
+            f"{', '.join(ways[:3])}{'…' if len(ways) > 3 else ''}",
+        )
     before, now = _rules(changes.base), _rules(changes.head)
     for group in {**before, **now}:
         old, new = before.get(group, set()), now.get(group, set())
         for rule in sorted(new - old):
             if not _covered(rule, old):
-                yield Remark(direction="broadened", what=f"security group {group}", detail=str(rule))
+                fresh = group not in before and not (rule.direction == "ingress" and rule.peer in _ANYWHERE)
+                yield Remark(
+                    direction="new" if fresh else "broadened", what=f"security group {group}", detail=str(rule)
+                )
         for rule in sorted(old - new):
             if not _covered(rule, new):
                 yield Remark(direction="narrowed", what=f"security group {group}", detail=str(rule))
+
+
+def closed(change: ResourceChange, changes: Changes) -> list[Rule]:
+    """Rules of a changed security group that no other one takes the place of."""
+    stack = changes.head.stacks[change.key.stack]
+    title = stack.title(change.key.logical_id)
+    old, new = _rules(changes.base).get(title, set()), _rules(changes.head).get(title, set())
+    return [rule for rule in sorted(old - new) if not _covered(rule, new)]
+
+
+def _ways_out(assembly: EnvironmentAssembly) -> Iterator[str]:
+    for key, resource in assembly.of_type("AWS::EC2::Route"):
+        properties = resource.get("Properties", {})
+        if "0.0.0.0/0" in {properties.get("DestinationCidrBlock")} or properties.get("DestinationIpv6CidrBlock"):
+            yield assembly.title(key)
 
 
 def _rules(assembly: EnvironmentAssembly) -> dict[str, set[Rule]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from review.findings import Remark
-from review.kubernetes import Cluster, KubernetesObject, pairs
+from review.kubernetes import Cluster, KubernetesObject, ObjectName, pairs
 
 _GOOD = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
 _BAD = {"privileged": True, "hostNetwork": True, "hostPID": True, "hostIPC": True, "automountServiceAccountToken": True}
@@ -17,16 +18,21 @@ _LEVELS = {"privileged": 0, "baseline": 1, "restricted": 2}
 
 def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
     """Remarks on every such object that differs."""
+    holders = _holders(base), _holders(head)
+    new_spaces = {name.name for name in head.objects if name.kind == "Namespace" and name not in base.objects}
     for before, now in pairs(base, head):
         item = now or before
         assert item is not None  # noqa: S101  (one of the two has it)
         kind = item.id.kind
+        fresh = item.id.namespace in new_spaces
         if kind in {"Role", "ClusterRole"}:
-            yield from _sets(str(item.id), _verbs(before), _verbs(now))
+            subject = holders[now is not None].get(item.id, "")
+            yield from _sets(str(item.id), _verbs(before), _verbs(now), subject=subject)
         elif kind in {"RoleBinding", "ClusterRoleBinding"}:
-            yield from _sets(str(item.id), _subjects(before), _subjects(now))
+            yield from _bindings(str(item.id), _subjects(before), _subjects(now))
         elif kind == "NetworkPolicy":
-            yield from _network_policy(before, now)
+            for remark in _network_policy(before, now):
+                yield replace(remark, subject=f"namespace {item.id.namespace}" if fresh else "")
         elif kind == "Namespace":
             yield from _namespace(before, now)
         if before is not None and now is not None:
@@ -35,11 +41,33 @@ def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
                 yield from _authentication(before, now)
 
 
-def _sets(what: str, before: set[str], now: set[str]) -> Iterator[Remark]:
+def _holders(cluster: Cluster) -> dict[ObjectName, str]:
+    """Role → who has it, as the bindings say."""
+    found: dict[ObjectName, str] = {}
+    for item in cluster.objects.values():
+        if item.id.kind in {"RoleBinding", "ClusterRoleBinding"}:
+            role = item.data.get("roleRef", {})
+            space = item.id.namespace if role.get("kind") == "Role" else ""
+            for one in item.data.get("subjects") or []:
+                found.setdefault(
+                    ObjectName(str(role.get("kind")), space, str(role.get("name"))),
+                    f"{one.get('kind')} {one.get('name')}",
+                )
+    return found
+
+
+def _sets(what: str, before: set[str], now: set[str], *, subject: str = "") -> Iterator[Remark]:
     for text in sorted(now - before):
-        yield Remark(direction="broadened", what=what, detail=text)
+        yield Remark(direction="broadened", what=what, detail=text, subject=subject)
     for text in sorted(before - now):
-        yield Remark(direction="narrowed", what=what, detail=text)
+        yield Remark(direction="narrowed", what=what, detail=text, subject=subject)
+
+
+def _bindings(what: str, before: dict[str, str], now: dict[str, str]) -> Iterator[Remark]:
+    for text in sorted(now.keys() - before.keys()):
+        yield Remark(direction="broadened", what=what, detail=text, subject=now[text])
+    for text in sorted(before.keys() - now.keys()):
+        yield Remark(direction="narrowed", what=what, detail=text, subject=before[text])
 
 
 def _verbs(item: KubernetesObject | None) -> set[str]:
@@ -53,11 +81,15 @@ def _verbs(item: KubernetesObject | None) -> set[str]:
     return found
 
 
-def _subjects(item: KubernetesObject | None) -> set[str]:
+def _subjects(item: KubernetesObject | None) -> dict[str, str]:
+    """What a binding says, with whom it says it of."""
     if item is None:
-        return set()
+        return {}
     role = item.data.get("roleRef", {}).get("name")
-    return {f"{subject.get('kind')} {subject.get('name')} has {role}" for subject in item.data.get("subjects") or []}
+    return {
+        f"{one.get('kind')} {one.get('name')} has {role}": f"{one.get('kind')} {one.get('name')}"
+        for one in item.data.get("subjects") or []
+    }
 
 
 def _network_policy(before: KubernetesObject | None, now: KubernetesObject | None) -> Iterator[Remark]:

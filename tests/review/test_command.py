@@ -43,7 +43,7 @@ def folders(tmp_path: Path) -> list[str]:
         (["rejected"], 3),
         (["interrupts"], 3),
         (["any-rejected"], 0),
-        (["weakened"], 0),
+        (["any-weakened"], 0),
         (["any-change"], 3),
         (["loses-data", "any-change"], 3),
     ],
@@ -57,7 +57,8 @@ def test_weakened_recovery_fails_when_asked(tmp_path: Path) -> None:
     base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(4, "None")})
     arguments = ["--base-assembly", str(base), "--head-assembly", str(head)]
     assert main([*arguments, "--fail-on", "interrupts"]) == 0
-    assert main([*arguments, "--fail-on", "weakened"]) == 3
+    assert main([*arguments, "--fail-on", "any-weakened"]) == 3
+    assert main([*arguments, "--fail-on", "weakens"]) == 3
 
 
 def test_json(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from review.facts import facts
-from review.findings import Effect
 from review.schedule import load_durations
 
 
@@ -19,18 +18,5 @@ def test_durations_have_sources_and_spans() -> None:
         assert len(entry["minutes"]) == 3, name
 
 
-def test_effects_in_the_facts_are_known() -> None:
-    for name, entry in facts()["types"].items():
-        assert Effect.of(entry["gone"]) is not None, name
-        if "kept" in entry:
-            assert Effect.of(entry["kept"]) <= Effect.of(entry["gone"]), name
-
-
 def test_sources_are_addresses() -> None:
     assert [address for address in facts()["sources"].values() if not address.startswith("https://")] == []
-
-
-def test_types_that_hold_data_are_never_harmless_to_lose() -> None:
-    for name, entry in facts()["types"].items():
-        if entry.get("holds"):
-            assert Effect.of(entry["gone"]) > Effect.SAFE, name
