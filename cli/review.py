@@ -108,5 +108,5 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
             next=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
             code=BAD_USE,
         )
-    with assemblies(base, head or None, project=project.SOURCE, environment=env) as (before, after):
-        return compare(before, after, only=env, base_name=base, head_name=head or "working tree")
+    with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
+        return compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)

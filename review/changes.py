@@ -124,7 +124,16 @@ class Changes:
     @property
     def empty(self) -> bool:
         """Whether nothing at all differs."""
-        return not (self.resources or self.added_stacks or self.removed_stacks)
+        return not (self.resources or self.added_stacks or self.removed_stacks or self.protection)
+
+    @property
+    def protection(self) -> list[Stack]:
+        """Stacks of the head whose termination protection differs: no template shows it."""
+        return [
+            stack
+            for key, stack in self.head.stacks.items()
+            if key in self.base.stacks and self.base.stacks[key].protected != stack.protected
+        ]
 
 
 def compare(base: EnvironmentAssembly, head: EnvironmentAssembly) -> Changes:

@@ -17,6 +17,7 @@ from review.changes import Changes
 from review.effects.groups import count, groups, instance_type
 from review.errors import ReviewError
 from review.kubernetes import Cluster, ObjectName
+from review.references import Reader
 
 if TYPE_CHECKING:
     from pricing.prices import HourlyCharge, Price, Prices
@@ -81,6 +82,21 @@ class Money:
     def dates(self) -> list[date]:
         """Days on which the prices used were read."""
         return sorted({line.read for line in self.lines if line.read})
+
+
+def hourly(assembly: EnvironmentAssembly, day: date) -> str:
+    """What an environment costs, in words: `~604.09 $ per hour`."""
+    from pricing import price_file  # only when something changes
+
+    try:
+        known = price_file.recorded()
+    except price_file.PriceFileError as error:
+        raise ReviewError(str(error)) from error
+    items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
+    unknown = [name for name, item in items.items() if item.usd is None]
+    total = sum(item.usd or 0.0 for item in items.values())
+    mark = "~" if any(item.price and item.price.estimate for item in items.values()) else ""
+    return f"{mark}{total:,.2f} $ per hour" + (f", without {', '.join(unknown)}" if unknown else "")
 
 
 @dataclass(frozen=True, kw_only=True)

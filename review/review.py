@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from review import assembly
+from review import assembly, locks
 from review.assembly import EnvironmentAssembly
 from review.changes import Changes, compare
 from review.effects import RULES
 from review.errors import ReviewError
 from review.findings import Effect, Findings, Remark, Row
-from review.money import Money, money
+from review.money import Money, hourly, money
+from review.places import copies, moved
 from review.schedule import Schedule, first_deploy, schedule
 from review.security import remarks
+
+if TYPE_CHECKING:
+    from review.worktrees import Sides
+
+LOCKS = "lock files"
+"""In the place of an environment: what all of them share."""
 
 
 @dataclass(kw_only=True)
@@ -78,10 +86,12 @@ def review(
     base_name: str = "base",
     head_name: str = "head",
     day: date | None = None,
+    sides: Sides | None = None,
 ) -> Review:
     """Compare two cloud assemblies.
 
     Args:
+        sides: What is known beside the assemblies where both were synthesized for this: lock files, notes.
         only: Name of the one environment to look at. Default: all.
         day: For which to say what it costs: EKS asks more for an old version. Default: today, in UTC.
 
@@ -90,13 +100,24 @@ def review(
     """
     started = time.perf_counter()
     before, after = assembly.read(base), assembly.read(head)
-    names = list({**after, **before})
+    unchanged = sides.unchanged if sides is not None else []
+    names = [*unchanged, *({**after, **before})]
     if only is not None:
         if only not in names:
             raise ReviewError(f"no environment is called '{only}'; there are {', '.join(names) or 'none'}")
         names = [only]
     day = day or datetime.now(UTC).date()
-    reviews = [_environment(name, before.get(name), after.get(name), day) for name in names]
+    reviews = [
+        EnvironmentReview(name=name, changes=None, rows=[])
+        if name in unchanged
+        else _environment(name, before.get(name), after.get(name), day)
+        for name in names
+    ]
+    _add(reviews, copies(before, after, day))
+    if sides is not None:
+        found = locks.rows(sides.base_locks, sides.head_locks)
+        if found or sides.notes:
+            reviews.append(EnvironmentReview(name=LOCKS, changes=None, rows=found, notes=sides.notes))
     return Review(environments=reviews, base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
 
 
@@ -120,7 +141,11 @@ def _environment(
     name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None, day: date
 ) -> EnvironmentReview:
     if base is None or head is None:
-        return _new_or_left(name, base, head)
+        return _new_or_left(name, base, head, day)
+    if (row := moved(base, head, day)) is not None:
+        return EnvironmentReview(
+            name=name, changes=None, rows=[row], notes=_refusals(head), schedule=first_deploy(head), head=head
+        )
     changes = compare(base, head)
     findings = Findings()
     if not changes.empty:
@@ -142,14 +167,21 @@ def _environment(
     )
 
 
-def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None) -> EnvironmentReview:
+def _add(reviews: list[EnvironmentReview], found: Mapping[str, Sequence[Row]]) -> None:
+    for one in reviews:
+        one.rows = sorted([*one.rows, *found.get(one.name, [])], key=lambda row: -row.effect)
+
+
+def _new_or_left(
+    name: str, base: EnvironmentAssembly | None, head: EnvironmentAssembly | None, day: date
+) -> EnvironmentReview:
     if head is not None:
         row = Row(
             effect=Effect.SAFE,
             code="environment-added",
             what=f"environment {name}",
             change="new",
-            consequence=f"{len(head.stacks)} stacks are created; nothing runs there yet.",
+            consequence=f"{len(head.stacks)} stacks are created; nothing runs there yet. It costs {hourly(head, day)}.",
         )
         return EnvironmentReview(
             name=name, changes=None, rows=[row], notes=_refusals(head), schedule=first_deploy(head), head=head
@@ -160,9 +192,8 @@ def _new_or_left(name: str, base: EnvironmentAssembly | None, head: EnvironmentA
         code="environment-left",
         what=f"environment {name}",
         change="no longer part of the app",
-        consequence=f"The CDK destroys nothing that left the app: its {len(base.stacks)} stacks stay deployed, "
-        "unmanaged and paid for, until "
-        "someone deletes them.",
+        consequence=f"The CDK destroys nothing that left the app: its {len(base.stacks)} stacks stay deployed and "
+        f"unmanaged, and cost {hourly(base, day)}, until someone deletes them.",
     )
     return EnvironmentReview(name=name, changes=None, rows=[row])
 

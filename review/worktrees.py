@@ -1,45 +1,162 @@
-"""Synthesizes two revisions of this project, each in a git worktree of its own; no AWS account is asked."""
+"""Synthesizes two revisions of this project; no AWS account is asked.
+
+Only what differs is synthesized. Where both revisions have the same code, one process makes the templates of both, and
+only of environments whose files differ; otherwise each is made by its own code, in a git worktree, both at once.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from review import locks
 from review.errors import ReviewError
+from review.locks import Locks
 
 _SYNTH_SECONDS = 900
+ENVIRONMENTS = "environments"
+SOURCES = (
+    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "core", "image",
+    "images.lock.yaml", "jobs", "k8s", "lifecycle", "pricing", "resilience", "service_rules", "stacks",
+)  # fmt: skip
+"""What templates are made of, beside the environment files."""
+_BOTH = """
+import json, os, sys
+sys.path.insert(0, os.getcwd())
+import app
+for side in json.loads(sys.argv[1]):
+    os.environ["CDK_OUTDIR"], os.environ["CDK_CONTEXT_JSON"] = side["out"], json.dumps(side["context"])
+    ended = app.main()
+    if ended:
+        sys.exit(ended)
+"""
+"""Runs the app of a folder once a side, in one process: most of a synthesis is the start of Python and Node.js."""
+
+
+@dataclass(kw_only=True)
+class Sides:
+    """Two revisions, synthesized."""
+
+    base: Path
+    head: Path
+    base_locks: Locks = field(default_factory=dict)
+    head_locks: Locks = field(default_factory=dict)
+    unchanged: list[str] = field(default_factory=list)
+    """Environments that were not synthesized: nothing that they are made of differs."""
+    notes: list[str] = field(default_factory=list)
+    synths: float = 0
+    """Processes that synthesized."""
 
 
 @contextmanager
-def assemblies(
-    base: str, head: str | None, *, project: Path, environment: str | None = None
-) -> Iterator[tuple[Path, Path]]:
-    """Folders of the two assemblies; all that was made for them is gone afterwards.
+def assemblies(base: str, head: str | None, *, project: Path, environment: str | None = None) -> Iterator[Sides]:
+    """The two assemblies; all that was made for them is gone afterwards.
 
     Args:
         base: Revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that what
-            others merged is not part of the review.
+            others merged is not part of the review. A head that is behind the base goes back to an older state: then
+            the base itself is taken.
         head: Revision to review. Default: the working tree.
         environment: Synthesize this one only. Default: all.
     """
-    with tempfile.TemporaryDirectory(prefix="review-") as name:
+    with tempfile.TemporaryDirectory(prefix="review-") as name, ExitStack() as stack:
         folder = Path(name)
-        start = _git(project, "merge-base", base, head or "HEAD")
-        with _worktree(project, start, folder / "base-source") as source:
-            _synthesize(source, folder / "base", environment, required=False)
-        if head is None:
-            _synthesize(project, folder / "head", environment, required=True)
-        else:
-            with _worktree(
-                project, _git(project, "rev-parse", "--verify", f"{head}^{{commit}}"), folder / "head-source"
-            ) as source:
-                _synthesize(source, folder / "head", environment, required=True)
-        yield folder / "base", folder / "head"
+        start, notes = _start(project, base, head)
+        before = stack.enter_context(_worktree(project, start, folder / "base-source"))
+        after = project
+        if head is not None:
+            commit = _git(project, "rev-parse", "--verify", f"{head}^{{commit}}")
+            after = stack.enter_context(_worktree(project, commit, folder / "head-source"))
+        made = Sides(
+            base=folder / "base",
+            head=folder / "head",
+            base_locks=locks.read(before),
+            head_locks=locks.read(after),
+            notes=notes,
+        )
+        made.notes += locks.libraries(made.base_locks, made.head_locks)
+        _make(made, before, after, environment, same_code=_same_code(project, start, head))
+        yield made
+
+
+def _start(project: Path, base: str, head: str | None) -> tuple[str, list[str]]:
+    """The commit to compare with, and what to say of it."""
+    tip = _git(project, "rev-parse", "--verify", f"{head or 'HEAD'}^{{commit}}")
+    wanted = _git(project, "rev-parse", "--verify", f"{base}^{{commit}}")
+    start = _git(project, "merge-base", wanted, tip)
+    if start != tip or start == wanted:
+        return start, []
+    edited = head is None and _git(project, "status", "--porcelain", "--untracked-files=no")
+    count = _git(project, "rev-list", "--count", f"{tip}..{wanted}")
+    if edited:
+        return start, [f"the working tree is {count} commits behind {base}: compared with the commit that it is at"]
+    return wanted, [f"the head is {count} commits behind {base} and goes back: compared with {base} itself"]
+
+
+def _same_code(project: Path, start: str, head: str | None) -> bool:
+    """Whether the two differ in nothing that templates are made of but environment files."""
+    changed = _git(project, "diff", "--name-only", start, *([head] if head else []), "--", *SOURCES)
+    if head is None and not changed:
+        changed = _git(project, "ls-files", "--others", "--exclude-standard", "--", *SOURCES)
+    return not changed
+
+
+def _make(made: Sides, before: Path, after: Path, environment: str | None, *, same_code: bool) -> None:
+    old, new = (_files(source / ENVIRONMENTS, environment) for source in (before, after))
+    if environment is not None and environment not in {**old, **new}:
+        raise ReviewError(
+            f"no environment is called '{environment}'; there are {', '.join(_files(after / ENVIRONMENTS, None)) or 'none'}"
+        )
+    if same_code:
+        added = new.keys() - old.keys()
+        # a new environment may take another one's names: then all are compared
+        made.unchanged = [] if added else [name for name in new if old.get(name) == new[name]]
+        sides = [
+            _side(out, {name: text for name, text in files.items() if name not in made.unchanged})
+            for out, files in ((made.base, old), (made.head, new))
+        ]
+        _synthesize(after, [side for side in sides if side is not None])
+        made.synths = 1 if any(sides) else 0
+        return
+    first, second = _side(made.base, old), _side(made.head, new)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        jobs = [pool.submit(_synthesize, *job) for job in ((before, [first]), (after, [second])) if job[1][0]]
+    for job in jobs:
+        job.result()
+    made.synths = len(jobs)
+
+
+def _files(folder: Path, environment: str | None) -> dict[str, str]:
+    return {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in sorted(folder.glob("*.yaml"))
+        if environment in {None, path.stem}
+    }
+
+
+Side = dict[str, object]
+
+
+def _side(out: Path, files: Mapping[str, str]) -> Side | None:
+    """What the app is asked for; an empty assembly where there is nothing to ask for."""
+    if not files:
+        out.mkdir(parents=True)
+        (out / "manifest.json").write_text('{"version": "0.0.0", "artifacts": {}}', encoding="utf-8")
+        return None
+    folder = out.with_name(f"{out.name}-environments")
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return {"out": str(out), "context": {"environments": str(folder)}}
 
 
 @contextmanager
@@ -52,21 +169,19 @@ def _worktree(project: Path, revision: str, folder: Path) -> Iterator[Path]:
             (folder / "charts" / "packages").symlink_to(charts)
         yield folder
     finally:
-        _git(project, "worktree", "remove", "--force", str(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+        _git(project, "worktree", "prune")
 
 
-def _synthesize(source: Path, out: Path, environment: str | None, *, required: bool) -> None:
-    """Run the app of `source`; its own validation is off, as another check runs it."""
-    settings = {**os.environ, "CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"}
-    settings.pop("CDK_CONTEXT_JSON", None)
-    if environment is not None:
-        if not (source / "environments" / f"{environment}.yaml").is_file() and not required:
-            _empty(out)
-            return
-        settings["CDK_CONTEXT_JSON"] = f'{{"env": "{environment}"}}'
+def _synthesize(source: Path, sides: Sequence[Side | None]) -> None:
+    """Run the app of `source` for each side; its own validation is off, as another check runs it."""
+    wanted = [side for side in sides if side is not None]
+    if not wanted:
+        return
+    settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": f"{source}{os.pathsep}{source / 'constructs'}"}
     try:
         done = subprocess.run(
-            [sys.executable, "app.py"],
+            [sys.executable, "-c", _BOTH, json.dumps(wanted)],
             cwd=source,
             env=settings,
             capture_output=True,
@@ -80,12 +195,6 @@ def _synthesize(source: Path, out: Path, environment: str | None, *, required: b
         raise ReviewError(
             f"'python app.py' failed in {source} (exit code {done.returncode}):\n{done.stderr.strip()[-4000:]}"
         )
-
-
-def _empty(out: Path) -> None:
-    """An assembly without environments: the one asked for is new."""
-    out.mkdir(parents=True)
-    (out / "manifest.json").write_text('{"version": "0.0.0", "artifacts": {}}', encoding="utf-8")
 
 
 def _git(project: Path, *arguments: str) -> str:

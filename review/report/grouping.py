@@ -113,4 +113,4 @@ def lost(one: EnvironmentReview) -> dict[Effect, str]:
 def _plural(noun: str, number: int) -> str:
     if number == 1:
         return noun
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"

@@ -160,20 +160,32 @@ def test_markdown_takes_names_for_text(tmp_path: Path) -> None:
 
 APP = """
 import json, os, pathlib
-out = pathlib.Path(os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
-if pathlib.Path("broken").exists():
-    raise SystemExit("environments/x.yaml:3: broken on purpose")
-(out / "manifest.json").write_text(json.dumps({"artifacts": {}, "says": pathlib.Path("word").read_text()}))
+def main():
+    out = pathlib.Path(os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
+    if pathlib.Path("core/broken").exists():
+        raise SystemExit("environments/x.yaml:3: broken on purpose")
+    files = pathlib.Path(json.loads(os.environ["CDK_CONTEXT_JSON"])["environments"])
+    with open(os.environ["CALLS"], "a") as calls:
+        calls.write(f"{os.getpid()}\\n")
+    said = {path.stem: path.read_text() for path in files.glob("*.yaml")}
+    word = pathlib.Path("core/word").read_text()
+    (out / "manifest.json").write_text(json.dumps({"artifacts": {}, "says": word, "files": said}))
+    return 0
 """
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     folder = tmp_path / "repository"
     folder.mkdir()
+    (folder / "core").mkdir()
+    (folder / "environments").mkdir()
+    (folder / "environments" / "x.yaml").write_text("x")
+    (folder / "environments" / "y.yaml").write_text("y")
     (folder / "app.py").write_text(APP)
     for word in ("first", "second"):
-        (folder / "word").write_text(word)
+        (folder / "core" / "word").write_text(word)
         if word == "first":
             git(folder, "init", "--quiet", "--initial-branch=main")
         git(folder, "add", ".")
@@ -193,30 +205,31 @@ def says(folder: Path) -> str:
 
 
 def test_two_revisions_are_synthesized_and_nothing_is_left(repository: Path) -> None:
-    with assemblies("HEAD~1", "HEAD", project=repository) as (base, head):
-        assert (says(base), says(head)) == ("first", "second")
-    assert not base.exists()
+    with assemblies("HEAD~1", "HEAD", project=repository) as made:
+        assert (says(made.base), says(made.head)) == ("first", "second")
+    assert not made.base.exists()
     assert git(repository, "worktree", "list").count("\n") == 0
 
 
 def test_the_working_tree_is_the_head(repository: Path) -> None:
-    (repository / "word").write_text("not committed")
-    with assemblies("HEAD", None, project=repository) as (base, head):
-        assert (says(base), says(head)) == ("second", "not committed")
+    (repository / "core" / "word").write_text("not committed")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert (says(made.base), says(made.head)) == ("second", "not committed")
 
 
 def test_what_others_merged_is_no_part_of_the_review(repository: Path) -> None:
     git(repository, "checkout", "--quiet", "-b", "feature")
     git(repository, "checkout", "--quiet", "main")
-    (repository / "word").write_text("merged by others")
+    (repository / "core" / "word").write_text("merged by others")
     git(repository, "commit", "--quiet", "-am", "others")
     git(repository, "checkout", "--quiet", "feature")
-    with assemblies("main", "feature", project=repository) as (base, head):
-        assert says(base) == says(head) == "second"
+    with assemblies("main", None, project=repository) as made:
+        assert made.unchanged == ["x", "y"]
+        assert made.synths == 0
 
 
 def test_a_synth_that_fails_is_told_and_nothing_is_left(repository: Path) -> None:
-    (repository / "broken").write_text("")
+    (repository / "core" / "broken").write_text("")
     with pytest.raises(ReviewError, match="broken on purpose"), assemblies("HEAD", None, project=repository):
         pass
     assert git(repository, "worktree", "list").count("\n") == 0
@@ -225,3 +238,67 @@ def test_a_synth_that_fails_is_told_and_nothing_is_left(repository: Path) -> Non
 def test_an_unknown_revision_is_told(repository: Path) -> None:
     with pytest.raises(ReviewError, match="fetch the base first"), assemblies("nowhere", None, project=repository):
         pass
+
+
+def calls(repository: Path) -> list[str]:
+    file = repository.parent / "calls"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return dict(json.loads((folder / "manifest.json").read_text()).get("files", {}))
+
+
+def test_a_changed_environment_file_is_one_synth(repository: Path) -> None:
+    """Equal code: one process makes both sides, and only of the environment whose file differs."""
+    (repository / "environments" / "x.yaml").write_text("changed")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert (files_of(made.base), files_of(made.head)) == ({"x": "x"}, {"x": "changed"})
+        assert made.unchanged == ["y"]
+        assert made.synths == 1
+    assert len(calls(repository)) == 2
+    assert len(set(calls(repository))) == 1
+
+
+def test_changed_code_is_made_by_each_sides_own(repository: Path) -> None:
+    with assemblies("HEAD~1", "HEAD", project=repository) as made:
+        assert made.synths == 2
+        assert files_of(made.base) == files_of(made.head) == {"x": "x", "y": "y"}
+    assert len(set(calls(repository))) == 2
+
+
+def test_what_no_template_is_made_of_needs_no_synth(repository: Path) -> None:
+    (repository / "README.md").write_text("text")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert made.synths == 0
+    assert calls(repository) == []
+
+
+def test_a_new_file_of_code_is_changed_code(repository: Path) -> None:
+    (repository / "core" / "new.py").write_text("")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert made.synths == 2
+
+
+def test_a_new_environment_is_compared_with_all(repository: Path) -> None:
+    (repository / "environments" / "z.yaml").write_text("z")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert (made.unchanged, sorted(files_of(made.head))) == ([], ["x", "y", "z"])
+
+
+def test_a_head_that_goes_back_is_compared_with_the_base_itself(repository: Path) -> None:
+    """A rollback: its merge base is the head, which would read as no change."""
+    with assemblies("HEAD", "HEAD~1", project=repository) as made:
+        assert (says(made.base), says(made.head)) == ("second", "first")
+        assert "goes back" in made.notes[0]
+    git(repository, "checkout", "--quiet", "--detach", "HEAD~1")
+    with assemblies("main", None, project=repository) as made:
+        assert (says(made.base), says(made.head)) == ("second", "first")
+
+
+def test_work_that_is_behind_is_compared_with_where_it_began(repository: Path) -> None:
+    git(repository, "checkout", "--quiet", "--detach", "HEAD~1")
+    (repository / "environments" / "x.yaml").write_text("edited")
+    with assemblies("main", None, project=repository) as made:
+        assert files_of(made.base) == {"x": "x"}
+        assert "behind main" in made.notes[0]

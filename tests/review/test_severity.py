@@ -1,0 +1,155 @@
+"""The severity table: every resource type of the templates × {removed, retention lowered, policy lowered}."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from review import assembly, severity
+from review.findings import Effect
+from review.review import EnvironmentReview, review
+from tests.review.scenario import Assemble, Side
+from tests.review.small import resources, write
+
+ENVIRONMENTS = ("prod", "dev", "local")
+USER = {"Type": "AWS::EC2::FlowLog", "Properties": {"ResourceId": {"Ref": "Item"}}}
+ROLE = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {}}}
+
+
+@pytest.fixture(scope="module")
+def of_templates(assemble: Assemble) -> dict[str, dict[str, Any]]:
+    """One resource of each type that the shipped environments have."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in ENVIRONMENTS:
+        for _, resource in assembly.read(assemble(name, Side()))[name].all():
+            found.setdefault(resource["Type"], resource)
+    return found
+
+
+def test_the_table_has_every_type_of_the_templates(of_templates: dict[str, dict[str, Any]]) -> None:
+    assert set(of_templates) - set(severity.table()["types"]) == set()
+
+
+def test_a_removed_resource_is_as_bad_as_the_table_says(
+    of_templates: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    wrong = {}
+    for number, (name, resource) in enumerate(_judged(of_templates)):
+        entry = severity.entry(name)
+        for kept in (False, True):
+            item = {**resource, "DeletionPolicy": "Retain" if kept else "Delete"}
+            made = _compare(tmp_path / f"{number}{kept}", {"Item": item, **_users(name)}, _users(name))
+            wanted = entry.get("kept", entry["removed"]) if kept else entry["removed"]
+            if made.effect.code != wanted:
+                wrong[name, kept] = (made.effect.code, wanted)
+    assert wrong == {}
+
+
+def test_what_only_a_function_used_is_no_loss(of_templates: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    function = {"Type": "AWS::Lambda::Function", "Properties": {"LoggingConfig": {"LogGroup": {"Ref": "Item"}}}}
+    group = {**of_templates["AWS::Logs::LogGroup"], "DeletionPolicy": "Delete"}
+    assert _compare(tmp_path / "log", {"Item": group, "User": function}, {}).effect is Effect.SAFE
+    assert _compare(tmp_path / "role", {"Item": of_templates["AWS::IAM::Role"]}, {}).effect is Effect.SAFE
+
+
+def test_a_lowered_setting_is_as_bad_as_the_table_says(of_templates: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    wrong, walked = {}, 0
+    for number, (name, resource) in enumerate(_judged(of_templates)):
+        for index, guard in enumerate(severity.entry(name).get("settings", [])):
+            high, low = _values(guard)
+            sides = [_with(resource, guard["property"], value) for value in (high, low)]
+            users = _users(name) if name != "AWS::IAM::Role" else {}
+            down, up = (
+                _compare(tmp_path / f"{number}-{index}-{way}", {"Item": one, **users}, {"Item": other, **users})
+                for way, one, other in (("down", *sides), ("up", *sides[::-1]))
+            )
+            walked += 1
+            wanted = guard.get("effect", "weakens")
+            # encryption that cannot be taken away replaces or is refused: then it is worse, never milder
+            replaced = any(row.code in {"replaced", "custom-name"} for row in down.rows)
+            if down.effect.code != wanted and not (replaced and down.effect > Effect.of(wanted)):
+                wrong[name, guard["property"]] = (down.effect.code, wanted)
+            if Effect.WEAKENS in up.effects:
+                wrong[name, guard["property"], "raised"] = (up.effect.code, "safe")
+    assert wrong == {}
+    assert walked > 20
+
+
+def test_a_lowered_policy_is_as_bad_as_the_table_says(of_templates: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    wrong = {}
+    for number, (name, resource) in enumerate(_judged(of_templates)):
+        kept, free = ({**resource, "DeletionPolicy": policy} for policy in ("Retain", "Delete"))
+        made = _compare(tmp_path / str(number), {"Item": kept}, {"Item": free})
+        wanted = severity.entry(name).get("policy", "safe")
+        if made.effect.code != wanted:
+            wrong[name] = (made.effect.code, wanted)
+        back = _compare(tmp_path / f"{number}-back", {"Item": free}, {"Item": kept})
+        if back.effect is not Effect.SAFE:
+            wrong[f"{name} back"] = (back.effect.code, "safe")
+    assert wrong == {}
+
+
+def test_the_table_is_well_formed() -> None:
+    for name, entry in severity.table()["types"].items():
+        if entry.get("by_object"):
+            continue
+        removed = Effect.of(entry["removed"])
+        for milder in ("kept", "helper", "unused"):
+            assert Effect.of(entry.get(milder, "safe")) <= removed, name
+        assert not entry.get("holds") or removed > Effect.SAFE, name
+        assert not entry.get("noun") or removed >= Effect.LOSES_NODES, name
+        for guard in entry.get("settings", []):
+            assert Effect.of(guard.get("effect", "weakens")) >= Effect.WEAKENS, name
+
+
+def _judged(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Types that the table judges by themselves; manifests are judged by the objects in them."""
+    yield from ((name, one) for name, one in found.items() if not severity.entry(name).get("by_object"))
+
+
+def _users(name: str) -> dict[str, Any]:
+    """Something that uses the resource and stays."""
+    if name in {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}:
+        return {"User": {**ROLE, "Properties": {"ManagedPolicyArns": [{"Ref": "Item"}]}}}
+    return {"User": USER}
+
+
+def _compare(folder: Path, base: dict[str, Any], head: dict[str, Any]) -> EnvironmentReview:
+    sides = [write(folder / side, {"A": resources(**items)}) for side, items in (("base", base), ("head", head))]
+    (one,) = review(*sides).environments
+    return one
+
+
+def _with(resource: dict[str, Any], pointer: str, value: Any) -> dict[str, Any]:
+    made = copy.deepcopy(resource)
+    place = made.setdefault("Properties", {})
+    *parents, last = pointer.split("/")
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    place[last] = value
+    return made
+
+
+def _values(guard: dict[str, Any]) -> tuple[Any, Any]:
+    """A value that guards, and one that guards less."""
+    kind = guard["kind"]
+    if kind == "number":
+        return 30, 7
+    if kind == "logs":
+        return [{"Type": "audit"}, {"Type": "api"}], [{"Type": "api"}]
+    if kind == "images":
+        return tuple(_images(number) for number in (30, 1))  # type: ignore[return-value]
+    if kind == "present":
+        return {"any": "thing"}, None
+    good = guard["good"][0] if isinstance(guard["good"], list) else guard["good"]
+    return good, not good if isinstance(good, bool) else "another"
+
+
+def _images(number: int) -> str:
+    selection = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": number}
+    return json.dumps({"rules": [{"rulePriority": 1, "selection": selection, "action": {"type": "expire"}}]})
