@@ -37,7 +37,7 @@ class Reviewer:
 
     def __init__(self, chosen: Target, *, folder: Path, given: Path | None, accepted: Sequence[Effect]) -> None:
         self._target, self._given, self._accepted = chosen, given, accepted
-        self._head = _read(folder, chosen.name)
+        self._head = read(folder, chosen.name)
 
     def __call__(self, stacks: Sequence[Stack]) -> Expected:
         """Review, and return what the deploy is going to do.
@@ -45,7 +45,7 @@ class Reviewer:
         Raises:
             OpsError: The review does not accept the change; exit code 3.
         """
-        base = deployed(self._head, self._deployed(stacks))
+        base = deployed(self._head, deployed_stacks(self._target, stacks))
         made = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
         output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
         if refused := refusals(self._head):
@@ -66,22 +66,6 @@ class Reviewer:
                 for stack in self._head.stacks.values()
             },
         )
-
-    def _deployed(self, stacks: Sequence[Stack]) -> list[DeployedStack]:
-        """The stacks of the environment in the account, also of parts that its file no longer has."""
-        known = {stack.name for stack in stacks}
-        others = [names.stack_name(self._target.name, part) for part in names.STACKS]
-        every = [*stacks, *(gather.stack(self._target, name) for name in others if name not in known)]
-        return [
-            DeployedStack(name=stack.name, template=self._template(stack.name), protected=stack.protected)
-            for stack in every
-            if stack.status not in NOTHING_THERE
-        ]
-
-    def _template(self, name: str) -> dict[str, Any]:
-        body = self._target.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
-        found = body["TemplateBody"]
-        return dict(json.loads(found) if isinstance(found, str) else found)
 
     def _stop(self, made: Review) -> None:
         refused = unaccepted(made, self._accepted)
@@ -105,8 +89,35 @@ class Reviewer:
         return self._target.command("deploy", *options)
 
 
-def _read(folder: Path, env: str) -> EnvironmentAssembly:
+def deployed_stacks(chosen: Target, stacks: Sequence[Stack]) -> list[DeployedStack]:
+    """The stacks of an environment in the account with their templates, also of parts that its file no longer has.
 
+    Args:
+        chosen: The environment.
+        stacks: Stacks that its file has, as `gather.stack` sees them.
+    """
+    known = {stack.name for stack in stacks}
+    others = [names.stack_name(chosen.name, part) for part in names.STACKS]
+    every = [*stacks, *(gather.stack(chosen, name) for name in others if name not in known)]
+    return [
+        DeployedStack(name=stack.name, template=_template(chosen, stack.name), protected=stack.protected)
+        for stack in every
+        if stack.status not in NOTHING_THERE
+    ]
+
+
+def _template(chosen: Target, name: str) -> dict[str, Any]:
+    body = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
+    found = body["TemplateBody"]
+    return dict(json.loads(found) if isinstance(found, str) else found)
+
+
+def read(folder: Path, env: str) -> EnvironmentAssembly:
+    """The environment of an assembly.
+
+    Raises:
+        OpsError: The folder holds no assembly, or none of it.
+    """
     try:
         found = assemblies.read(folder)
     except ReviewError as error:

@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
         examples=[
             "review --base origin/main",
             "review prod --base origin/main --output markdown --out report.md --fail-on loses-nodes",
+            "review prod --deployed --fail-on interrupts",
             "review --base-assembly before/cdk.out --head-assembly cdk.out",
         ],
     )
@@ -52,6 +53,9 @@ def register(app: typer.Typer) -> None:
         head: Annotated[
             str, typer.Option(metavar="REVISION", help="Git revision to review. Default: the working tree.")
         ] = "",
+        deployed: Annotated[
+            bool, typer.Option("--deployed", help="Compare with what CloudFormation has of the environment; read-only.")
+        ] = False,
         base_assembly: Annotated[
             Path | None, typer.Option(metavar="FOLDER", help="A cdk.out to compare with, instead of --base.")
         ] = None,
@@ -71,7 +75,10 @@ def register(app: typer.Typer) -> None:
 
         current.environment = env or "ENV"
         try:
-            made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
+            if deployed:
+                made = _against_deployed(env, head_assembly, others=bool(base or head or base_assembly))
+            else:
+                made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
         except ReviewError as error:
             raise OpsError(str(error), code=BAD_USE) from error
         from review.report import FORMATS
@@ -85,6 +92,30 @@ def register(app: typer.Typer) -> None:
         from review.review import fails
 
         return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK
+
+
+def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:
+    from cli.deploy_review import deployed_stacks, read
+    from cli.options import target
+    from cli.synthesis import assembly
+    from core import plan_names
+    from ops import gather
+    from review.deployed import deployed
+    from review.review import review_deploy
+
+    if env is None or others:
+        raise OpsError(
+            "--deployed takes one environment, and no other base: expected ENV --deployed",
+            next=f"{PROGRAM} review prod --deployed",
+            code=BAD_USE,
+        )
+    chosen = target(env)
+    chosen.aws.require_account()
+    stacks = [gather.stack(chosen, name) for name in plan_names.stack_names(chosen.plan)]
+    with assembly(env, given=head) as folder:
+        after = read(folder, env)
+        before = deployed(after, deployed_stacks(chosen, stacks))
+        return review_deploy(before, after, base_name="deployed", head_name="this checkout")
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:

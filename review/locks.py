@@ -26,6 +26,7 @@ LIBRARY = ("aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdkla
 """Packages that make the templates."""
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)(.*)$")
 _NAMED = 6
+_CHANGED_CONTENT = " A published version whose content changes is a sign of a changed source: look at it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +119,7 @@ def _file(name: str, before: Pins, now: Pins) -> Iterator[Row]:
             code="lock-changed",
             what=name,
             change="; ".join(parts),
-            consequence=_consequence(name)
-            + (
-                " A published version whose content changes is a sign of a changed source: look at it."
-                if content
-                else ""
-            ),
+            consequence=_consequence(name) + (_CHANGED_CONTENT if content else ""),
             where=name,
         )
     if loose:

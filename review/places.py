@@ -118,9 +118,9 @@ def _names(assembly: EnvironmentAssembly) -> set[Name]:
 
 def _shape(assembly: EnvironmentAssembly) -> list[object]:
     """What it is made of, without its name."""
-    clusters = [groups(resource) for _, resource in assembly.of_type("AWS::SageMaker::Cluster")]
     plain = [
-        {name: (one.get("InstanceType"), one.get("InstanceCount")) for name, one in item.items()} for item in clusters
+        {name: (one.get("InstanceType"), one.get("InstanceCount")) for name, one in groups(resource).items()}
+        for _, resource in assembly.of_type("AWS::SageMaker::Cluster")
     ]
     types = sorted(resource["Type"] for _, resource in assembly.all())
     return [_place(assembly), plain, types]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +62,19 @@ def when_removed(change: ResourceChange, changes: Changes) -> Effect:
     found = entry(change.type)
     if change.kept:
         return when_gone(change.type, kept=True)
+    if "guard" in found and followed(change, changes):
+        return Effect.SAFE
     if "helper" in found and of_helpers(change, changes):
         return Effect.of(found["helper"])
     if "unused" in found and not _used(change, changes):
         return Effect.of(found["unused"])
     return when_gone(change.type, kept=False)
+
+
+def followed(change: ResourceChange, changes: Changes) -> bool:
+    """Whether as many of its type come into its stack as leave it: another subscriber, a renamed alarm."""
+    same = [one for one in changes.of_type(change.type) if one.key.stack == change.key.stack]
+    return sum(one.base is None for one in same) >= sum(one.head is None for one in same)
 
 
 def when_unkept(change: ResourceChange) -> Effect | None:
@@ -139,8 +147,8 @@ def settings(change: ResourceChange) -> Iterator[Lowered]:
         return
     for guard in entry(change.type).get("settings", []):
         pointer = tuple(guard["property"].split("/"))
-        before, now = (_number_of_images(get(*pointer)) if guard["kind"] == "images" else get(*pointer)
-                       for get in (change.before, change.now))  # fmt: skip
+        read = _READ.get(guard["kind"], _as_it_is)
+        before, now = (read(get(*pointer)) for get in (change.before, change.now))
         better = None if before == now else _better(guard, before, now)
         if better is not None:
             yield Lowered(
@@ -160,7 +168,7 @@ def settings(change: ResourceChange) -> Iterator[Lowered]:
 def _better(guard: dict[str, Any], before: Any, now: Any) -> bool | None:
     """Whether the new value guards more; None when they guard alike."""
     kind = guard["kind"]
-    if kind in {"number", "images"}:
+    if kind in {"number", "images", "expiry"}:
         none = 0.0 if guard.get("zero") else float("inf")
         old, new = (float(value) if isinstance(value, int | float) else none for value in (before, now))
         return None if old == new else new > old
@@ -189,3 +197,20 @@ def _number_of_images(text: Any) -> int | None:
         and rule["selection"].get("tagStatus") != "untagged"
     ]
     return min(counts, default=None)
+
+
+def _days_until_expiry(rules: Any) -> int | None:
+    """Days after which a bucket's rules delete what is in it; None when they never do."""
+    days = [
+        int(rule["ExpirationInDays"])
+        for rule in rules or []
+        if isinstance(rule, dict) and rule.get("Status") == "Enabled" and "ExpirationInDays" in rule
+    ]
+    return min(days, default=None)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"images": _number_of_images, "expiry": _days_until_expiry}

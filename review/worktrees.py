@@ -113,9 +113,8 @@ def _same_code(project: Path, start: str, head: str | None) -> bool:
 def _make(made: Sides, before: Path, after: Path, environment: str | None, *, same_code: bool) -> None:
     old, new = (_files(source / ENVIRONMENTS, environment) for source in (before, after))
     if environment is not None and environment not in {**old, **new}:
-        raise ReviewError(
-            f"no environment is called '{environment}'; there are {', '.join(_files(after / ENVIRONMENTS, None)) or 'none'}"
-        )
+        there = ", ".join(_files(after / ENVIRONMENTS, None)) or "none"
+        raise ReviewError(f"no environment is called '{environment}'; there are {there}")
     if same_code:
         added = new.keys() - old.keys()
         # a new environment may take another one's names: then all are compared

@@ -312,12 +312,16 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             **common,
         )
     if key in table["plan"]:
+        added = bool(now.get(key))
         return Row(
-            effect=Effect.SAFE,
+            effect=Effect.SAFE if added else Effect.INTERRUPTS,
             code="training-plan",
             change=changed,
-            consequence="In place, as documented: the group's capacity comes from the plan from then on. Nodes that "
-            "the plan has no room for are not made.",
+            consequence="In place, as documented: the group's capacity comes from this plan from then on. Nodes that "
+            "it has no room for are not made."
+            if added
+            else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
+            "once is not, so count on an interruption, and on the on-demand price.",
             source=source("training-plan"),
             **common,
         )
@@ -381,8 +385,8 @@ def _kubernetes_config(  # noqa: PLR0917
     going = _selected({*(old.get("Labels") or {})} - {*(new.get("Labels") or {})}, changes)
     if closing and not evicting:
         consequence = (
-            "Put on the nodes there are, before any pod tolerates it: running pods stay. A head, operator or add-on "
-            f"pod that ends until the later stacks are deployed finds no node. On this group: {closing}."
+            "Put on the nodes there are, before any pod tolerates it: running pods stay. A pod that "
+            f"ends until the later stacks are deployed finds no node. On this group: {closing}."
         )
     elif evicting:
         consequence = "Put on the nodes there are: pods that do not tolerate it are evicted at once."
@@ -403,7 +407,7 @@ def _kubernetes_config(  # noqa: PLR0917
             code="taint-evicts" if evicting else "taint-closes" if closing else "kubernetes-config",
             change=f"KubernetesConfig {_value(old)} → {_value(new)}",
             consequence=consequence,
-            unavailable="recovery of lost head and system pods, until the later stacks are deployed" if closing else "",
+            unavailable="recovery of lost pods, until the later stacks are deployed" if closing else "",
             source=source("taints") if evicting or closing else source("override-vpc"),
             **common,
         )
@@ -414,12 +418,14 @@ _GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 
 
 def _runs_system(group: str, changes: Changes) -> str:
-    """What selects a group beside workers: Ray's head, add-ons, the operator. Empty for a group of workers."""
+    """What selects a group's nodes: Ray's head and workers, add-ons, the operator. Empty for a group that idles."""
     found = []
     for item in changes.base_cluster.objects.values():
         spec = item.data.get("spec", {})
-        if item.id.kind == "RayCluster" and _selects(spec.get("headGroupSpec"), group):
-            found.append("Ray's head")
+        if item.id.kind == "RayCluster":
+            found += ["Ray's head"] if _selects(spec.get("headGroupSpec"), group) else []
+            workers = [one for one in spec.get("workerGroupSpecs") or [] if _selects(one, group)]
+            found += [f"Ray's workers {one.get('groupName')}" for one in workers]
     for release in changes.base_cluster.releases.values():
         if _selects(release.values, group):
             found.append(release.name)

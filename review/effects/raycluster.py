@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from review.facts import facts, source
-from review.findings import Effect, Findings, Row
+from review.findings import Effect, Findings, Remark, Row
 from review.kubernetes import KubernetesObject
 
 
@@ -33,6 +33,8 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
             )
         )
     _scaling(old, new, findings, common)
+    _state_store(old, new, findings, common)
+    _drain(old, new, findings, common)
     changed = _changed_parts(old, new)
     if not changed:
         return
@@ -96,6 +98,61 @@ def _kept(
         )
 
 
+def _redis(spec: dict[str, Any]) -> str:
+    return str((spec.get("gcsFaultToleranceOptions") or {}).get("redisAddress") or "")
+
+
+def _state_store(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    """Where the head keeps its state for the case that it is lost."""
+    before, now = _redis(old), _redis(new)
+    if before == now or not before:
+        return
+    if _host(before) == _host(now):
+        if before.startswith("rediss://") and not now.startswith("rediss://"):
+            findings.remark(
+                Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {now}")
+            )
+        return
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS if now else Effect.WEAKENS,
+            code="gcs-store",
+            change=f"Redis {before} → {now or 'none'}",
+            consequence="The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
+            "before are unknown to it. Change it between runs."
+            if now
+            else "From the next start of the head on, a lost head ends every job that runs.",
+            unavailable="recovery of a lost head" if now else "",
+            source=source("gcs-fault-tolerance"),
+            **common,
+        )
+    )
+
+
+def _host(address: str) -> str:
+    return address.rpartition("://")[2].partition(":")[0]
+
+
+def _drain(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    """Time that a worker has for a last checkpoint."""
+    before = {group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(old)}
+    now = {group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(new)}
+    for name, seconds in before.items():
+        less = now.get(name)
+        if isinstance(seconds, int) and isinstance(less, int) and less < seconds:
+            findings.remark(
+                Remark(
+                    direction="switched off",
+                    what=f"time for a last checkpoint of {common['what']}",
+                    detail=f"worker group {name}: {seconds} → {less} s, for pods made from then on",
+                )
+            )
+
+
+def _workers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(spec.get("workerGroupSpecs") or [])
+
+
 def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
     before = {group.get("groupName"): group for group in old.get("workerGroupSpecs", [])}
     now = {group.get("groupName"): group for group in new.get("workerGroupSpecs", [])}
@@ -128,6 +185,19 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     "chooses. A run of fixed size stops and "
                     "cannot start again at its size; an elastic one restarts smaller from its checkpoint.",
                     unavailable=f"{has - min(wanted, most)} workers, for good",
+                    **common,
+                )
+            )
+        elif wanted > has and _container(group).get("resources") != _container(now[name]).get("resources"):
+            findings.add(
+                Row(
+                    effect=Effect.INTERRUPTS,
+                    code="ray-workers-wait",
+                    change=f"worker group {name}: {has} → {wanted} workers, each of another size",
+                    consequence=f"The {has} pods that run keep what they have; {wanted - has} new ones of the other "
+                    "size wait for what those hold. Delete the old pods for a run of the new size.",
+                    unavailable=f"{wanted - has} new workers, until the old pods are deleted",
+                    source=source("raycluster-keep"),
                     **common,
                 )
             )

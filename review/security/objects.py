@@ -155,11 +155,12 @@ def _authentication(before: KubernetesObject, now: KubernetesObject) -> Iterator
 def _pods(what: str, before: Any, now: Any) -> Iterator[Remark]:
     """Guards of pods and containers, wherever in the object they are."""
     old, new = dict(_guards(before, "")), dict(_guards(now, ""))
+    both = [set(_places(side, "")) for side in (before, now)]
     for path in sorted({*old, *new}):
         name = path.rpartition(".")[2]
         had, has = old.get(path), new.get(path)
-        if had == has:
-            continue
+        if had == has or not all(path.rpartition(".")[0] in places for places in both):
+            continue  # a container or a group that comes or goes guards nothing that the other side has
         good = has == _GOOD[name] if name in _GOOD else has != _BAD[name]
         worse = had == _GOOD[name] if name in _GOOD else has == _BAD[name]
         if good or worse:
@@ -177,3 +178,15 @@ def _guards(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             name = item.get("groupName") or item.get("name") if isinstance(item, dict) else None
             yield from _guards(item, f"{path}[{name or index}]")
+
+
+def _places(value: Any, path: str) -> Iterator[str]:
+    """Paths of all mappings, as `_guards` writes them."""
+    if isinstance(value, dict):
+        yield path.lstrip(".")
+        for key, item in value.items():
+            yield from _places(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            name = item.get("groupName") or item.get("name") if isinstance(item, dict) else None
+            yield from _places(item, f"{path}[{name or index}]")

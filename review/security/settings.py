@@ -17,7 +17,12 @@ def remarks(changes: Changes) -> Iterator[Remark]:
             continue
         guard = severity.entry(change.type).get("guard", "")
         if change.kind is Kind.REMOVED and guard:
-            yield Remark(direction="switched off", what=guard, detail=f"{change.title} removed")
+            followed = severity.followed(change, changes)
+            yield Remark(
+                direction="changed" if followed else "switched off",
+                what=guard,
+                detail=f"{change.title} removed" + (", another one takes its place" if followed else ""),
+            )
         for one in severity.settings(change):
             yield Remark(
                 direction="switched on" if one.better else "switched off",

@@ -113,13 +113,18 @@ def test_a_new_environment_and_one_that_left(tmp_path: Path) -> None:
 
 
 def test_safe_rows_are_folded_beneath_the_others(tmp_path: Path) -> None:
-    base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": cluster(3, "None")})
+    extra = cluster(3, "None")
+    group = {"InstanceGroupName": "more", "InstanceType": "ml.g5.48xlarge", "InstanceCount": 4}
+    extra["Resources"]["Cluster"]["Properties"]["InstanceGroups"].append(group)
+    base, head = write(tmp_path / "b", {"A": cluster(4)}), write(tmp_path / "h", {"A": extra})
     text = render(review(base, head))
     assert (
         text.index("loses nodes | group workers")
-        < text.index("<details><summary>🟢 safe (1)")
         < text.index("NodeRecovery")
+        < text.index("<details><summary>🟢 safe (1)")
+        < text.index("4 ml.g5.48xlarge nodes made")
     )
+    assert "loses nodes (1 ml.p5.48xlarge node), weakens security or recovery (1)" in text.splitlines()[1]
 
 
 @pytest.mark.parametrize("count", [300, 1500])
@@ -135,11 +140,15 @@ def test_a_comment_never_exceeds_githubs_limit(tmp_path: Path, count: int) -> No
 
 
 def test_a_report_too_long_for_its_tables_says_that_it_is_cut(tmp_path: Path) -> None:
-    keys = {f"K{i}": {"Type": "AWS::KMS::Key", "Properties": {}} for i in range(900)}
-    text = render(review(write(tmp_path / "b", {"A": resources(**keys)}), write(tmp_path / "h", {"A": resources()})))
-    assert len(text.encode()) <= LIMIT
+    many = cluster(1)
+    many["Resources"]["Cluster"]["Properties"]["InstanceGroups"] = [
+        {"InstanceGroupName": f"g{count}", "InstanceType": "ml.p5.48xlarge", "InstanceCount": count}
+        for count in range(1, 40)
+    ]
+    text = render(review(write(tmp_path / "b", {"A": many}), write(tmp_path / "h", {"A": cluster(1)})), limit=8_000)
+    assert len(text.encode()) <= 8_000
     assert "cut off here" in text
-    assert "loses data" in text.splitlines()[1]
+    assert "loses nodes (780 ml.p5.48xlarge nodes)" in text.splitlines()[1]
 
 
 def test_markdown_takes_names_for_text(tmp_path: Path) -> None:
@@ -219,13 +228,15 @@ def test_the_working_tree_is_the_head(repository: Path) -> None:
 
 def test_what_others_merged_is_no_part_of_the_review(repository: Path) -> None:
     git(repository, "checkout", "--quiet", "-b", "feature")
+    (repository / "environments" / "x.yaml").write_text("feature")
+    git(repository, "commit", "--quiet", "-am", "feature")
     git(repository, "checkout", "--quiet", "main")
     (repository / "core" / "word").write_text("merged by others")
     git(repository, "commit", "--quiet", "-am", "others")
     git(repository, "checkout", "--quiet", "feature")
     with assemblies("main", None, project=repository) as made:
-        assert made.unchanged == ["x", "y"]
-        assert made.synths == 0
+        assert says(made.base) == says(made.head) == "second"
+        assert (made.unchanged, made.synths) == (["y"], 1)
 
 
 def test_a_synth_that_fails_is_told_and_nothing_is_left(repository: Path) -> None:

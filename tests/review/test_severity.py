@@ -58,7 +58,8 @@ def test_what_only_a_function_used_is_no_loss(of_templates: dict[str, dict[str, 
 
 
 def test_a_lowered_setting_is_as_bad_as_the_table_says(of_templates: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    wrong, walked = {}, 0
+    wrong: dict[tuple[str, ...], tuple[str, str]] = {}
+    walked = 0
     for number, (name, resource) in enumerate(_judged(of_templates)):
         for index, guard in enumerate(severity.entry(name).get("settings", [])):
             high, low = _values(guard)
@@ -144,6 +145,8 @@ def _values(guard: dict[str, Any]) -> tuple[Any, Any]:
         return [{"Type": "audit"}, {"Type": "api"}], [{"Type": "api"}]
     if kind == "images":
         return tuple(_images(number) for number in (30, 1))  # type: ignore[return-value]
+    if kind == "expiry":
+        return tuple([{"Status": "Enabled", "ExpirationInDays": days}] for days in (90, 1))  # type: ignore[return-value]
     if kind == "present":
         return {"any": "thing"}, None
     good = guard["good"][0] if isinstance(guard["good"], list) else guard["good"]

@@ -109,12 +109,19 @@ def test_a_review_that_cannot_be_made_fails_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("accept", "limit"),
-    [("safe", "interrupts"), ("interrupts", "rejected"), ("loses-nodes", "loses-data"), ("loses-data", "never")],
+    [
+        ("safe", "weakens"),
+        ("weakens", "interrupts"),
+        ("interrupts", "rejected"),
+        ("loses-nodes", "loses-data"),
+        ("loses-data", "never"),
+    ],
 )
 def test_a_deploy_goes_as_far_as_it_was_accepted(tmp_path: Path, accept: str, limit: str) -> None:
     reviewed = script_of("deploy.yml", "review", "hyperpod-ray review")
-    code, calls, _ = run(reviewed, tmp_path / "review", 3, ENVIRONMENT="prod", ACCEPT=accept, SINCE="abc")
+    code, calls, _ = run(reviewed, tmp_path / "review", 3, ENVIRONMENT="prod", ACCEPT=accept)
     assert code == 3
+    assert "review prod --deployed" in calls[0]
     assert f"--fail-on {limit} --fail-on any-rejected" in calls[0]
     deployed = script_of("deploy.yml", "deploy", "hyperpod-ray deploy")
     code, calls, _ = run(deployed, tmp_path / "deploy", 3, ENVIRONMENT="prod", ACCEPT=accept)
@@ -131,3 +138,35 @@ def test_the_workflows_offer_what_the_command_accepts() -> None:
 
 def test_no_workflow_deploys_past_the_command() -> None:
     assert [file.name for file in FILES if re.search(r"cdk\S* deploy", file.read_text())] == []
+
+
+def test_every_pull_request_runs_lint_types_tests_and_demo() -> None:
+    workflow = yaml.safe_load((FOLDER / "ci.yml").read_text())
+    assert "pull_request" in workflow[True]
+    assert not workflow[True]["pull_request"], "no paths and no branches are left out"
+    run = " ".join(step.get("run", "") for step in steps(FOLDER / "ci.yml"))
+    assert all(re.search(rf"make\b[^\n]*\b{word}\b", run) for word in ("lint", "types", "test", "demo"))
+
+
+def test_a_deploy_is_compared_with_what_is_deployed_by_a_role_that_reads() -> None:
+    workflow = yaml.safe_load((FOLDER / "deploy.yml").read_text())
+    assert set(workflow[True]["workflow_dispatch"]["inputs"]) == {"environment", "accept"}
+    review = workflow["jobs"]["review"]
+    assert review["environment"] == "${{ inputs.environment }}-read"
+    (role,) = (step["with"]["role-to-assume"] for step in review["steps"] if "role-to-assume" in step.get("with", {}))
+    assert role == "${{ vars.DRIFT_ROLE_ARN }}"
+
+
+def test_the_guide_protects_every_environment_by_a_branch_rule() -> None:
+    guide = (FOLDER.parents[1] / "docs" / "review.md").read_text()
+    used = set()
+    for file in FILES:
+        for job in yaml.safe_load(file.read_text())["jobs"].values():
+            name = str(job.get("environment", ""))
+            suffix = "-read" if name.endswith("-read") else ""
+            used |= {f"{one}{suffix}" for one in ("dev", "prod") if name}
+    assert used == {"dev", "prod", "dev-read", "prod-read"}
+    (loop,) = re.findall(r"for environment in ([^;]+); do", guide)
+    assert set(loop.split()) == used
+    assert "deployment-branch-policies" in guide
+    assert "branches/main/protection" in guide
