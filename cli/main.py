@@ -24,6 +24,7 @@ from cli import (
     manifests,
     nodes,
     operate,
+    plan,
     reference,
     review,
 )
@@ -79,6 +80,7 @@ def _common(
 
 app.add_typer(environments.app, name="env")
 operate.register(app)
+plan.register(app)
 app.add_typer(nodes.app, name="nodes")
 deploy.register(app)
 cdk.register(app)
@@ -144,6 +146,7 @@ def _explained(error: Exception) -> OpsError:
 EXTRAS = {
     "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray", "stacks"},
     "local": {"sandbox", "rehearsal", "resilience"},
+    "plan": {"numpy", "matplotlib"},
 }
 """Packages that the light installation lacks, by what they are for."""
 

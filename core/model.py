@@ -38,6 +38,8 @@ EcrRepositories = Annotated[str, shapes.ECR_REPOSITORIES.field()]
 CachePrefix = Annotated[str, shapes.CACHE_PREFIX.field(min_length=2, max_length=30)]
 LogRetentionDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 3653]
 DeepHealthCheck = Literal["InstanceStress", "InstanceConnectivity"]
+Amount = Annotated[str, shapes.AMOUNT.field()]
+"""A large number as people write it: `70B`, `4M`, `1.5T`, `1e12`."""
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
 
 
@@ -398,6 +400,10 @@ class StaticStorage(NewFileSystem):
 
     mode: Literal["static"] = "static"
     """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+    efa: bool = False
+    """`EfaEnabled`: nodes with EFA may exchange 700 Gb/s with the file system instead of 100, once their Lustre client
+    is configured for it. Create-only: a change makes a new, empty file system. Sizes are multiples of 38400, 19200,
+    9600 or 4800 GiB at 125, 250, 500 or 1000 MB/s per TiB."""
     data_repositories: Annotated[list[DataRepository], Field(max_length=8)] = []
     """Links to S3. A file system with a link takes no backups (`backup_retention_days` must be 0)."""
 
@@ -603,6 +609,36 @@ class Ray(Settings):
     """What Ray's pods may do in AWS. Default: nothing; they then have no identity."""
 
 
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+class Training(Settings):
+    """What is trained here: the command `plan` takes it from here, and checks, reviews and jobs use the plan.
+
+    It changes no template.
+    """
+
+    model: Annotated[str, shapes.MODEL.field()] | None = None
+    """A model that the planner knows (`planner/data/models.yaml`). Either this or `parameters`."""
+    parameters: Amount | None = None
+    """Number of parameters of another dense model, such as `13B`; its shape is then assumed."""
+    tokens: Amount
+    """Tokens to train on, such as `1T`."""
+    sequence: Annotated[int, Field(ge=128, le=1_048_576)] = 8192
+    """Tokens of one sequence; one sequence per GPU is a micro-batch."""
+    batch_tokens: Amount = "4M"
+    """Tokens of one step over all GPUs."""
+    save: Literal["async", "sync"] = "async"
+    """How checkpoints are saved, as with `--save` of a job."""
+    save_every_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = None
+    """Seconds of training between two checkpoints; `submit` passes it to the job. Default: the job's own interval in
+    steps. `plan --write` writes the best one."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Checkpoints that the job keeps, as with `--keep`."""
+    tokens_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Tokens per second of one GPU that you measured. Default: the published range of the GPU, where there is one."""
+
+
 # --- Helm ----------------------------------------------------------------------------------------------------------
 
 
@@ -680,6 +716,8 @@ class Environment(Settings):
     """Container registries."""
     ray: Ray
     """The RayCluster."""
+    training: Training | None = None
+    """What is trained. Default: not said; the command `plan` then needs it as options."""
     helm: Helm = Helm()
     """Chart versions."""
     instance_types: dict[InstanceTypeName, InstanceTypeFigures] = {}

@@ -124,6 +124,12 @@ class Plan:
         return storage if isinstance(storage, NewFileSystem) else None
 
     @property
+    def efa_storage(self) -> bool:
+        """Whether the file system that the stack creates is EFA-enabled."""
+        storage = self.settings.storage
+        return isinstance(storage, StaticStorage) and storage.efa
+
+    @property
     def data_repositories(self) -> list[DataRepository]:
         """Links of the stack's file system to S3."""
         storage = self.settings.storage

@@ -38,12 +38,14 @@ def create_file_system(plan: Plan) -> Json | None:
     new = plan.new_file_system
     if new is None:
         return None
-    lustre = {
+    lustre: Json = {
         "DeploymentType": "PERSISTENT_2",
         "PerUnitStorageThroughput": new.throughput_mbs_per_tib,
         "DataCompressionType": new.compression,
         "AutomaticBackupRetentionDays": new.backup_retention_days,
     }
+    if plan.efa_storage:
+        lustre |= {"EfaEnabled": True, "MetadataConfiguration": {"Mode": "AUTOMATIC"}}
     return {
         "FileSystemType": "LUSTRE",
         "StorageCapacity": new.capacity_gib,

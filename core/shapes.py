@@ -152,6 +152,13 @@ VARIABLE = _shape(
     "NCCL_DEBUG",
     "letters, digits and underscores, not beginning with a digit",
 )
+AMOUNT = _shape(
+    r"^\d+(\.\d+)?([kMBT]|e\+?\d{1,2})?$",
+    "an amount",
+    "70B",
+    "a number, with k, M, B or T for thousands to trillions, or an exponent",
+)
+MODEL = _shape(r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$", "the name of a model", "llama-3.1-70b")
 REDIS_USER = _shape(r"^[A-Za-z0-9_.@-]{1,128}$", "a Redis user", "ray", "letters, digits, _ . @ -")
 REDIS_ADDRESS = _shape(
     r"^(rediss?://)?[a-z0-9.-]+:\d{2,5}$",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from ops.errors import BAD_USE, OpsError
 
@@ -38,18 +38,25 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def console(form: Format = Format.table, *, stderr: bool = False) -> Console:
-    """A console for a stream. Rich itself obeys NO_COLOR, and omits colours where the stream is no terminal."""
+def console(form: Format = Format.table, *, stderr: bool = False, stream: TextIO | None = None) -> Console:
+    """A console for a stream (default: stdout).
+
+    Rich itself obeys NO_COLOR, and omits colours where the stream is no terminal.
+    """
     from rich.console import Console
     from rich.theme import Theme
 
-    stream = sys.stderr if stderr else sys.stdout
+    terminal = sys.stderr if stderr else sys.stdout
+    stream = stream or terminal
     if form is Format.markdown:
         from ops.markdown import MarkdownConsole
 
         return MarkdownConsole(stream, theme=Theme(STYLES))
     # a pipe has no width: wide enough that nothing is cut in a log
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
+    seen = terminal.isatty()
+    width = None if seen or os.environ.get("COLUMNS") else 160
+    if seen and stream is not terminal:  # what is written into a text first is for the terminal all the same
+        width = Console(file=terminal).width
     return Console(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)
 
 
@@ -102,8 +109,13 @@ def wrote_json() -> bool:
 def write_json(kind: str, data: Mapping[str, Any]) -> None:
     """Data as one JSON document: `schema_version`, `kind`, `generated_at` (UTC), then what the command has to say."""
     _written["json"] += 1
+    sys.stdout.write(json_text(kind, data))
+
+
+def json_text(kind: str, data: Mapping[str, Any]) -> str:
+    """The document that `write_json` writes."""
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, "generated_at": stamp(now()), **plain(data)}
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    return json.dumps(document, indent=2) + "\n"
 
 
 def write_line(text: str) -> None:

@@ -9,6 +9,10 @@ from collections.abc import Iterator
 
 from service_rules.refusal import Json, Refusal
 
+EFA_STEP = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+"""GiB: smallest size and step of an EFA-enabled file system, by MB/s per TiB.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html
+"""
 PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 """`PerUnitStorageThroughput` of SSD, MB/s per TiB, by deployment type."""
 
@@ -24,16 +28,35 @@ def create_file_system(request: Json) -> Iterator[Refusal]:
     if lustre.get("AutomaticBackupRetentionDays") and deployment.startswith("SCRATCH"):
         message = f"{deployment} takes no automatic backups"
         yield Refusal(rule="backups", message=message, member="AutomaticBackupRetentionDays")
-    yield from capacity(request.get("StorageCapacity"), deployment=deployment)
+    efa = bool(lustre.get("EfaEnabled"))
+    if efa and deployment != "PERSISTENT_2":
+        yield Refusal(rule="efa", message=f"EFA needs PERSISTENT_2, got {deployment}", member="EfaEnabled")
+    if efa and not lustre.get("MetadataConfiguration"):
+        yield Refusal(rule="efa", message="EFA needs a metadata configuration", member="EfaEnabled")
+    yield from capacity(
+        request.get("StorageCapacity"), deployment=deployment, efa_throughput=throughput if efa else None
+    )
     if len(subnets := request.get("SubnetIds", [])) != 1:
         message = f"Lustre takes exactly one subnet, got {len(subnets)}"
         yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
 
 
-def capacity(gib: int | None, *, deployment: str) -> Iterator[Refusal]:
-    """1200 or a multiple of 2400 GiB on SSD, except SCRATCH_1 (multiples of 3600)."""
+def capacity(gib: int | None, *, deployment: str, efa_throughput: int | None = None) -> Iterator[Refusal]:
+    """1200 or a multiple of 2400 GiB on SSD, except SCRATCH_1 (multiples of 3600) and EFA-enabled ones (`EFA_STEP`).
+
+    Args:
+        gib: Size.
+        deployment: Deployment type.
+        efa_throughput: MB/s per TiB where EFA is enabled.
+    """
     if gib is None:
         yield Refusal(rule="capacity", message="StorageCapacity is needed", member="StorageCapacity")
+        return
+    if efa_throughput in EFA_STEP:
+        step = EFA_STEP[efa_throughput]
+        if gib <= 0 or gib % step:
+            message = f"StorageCapacity with EFA at {efa_throughput} MB/s per TiB steps by {step} GiB, got {gib}"
+            yield Refusal(rule="capacity", message=message, member="StorageCapacity")
         return
     step = 3600 if deployment == "SCRATCH_1" else 2400
     if gib != 1200 and (gib <= 0 or gib % step):

@@ -43,6 +43,7 @@ def _network(scope: Construct, plan: Plan) -> Network:
             node_subnet_ids=existing.node_subnet_ids,
             control_plane_subnet_ids=existing.control_plane_subnet_ids,
             outside_ports=ports,
+            efa_file_system=plan.efa_storage,
         )
     return ClusterNetwork(
         scope,
@@ -56,5 +57,6 @@ def _network(scope: Construct, plan: Plan) -> Network:
         flow_log_group_exists=settings.flow_log_group_exists,
         protected=plan.settings.protected,
         outside_ports=ports,
+        efa_file_system=plan.efa_storage,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )

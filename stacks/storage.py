@@ -23,6 +23,7 @@ class StorageStack(EnvironmentStack):
             "Lustre",
             capacity_gib=settings.capacity_gib,
             throughput_mbs_per_tib=settings.throughput_mbs_per_tib,
+            efa=settings.efa,
             compression=settings.compression,
             lustre_version=settings.lustre_version,
             backup_retention_days=settings.backup_retention_days,

@@ -29,10 +29,12 @@ class Network(Construct):
     node_security_group: ec2.ISecurityGroup
     file_system_security_group: ec2.SecurityGroup
 
-    def _secure(self, outside_ports: Sequence[int]) -> None:
+    def _secure(self, outside_ports: Sequence[int], *, efa_file_system: bool) -> None:
         nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
         self.node_security_group = nodes.security_group
-        self.file_system_security_group = _file_system_security_group(self, self.vpc, self.node_security_group)
+        self.file_system_security_group = _file_system_security_group(
+            self, self.vpc, self.node_security_group, efa=efa_file_system
+        )
 
 
 class ClusterNetwork(Network):
@@ -55,6 +57,7 @@ class ClusterNetwork(Network):
         flow_log_group_exists: Whether the group is there already: it is used as it is, and stays.
         protected: Keep the flow logs when the network is destroyed.
         outside_ports: TCP ports of destinations outside the cluster.
+        efa_file_system: Whether nodes reach the file system over EFA, which needs all traffic between the two.
         keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
             then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
@@ -73,6 +76,7 @@ class ClusterNetwork(Network):
         flow_log_group_exists: bool = False,
         protected: bool = False,
         outside_ports: Sequence[int] = (),
+        efa_file_system: bool = False,
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -111,7 +115,7 @@ class ClusterNetwork(Network):
         )
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
-        self._secure(outside_ports)
+        self._secure(outside_ports, efa_file_system=efa_file_system)
         if keep_zone is not None:
             for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
                 resource = home.node.default_child
@@ -129,6 +133,7 @@ class ClusterNetwork(Network):
         node_subnet_ids: Mapping[str, str],
         control_plane_subnet_ids: Sequence[str],
         outside_ports: Sequence[int] = (),
+        efa_file_system: bool = False,
     ) -> Network:
         """A network in a VPC that exists; only the security groups are created.
 
@@ -141,6 +146,7 @@ class ClusterNetwork(Network):
             node_subnet_ids: Private subnet of each zone that holds nodes.
             control_plane_subnet_ids: Private subnets in the first zones, in their order.
             outside_ports: TCP ports of destinations outside the cluster.
+            efa_file_system: Whether nodes reach the file system over EFA.
         """
         network = Network(scope, construct_id)
         network.vpc = ec2.Vpc.from_vpc_attributes(
@@ -158,7 +164,7 @@ class ClusterNetwork(Network):
             )
             for index, (subnet_id, zone) in enumerate(zip(control_plane_subnet_ids, zones, strict=False), start=1)
         ]
-        network._secure(outside_ports)
+        network._secure(outside_ports, efa_file_system=efa_file_system)
         return network
 
 
@@ -185,10 +191,16 @@ class NodeSecurityGroup(Construct):
         self.security_group = group
 
 
-def _file_system_security_group(scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISecurityGroup) -> ec2.SecurityGroup:
-    """Security group of the file system: Lustre from the nodes and among its own servers, nothing else."""
+def _file_system_security_group(
+    scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISecurityGroup, *, efa: bool
+) -> ec2.SecurityGroup:
+    """Security group of the file system: Lustre from the nodes and among its own servers, nothing else.
+
+    EFA is no TCP and has no ports: with it, all traffic between the same two.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html
+    """
     group = ec2.SecurityGroup(scope, "FileSystem", vpc=vpc, description="FSx for Lustre", allow_all_outbound=False)
-    for port in LUSTRE_PORTS:
+    for port in [ec2.Port.all_traffic()] if efa else LUSTRE_PORTS:
         group.connections.allow_internally(port, "Lustre among its servers")
         group.connections.allow_from(nodes, port, "Lustre from the nodes")
         group.connections.allow_to(nodes, port, "Lustre to the nodes")

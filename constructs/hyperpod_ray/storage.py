@@ -63,6 +63,8 @@ class LustreFileSystem(Construct):
     Args:
         capacity_gib: 1200 or a multiple of 2400.
         throughput_mbs_per_tib: 125, 250, 500 or 1000 MB/s for each TiB.
+        efa: Whether instances reach it over EFA; create-only, with sizes of its own, and its security group must let
+            all traffic through between them. Default: no.
         compression: `LZ4` or `NONE`.
         lustre_version: Create-only.
         backup_retention_days: 0: no automatic backups.
@@ -79,6 +81,7 @@ class LustreFileSystem(Construct):
         *,
         capacity_gib: int,
         throughput_mbs_per_tib: int,
+        efa: bool = False,
         compression: str,
         lustre_version: str,
         backup_retention_days: int,
@@ -104,6 +107,7 @@ class LustreFileSystem(Construct):
                 deployment_type="PERSISTENT_2",
                 per_unit_storage_throughput=throughput_mbs_per_tib,
                 data_compression_type=compression,
+                efa_enabled=True if efa else None,
                 automatic_backup_retention_days=backup_retention_days,
                 # Always, though it means nothing without backups: to change it later replaces the file system.
                 copy_tags_to_backups=True,

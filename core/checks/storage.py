@@ -16,13 +16,27 @@ OWN_FOLDER = "/.system"
 
 @rule("storage")
 def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
-    """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB.
+    """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB; with EFA, multiples of a step by throughput.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
     """
     if plan.new_file_system is None:
         return
-    capacity = plan.new_file_system.capacity_gib
+    capacity, tier = plan.new_file_system.capacity_gib, plan.new_file_system.throughput_mbs_per_tib
+    if plan.efa_storage:
+        step = fsx.EFA_STEP[tier]
+        for _ in fsx.capacity(capacity, deployment="PERSISTENT_2", efa_throughput=tier):
+            below, above = max(step, capacity // step * step), (capacity // step + 1) * step
+            sizes = f"{below} or {above}" if below < above else f"{above}"
+            yield error(
+                "storage",
+                "capacity_gib",
+                message=(
+                    f"{capacity} is no size of an EFA-enabled file system at {tier} MB/s per TiB; allowed: multiples "
+                    f"of {step} ({sizes})"
+                ),
+            )
+        return
     for _ in fsx.capacity(capacity, deployment="PERSISTENT_2"):
         below, above = max(1200, capacity // 2400 * 2400), (capacity // 2400 + 1) * 2400
         yield error(
@@ -32,6 +46,23 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
                 f"{capacity} is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of "
                 f"2400 ({below} or {above})"
             ),
+        )
+
+
+@rule("storage", "ray", "hyperpod", "instance_types")
+def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
+    """Only instances with EFA reach an EFA-enabled file system faster than others.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html
+    """
+    if not plan.efa_storage:
+        return
+    without = sorted({group.type for _, _, group in workers(plan) if not plan.figures(group.type).efa})
+    if without:
+        yield warning(
+            "storage",
+            "efa",
+            message=f"{', '.join(without)} has no EFA and gains nothing; remove efa, or change the type",
         )
 
 

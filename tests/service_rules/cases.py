@@ -93,11 +93,13 @@ OF_NO_FILE: dict[str, Callable[[Json], Json]] = {
 
 FSX = [
     Case("capacity", {"storage/capacity_gib": 3600}, {"storage/capacity_gib": 4800}),
+    Case("capacity", {"storage/efa": True}, {"storage/efa": True, "storage/capacity_gib": 19200}),
     Case("capacity", {"storage/capacity_gib": 1201}, {"storage/capacity_gib": 1200}),
 ]
 FSX_OF_NO_FILE: dict[str, Json] = {
     "throughput": {"LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 200}},
     "backups": {"StorageCapacity": 3600, "LustreConfiguration": {"AutomaticBackupRetentionDays": 7}},
+    "efa": {"LustreConfiguration": {"DeploymentType": "SCRATCH_2", "EfaEnabled": True}},
     "one_subnet": {"SubnetIds": ["subnet-01234567", "subnet-12345678"]},
 }
 """Likewise: merged into a good request."""

@@ -1,0 +1,218 @@
+"""`hyperpod-ray plan`: what to buy, how to run it, when it ends; one environment and one training run."""
+
+from __future__ import annotations
+
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cli.options import Env, Out, command, current, folder, foreign_folder, names
+from ops import output
+from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from ops.output import Format
+
+if TYPE_CHECKING:
+    from planner.answers import Deploy, Plan
+    from planner.failures import Rates
+    from planner.job import Wish
+
+
+class PlanFormat(StrEnum):
+    """How a plan is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    html = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(
+        app,
+        examples=[
+            "plan prod --model llama-3.1-70b --tokens 1T",
+            "plan prod --params 13B --tokens 300B --sequence 4096 --compare dev",
+            "plan prod --model llama-3.1-8b --tokens 1T --output html --out plan.html",
+            "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --no-deploy -o json",
+        ],
+    )
+    def plan(  # noqa: PLR0917
+        env: Env,
+        model: Annotated[str, typer.Option(metavar="NAME", help="Model that the planner knows.")] = "",
+        params: Annotated[str, typer.Option(metavar="N", help="Parameters of another dense model: 70B.")] = "",
+        config: Annotated[Path | None, typer.Option(metavar="FILE", help="config.json of another dense model.")] = None,
+        tokens: Annotated[str, typer.Option(metavar="N", help="Tokens to train on: 1T.")] = "",
+        sequence: Annotated[int | None, typer.Option(min=128, help="Tokens of one sequence. Default: 8192.")] = None,
+        batch_tokens: Annotated[str, typer.Option(metavar="N", help="Tokens of one step. Default: 4M.")] = "",
+        save: Annotated[
+            Literal["async", "sync"] | None, typer.Option(help="How checkpoints are saved. Default: async.")
+        ] = None,
+        keep: Annotated[int | None, typer.Option(min=1, help="Checkpoints that are kept. Default: 3.")] = None,
+        tokens_per_second: Annotated[
+            float | None, typer.Option(metavar="N", help="Measured tokens per second of one GPU.")
+        ] = None,
+        failures: Annotated[
+            str, typer.Option(metavar="LEVEL", help="low, central, high, or a YAML file with your own record.")
+        ] = "central",
+        storage: Annotated[
+            str, typer.Option(metavar="GIB@MBS", help="Another file system: 4800@500 is 4800 GiB at 500 MB/s per TiB.")
+        ] = "",
+        rehearsal: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="report.json of a rehearsal: its detection of a lost node.")
+        ] = None,
+        compare: Annotated[
+            str, typer.Option(metavar="ENV", help="Compare with this environment.", autocompletion=names)
+        ] = "",
+        assembly: Annotated[
+            Path | None, typer.Option("--app", metavar="FOLDER", help="Synthesized assembly, for the time of a deploy.")
+        ] = None,
+        deploy: Annotated[
+            bool, typer.Option("--deploy/--no-deploy", help="Synthesize, for the time to the first step.")
+        ] = True,
+        write: Annotated[
+            bool, typer.Option("--write", help="Write the run and its best interval into the environment file.")
+        ] = False,
+        form: Annotated[
+            PlanFormat, typer.Option("--output", "-o", help="Format of the data on stdout.")
+        ] = PlanFormat.table,
+        out: Out = None,
+    ) -> int:
+        """Answer what to buy, how to run it and when it ends. Exit code 3 when the training does not fit."""
+        from planner import PlanError, writing
+        from planner.job import Wish
+
+        current.environment = env
+        wish = Wish(
+            model=model, parameters=params, config=config, tokens=tokens, sequence=sequence, batch_tokens=batch_tokens,
+            save=save, keep=keep, tokens_per_second=tokens_per_second,
+        )  # fmt: skip
+        try:
+            made = [
+                _plan(
+                    name, wish, failures=failures, storage=storage, rehearsal=rehearsal,
+                    deploy=_deploy(name, given=assembly, synthesize=deploy),
+                )
+                for name in dict.fromkeys(filter(None, (env, compare)))
+            ]  # fmt: skip
+            _show(made, form=form, out=out)
+            if write:
+                written = writing.write(folder() / f"{env}.yaml", made[0].outlook)
+                output.say(f"wrote section training of {written}: look at it with git diff")
+        except PlanError as error:
+            raise OpsError(error.message, next=error.fix, code=BAD_USE) from error
+        return OK if all(one.fits for one in made) else CONDITION_FALSE
+
+
+def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path | None, deploy: Deploy | str) -> Plan:
+    import core
+    from planner import answers, rehearsed
+    from planner.cluster import bill, cluster, with_storage
+    from planner.job import job
+    from planner.outlook import Outlook
+    from planner.storage import parse
+    from pricing import price_file
+
+    plan = core.load(name, folder=folder()).plan
+    system = parse(storage) if storage else None
+    if system:
+        plan = with_storage(plan, system)
+    part = cluster(plan)
+    outlook = Outlook(
+        cluster=part.with_storage(system) if system else part,
+        job=job(wish, plan.settings.training),
+        rates=_rates(failures),
+        rehearsed=rehearsed.read(rehearsal) if rehearsal else None,
+    )
+    try:
+        prices = price_file.recorded(foreign_folder())
+    except price_file.PriceFileError as error:
+        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
+    return answers.plan(outlook, bill(plan, prices, day=output.now().date()), deploy=deploy)
+
+
+def _rates(text: str) -> Rates:
+    from planner import failures
+
+    for level in failures.LEVELS:
+        if text == level:
+            return failures.published(level)
+    return failures.from_file(Path(text))
+
+
+def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
+    """How long a deploy takes, or why that is not known."""
+    from core import project
+    from review.errors import ReviewError
+
+    if given is None and not synthesize:
+        return "Not asked for: --no-deploy."
+    if given is None and not project.is_checkout():
+        return "Not known: it needs a synthesized assembly (--app FOLDER), or a checkout of the project."
+    from cli.synthesis import cdk
+
+    with tempfile.TemporaryDirectory(prefix="hyperpod-ray-plan-") as folder_:
+        out = given or Path(folder_) / "cdk.out"
+        if given is None and cdk(name, ["synth", "--quiet"], out=out, validate=False):
+            return "Not known: cdk synth failed; see its messages above."
+        try:
+            return deploy_of(out, name)
+        except ReviewError as error:
+            raise OpsError(str(error), next="give the folder that `cdk synth` wrote", code=BAD_USE) from error
+
+
+def deploy_of(folder_: Path, name: str) -> Deploy | str:
+    """The critical path of an assembly's first deploy, as the planner takes it."""
+    from planner.answers import Deploy, DeployStep
+    from planner.data import node_durations
+    from planner.ranges import Range
+    from review import assembly
+    from review.schedule import first_deploy
+
+    found = assembly.read(folder_)
+    if name not in found:
+        return f"Not known: {folder_} has no environment {name}."
+    made = first_deploy(found[name])
+    if made is None:
+        return f"Not known: {folder_} creates nothing."
+    last = made.nodes[-1] if made.nodes else None
+    nodes = Range(*(last.minutes if last else made.side_by_side))
+    why = f"group {last.group}: {last.why}" if last else ""
+    pulled_early = last is not None
+    if not pulled_early:
+        pull, source = node_durations()["image_pull"]
+        nodes = Range(*(one + other / 60 for one, other in zip(nodes, pull, strict=True)))
+        why = f"all stacks, then the image: {source}"
+    path = tuple(
+        DeployStep(title=f"{step.action} {step.title}", minutes=Range(*step.minutes), source=step.source)
+        for step in made.path
+    )
+    return Deploy(stacks=Range(*made.side_by_side), path=path, nodes=nodes, nodes_why=why)
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+def _show(made: list[Plan], *, form: PlanFormat, out: Path | None) -> None:
+    from cli import plan_text
+    from planner import answers, page
+
+    if form is PlanFormat.json:
+        first, *others = (answers.as_data(one) for one in made)
+        data = {**first, **({"compared_with": others[0]} if others else {})}
+        text = output.json_text("plan", data) if out else ""
+        if not out:
+            output.write_json("plan", data)
+    elif form is PlanFormat.html:
+        text = page.html(made)
+    else:
+        text = plan_text.text(made, Format(form.value))
+    if out:
+        out.write_text(text, encoding="utf-8")
+        output.say(f"wrote {out}")
+    elif text:
+        output.write_text(text)

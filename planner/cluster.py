@@ -1,0 +1,183 @@
+"""What of an environment counts for a plan: nodes that train, nodes that stand by, the file system and the prices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import date
+
+from core.plan import Plan
+from planner import PlanError, data
+from planner.data import Gpu
+from planner.ranges import Range
+from planner.storage import FileSystem
+from pricing.prices import Cost, Prices, cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The part of an environment that trains."""
+
+    environment: str
+    region: str
+    instance_type: str
+    gpu: str
+    per_node: int
+    network_gbps: float
+    nodes: int
+    """Nodes that train."""
+    spares: int
+    """Nodes of the same groups that no worker uses."""
+    world: int
+    """GPUs that train."""
+    file_system: FileSystem | None
+    """None where the environment names an existing one, whose size is not in the file."""
+    deep_checks: bool
+    pulled_early: bool
+    """Nodes get the image while they are checked."""
+    lost_after: float
+    """Seconds of `ray.node_loss_seconds`."""
+    on_plan: bool
+    """Paid with a training plan, whose price is not public."""
+    spot: bool
+
+    @property
+    def figures(self) -> Gpu:
+        """Figures of the accelerator."""
+        return data.gpus()[self.gpu]
+
+    @property
+    def name(self) -> str:
+        """`8 × ml.p5.48xlarge`."""
+        spare = f" and {self.spares} spare" if self.spares else ""
+        return f"{self.nodes} × {self.instance_type}{spare}"
+
+    def with_storage(self, system: FileSystem) -> Cluster:
+        """The same cluster with another file system."""
+        return replace(self, file_system=system)
+
+    def with_spares(self, spares: int) -> Cluster:
+        """The same cluster with another number of spare nodes."""
+        return replace(self, spares=spares)
+
+    @property
+    def repair(self) -> tuple[Range, str]:
+        """Seconds until a lost node is replaced, with what they are made of."""
+        spans = data.node_durations()
+        parts = [("replacement", spans["made"])]
+        parts.append(
+            ("deep health checks", spans["deep_checks"]) if self.deep_checks else ("image", spans["image_pull"])
+        )
+        total = Range(*(sum(values) for values in zip(*(span for _, (span, _) in parts), strict=True)))
+        return total, "; ".join(f"{what}: {source}" for what, (_, source) in parts)
+
+
+def with_storage(plan: Plan, system: FileSystem) -> Plan:
+    """The environment with another new file system; an existing one stays, and its price is nobody's here."""
+    storage = plan.new_file_system
+    if storage is None:
+        return plan
+    other = storage.model_copy(
+        update={"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
+    )
+    return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
+
+
+def cluster(plan: Plan) -> Cluster:
+    """The training part of an environment.
+
+    Raises:
+        PlanError: it has no GPU workers, several kinds of them, or a kind without figures.
+    """
+    settings = plan.settings
+    workers = [worker for worker in settings.ray.workers if plan.worker_resources(worker).gpus]
+    if not workers:
+        raise PlanError(f"{plan.name} trains on no GPU: no group of ray.workers has one", fix="add a GPU worker group")
+    groups = {worker.instance_group: plan.group(worker.instance_group) for worker in workers}
+    kinds = sorted({group.type for group in groups.values()})
+    if len(kinds) > 1:
+        raise PlanError(
+            f"{plan.name}: workers on {' and '.join(kinds)}; one training run is planned on one type",
+            fix="plan them one by one, in files of their own",
+        )
+    kind = kinds[0]
+    node = data.node_types().get(kind)
+    if node is None:
+        raise PlanError(
+            f"{kind}: memory and rate of its accelerators are not on file. Expected one of "
+            f"{', '.join(data.node_types())}",
+            fix="measure on the type itself: this planner does not guess",
+        )
+    if settings.hyperpod.node_recovery == "None":
+        raise PlanError(
+            f"{plan.name}: node_recovery None: nobody replaces a lost node, and no public figure says when you do",
+            fix="plan with node_recovery: Automatic",
+        )
+    per_node = plan.figures(kind).accelerators
+    world = sum(worker.replicas * plan.worker_resources(worker).gpus for worker in workers)
+    if not world:
+        raise PlanError(f"{plan.name}: ray.workers has 0 replicas", fix="set replicas to the size of the training run")
+    nodes = math.ceil(world / per_node)
+    counted = [group for group in groups.values() if group not in plan.scaled_groups]
+    system = plan.new_file_system
+    first = next(iter(groups.values()))
+    checks = all(plan.deep_health_checks(group) for group in groups.values())
+    return Cluster(
+        environment=plan.name,
+        region=settings.region,
+        instance_type=kind,
+        gpu=node.gpu,
+        per_node=per_node,
+        network_gbps=node.network_gbps,
+        nodes=nodes,
+        spares=max(0, sum(group.count for group in counted) - nodes) if counted else 0,
+        world=world,
+        file_system=FileSystem(
+            capacity_gib=system.capacity_gib,
+            throughput_mbs_per_tib=system.throughput_mbs_per_tib,
+            efa=plan.efa_storage,
+        )
+        if system
+        else None,
+        deep_checks=checks,
+        pulled_early=checks,
+        lost_after=float(settings.ray.node_loss_seconds),
+        on_plan=bool(first.training_plan_arn),
+        spot=any(group.capacity == "spot" for group in groups.values()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """Dollars per hour of an environment."""
+
+    node: float | None
+    """One training node; None where its price is not known."""
+    rest: float
+    """Everything else whose price is known."""
+    unknown: tuple[str, ...]
+    """Lines without a price."""
+    estimated: bool
+    source: str
+
+    def per_hour(self, *, nodes: int) -> float | None:
+        """Of the environment with so many training nodes."""
+        return None if self.node is None else self.node * nodes + self.rest
+
+
+def bill(plan: Plan, prices: Prices, *, day: date) -> Bill:
+    """What an environment costs per hour."""
+    kind = cluster(plan).instance_type
+    found: Cost = cost(plan, prices, day=day)
+    own = {group.name for group in plan.settings.hyperpod.instance_groups if group.type == kind}
+    lines = [line for line in found.lines if line.name in own]
+    known = all(line.usd_per_hour is not None for line in lines)
+    price = lines[0].usd_per_unit if known else None
+    unknown = tuple(line.name for line in found.unknown)
+    rest = sum(line.usd_per_hour or 0.0 for line in found.lines if line.name not in own)
+    estimate = any(line.estimate for line in found.estimated)
+    dates = sorted({str(line.read) for line in found.lines if line.read})
+    words = f"on-demand in {plan.settings.region}, prices read {dates[0]} to {dates[-1]}" if dates else "no price known"
+    if estimate:
+        words += f"; an estimate: {next(line.estimate for line in found.estimated)}"
+    return Bill(node=price, rest=rest, unknown=unknown, estimated=estimate, source=words)

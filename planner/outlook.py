@@ -1,0 +1,215 @@
+"""One run on one cluster: what interrupts it, what a save costs it, and the goodput that follows.
+
+`Outlook` holds the spans; `run(level)` is the run with all spans at one end: `low` is the good end (few interruptions,
+quick repairs), `high` the bad one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner import PlanError, data, goodput, memory, spares, speed, storage
+from planner.cluster import Cluster
+from planner.data import Level
+from planner.failures import LEVELS, Rates
+from planner.goodput import Interval, Losses, Run
+from planner.job import Job
+from planner.ranges import GIB, Range
+from planner.storage import Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """What a rehearsal measured of a lost node: it has no NCCL, no large state and no image to pull."""
+
+    detect: float
+    """Seconds until the loss was noticed."""
+    start: float
+    """Seconds from there to the next step."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """The spans of one run on one cluster."""
+
+    cluster: Cluster
+    job: Job
+    rates: Rates
+    rehearsed: Rehearsed | None = None
+
+    # --- a checkpoint -----------------------------------------------------------------------------------------------
+
+    @property
+    def checkpoint(self) -> float:
+        """Bytes of one checkpoint."""
+        return memory.checkpoint_bytes(self.job.model)
+
+    @cached_property
+    def write(self) -> Rate:
+        """The rate at which all nodes write together, and what limits it.
+
+        Raises:
+            PlanError: the size of the file system is not known.
+        """
+        return storage.rate(self._system(), clients=self.cluster.nodes, network_gbps=self.cluster.network_gbps)
+
+    @property
+    def write_alone(self) -> Rate:
+        """The rate at which one node writes everything."""
+        return storage.rate(self._system(), clients=1, network_gbps=self.cluster.network_gbps)
+
+    def _system(self) -> storage.FileSystem:
+        if self.cluster.file_system is None:
+            raise PlanError(
+                f"{self.cluster.environment}: the file has no size and throughput of its existing file system",
+                fix="give them: --storage 9600@1000",
+            )
+        return self.cluster.file_system
+
+    @property
+    def write_seconds(self) -> float:
+        """Seconds of one save on the file system, and of reading it."""
+        return self.checkpoint / self.write.bytes_per_second
+
+    @property
+    def room(self) -> float:
+        """Checkpoints that fit on the file system beside nothing else."""
+        return self._system().capacity_gib * GIB / self.checkpoint
+
+    @cached_property
+    def stall(self) -> Range:
+        """Seconds that steps stop for one save."""
+        if self.job.save == "sync":
+            return Range.exact(self.write_seconds)
+        copy = self.checkpoint / self.cluster.world / (self.cluster.figures.host_gb_s * 1e9)
+        return data.times()["save_stall"].range.map(lambda seconds: seconds + copy)
+
+    # --- an interruption --------------------------------------------------------------------------------------------
+
+    @property
+    def detect(self) -> Range:
+        """Seconds until a lost node is noticed."""
+        if self.rehearsed:
+            return Range.exact(self.rehearsed.detect)
+        return data.times()["node_monitor"].range.map(lambda seconds: seconds + self.cluster.lost_after)
+
+    @property
+    def start(self) -> Range:
+        """Seconds until processes and NCCL are up again."""
+        published = data.times()["process_start"].range
+        if self.rehearsed:
+            return Range(min(self.rehearsed.start, published.central), published.central, published.high)
+        return published
+
+    @property
+    def pull(self) -> Range:
+        """Seconds until a node that stands by has the image."""
+        return Range.exact(0) if self.cluster.pulled_early else data.node_durations()["image_pull"][0]
+
+    @property
+    def restart(self) -> Range:
+        """Seconds from an interruption to the first step, when a node is there."""
+        parts = (self.detect, self.start, self.pull, Range.exact(self.write_seconds))
+        return Range(*(sum(values) for values in zip(*parts, strict=True)))
+
+    @property
+    def per_node_second(self) -> Range:
+        """Interruptions per node and second."""
+        return self.rates.per_second(nodes=1, gpus_per_node=self.cluster.per_node)
+
+    @property
+    def interruptions(self) -> Range:
+        """Interruptions of the run per second."""
+        return self.rates.per_second(nodes=self.cluster.nodes, gpus_per_node=self.cluster.per_node)
+
+    # --- goodput ----------------------------------------------------------------------------------------------------
+
+    def run(self, level: Level, *, spare_nodes: int | None = None, only_rate: bool = False) -> Run:
+        """The run with every span at one end.
+
+        Args:
+            level: The end.
+            spare_nodes: Nodes that stand by. Default: the cluster's.
+            only_rate: Only the rate of interruptions moves, all else stays central.
+        """
+        index, rest = LEVELS.index(level), 1 if only_rate else LEVELS.index(level)
+        repair = self.cluster.repair[0][rest]
+        rate = self.interruptions[index]
+        number = self.cluster.spares if spare_nodes is None else spare_nodes
+        stall = self.stall[rest]
+        return Run(
+            stall=stall,
+            usable_after=stall if self.job.save == "sync" else stall + self.write_seconds,
+            rate=rate,
+            restart=self.restart[rest],
+            waiting=spares.expected_wait(spares=number, in_repair=rate * repair, repair=repair),
+        )
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The best interval at the central figures."""
+        return goodput.best(self.run("central"))
+
+    @property
+    def intervals(self) -> Range:
+        """The best interval at each rate of interruptions, in seconds."""
+        found = [goodput.best(self.run(level, only_rate=True)).seconds for level in LEVELS]
+        return Range(min(found), found[1], max(found))
+
+    @property
+    def every(self) -> float:
+        """The interval that is used: as set, else the best one."""
+        return self.job.save_every_seconds or self.interval.seconds
+
+    def goodput(self, level: Level = "central", *, only_rate: bool = False) -> float:
+        """Goodput with the interval that is used."""
+        return goodput.goodput(self.run(level, only_rate=only_rate), self.every)
+
+    @property
+    def goodputs(self) -> Range:
+        """Goodput at the bad, the central and the good end."""
+        return Range(self.goodput("high"), self.goodput("central"), self.goodput("low"))
+
+    def losses(self, level: Level = "central") -> Losses:
+        """Where the time goes."""
+        return goodput.losses(self.run(level), self.every)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def throughput(self) -> tuple[Range, str] | None:
+        """Tokens per second of one GPU with its source; None where it is not known."""
+        if self.job.tokens_per_second is not None:
+            return Range.exact(self.job.tokens_per_second), "measured, as given"
+        if not speed.shares(self.cluster.gpu):
+            return None
+        return speed.tokens_per_second(self.job.model, gpu=self.cluster.gpu, sequence=self.job.sequence)
+
+    @property
+    def step_seconds(self) -> Range | None:
+        """Seconds of one step."""
+        if self.throughput is None:
+            return None
+        return self.throughput[0].map(lambda one: self.job.batch_tokens / (one * self.cluster.world))
+
+    @property
+    def work_seconds(self) -> Range | None:
+        """Seconds of steps, without saves and interruptions."""
+        if self.throughput is None:
+            return None
+        return self.throughput[0].map(lambda one: self.job.tokens / (one * self.cluster.world))
+
+    @property
+    def finish_seconds(self) -> Range | None:
+        """Expected seconds to the end."""
+        if self.work_seconds is None:
+            return None
+        good, usual, bad = (self.goodput(level) for level in LEVELS)
+        work = self.work_seconds
+        ends = tuple(
+            seconds / share if share > 0 else float("inf")
+            for seconds, share in ((work.low, good), (work.central, usual), (work.high, bad))
+        )
+        return Range(*ends)

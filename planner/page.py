@@ -1,0 +1,75 @@
+"""A plan as one HTML file with its pictures; it loads nothing."""
+
+from __future__ import annotations
+
+from html import escape
+
+from planner import pictures
+from planner.answers import Answer, Plan, Row, figure
+from planner.ranges import Range
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
+  background: #fff }
+h1 { margin-bottom: .2rem } h2 { margin-top: 2.2rem; border-top: 1px solid #ddd; padding-top: 1rem }
+table { border-collapse: collapse; width: 100%; margin: .8rem 0; font-size: .9em }
+th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #eee; vertical-align: top }
+td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+td.s { color: #555; font-size: .85em; overflow-wrap: anywhere; min-width: 14rem }
+.answer { font-size: 1.08em; font-weight: 600 } .note { color: #444; margin: .2rem 0 }
+.no { color: #b2182b } figure { margin: 1rem 0 } figcaption { font-weight: 600 } svg { max-width: 100%; height: auto }
+"""
+PLACES = {
+    "interval": "Goodput by interval between saves", "goodput": "Where the time goes", "time": "When it ends",
+    "first-step": "Deploy of a new environment: critical path",
+}  # fmt: skip
+
+
+def html(made: list[Plan]) -> str:
+    """The page of one plan, or of several below each other."""
+    title = "Plan of " + " and ".join(one.environment for one in made)
+    body = "\n".join(_plan(one) for one in made)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{STYLE}</style></head><body>\n{body}\n</body></html>\n"
+    )
+
+
+def _plan(one: Plan) -> str:
+    drawn = pictures.draw(one) if pictures.there() else {}
+    parts = [f"<h1>Plan of {escape(one.environment)}</h1>", f"<p>{escape(one.subject)}.</p>"]
+    if not drawn:
+        parts.append(
+            "<p class=note>No pictures: matplotlib is not installed (pip install '.[plan]' in a checkout).</p>"
+        )
+    for answer in one.answers:
+        parts.append(f"<h2>{escape(answer.title)}</h2>")
+        wrong = " no" if answer.key == "fit" and not one.fits else ""
+        parts.append(f'<p class="answer{wrong}">{escape(answer.head)}</p>')
+        caption = PLACES.get(answer.key, "")
+        if caption in drawn:
+            parts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{drawn[caption]}</figure>")
+        parts.append(_table(answer))
+        parts += [f"<p class=note>{escape(note)}</p>" for note in answer.notes]
+    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{escape(line)}</li>" for line in one.refused) + "</ul>")
+    return "\n".join(parts)
+
+
+def _table(answer: Answer) -> str:
+    if not answer.rows:
+        return ""
+    head = "<tr><th>Figure<th class=n>Low<th class=n>Central<th class=n>High<th>Unit<th>Source</tr>"
+    return f"<table>{head}{''.join(_row(row) for row in answer.rows)}</table>"
+
+
+def _row(row: Row) -> str:
+    value = row.value
+    if isinstance(value, Range):
+        words = [figure(one, row.unit) for one in value]
+        low, central, high = ("", words[1], "") if value.known else words
+    else:
+        low, central, high = "", value or "not known", ""
+    cells = "".join(f"<td class=n>{escape(text)}" for text in (low, central, high))
+    unit = "" if row.unit == "%" else row.unit
+    return f"<tr><td>{escape(row.what)}{cells}<td>{escape(unit)}<td class=s>{escape(row.source)}</tr>"

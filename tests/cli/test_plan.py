@@ -1,0 +1,285 @@
+"""`hyperpod-ray plan`: one command's output answers when, how much and what breaks; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import core
+from cli.main import main
+from planner import simulate
+
+RUN = ("--model", "llama-3.1-70b", "--tokens", "1T", "--no-deploy")
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation has tests of its own."""
+    monkeypatch.setattr(simulate, "RUNS", 200)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "environments"
+    made.mkdir()
+    for name in ("prod", "dev"):
+        shutil.copy(PROJECT / "environments" / f"{name}.yaml", made / f"{name}.yaml")
+    return made
+
+
+def data_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert main(["plan", *arguments, "-o", "json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def figure(data: dict[str, Any], answer: str, what: str) -> dict[str, Any]:
+    (row,) = [row for row in data["answers"][answer]["figures"] if row["what"] == what]
+    return row
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["plan", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """70B, 1 T tokens, eight P5: when, how much, what breaks."""
+    data = data_of(capsys, "prod", *RUN)
+    assert data["fits"] is True
+    assert list(data["answers"]) == ["fit", "time", "checkpoint", "interval", "goodput", "spares", "first-step"]
+    days = figure(data, "time", "to the end")
+    assert 180 < days["low"] < 200 < days["central"] < 260 < days["high"] < 300
+    cost = figure(data, "time", "cost")
+    assert cost["central"] == pytest.approx(days["central"] * 24 * figure(data, "time", "the environment")["central"])
+    assert figure(data, "checkpoint", "size")["central"] == pytest.approx(847, abs=1)
+    assert figure(data, "fit", "smallest world that fits")["central"] == 40
+    for answer in data["answers"].values():
+        for row in answer["figures"]:
+            assert row["source"], row
+            if "low" in row:
+                assert row["low"] <= row["central"] <= row["high"]
+    interruptions = figure(data, "goodput", "interruptions per 1,000 node-days")
+    assert interruptions["low"] < interruptions["central"] < interruptions["high"]
+    assert any("capacity" in line for line in data["not_known"])
+
+
+def test_prods_ninth_node_costs_twelve_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    data = data_of(capsys, "prod", *RUN)
+    spares = data["answers"]["spares"]
+    assert "+12.0%" in spares["answer"]
+    assert (
+        figure(data, "spares", "useful GPU-hour, 1 spare")["central"]
+        > 1.1 * (figure(data, "spares", "useful GPU-hour, 0 spares")["central"])
+    )
+    assert figure(data, "spares", "a spare pays from")["central"] > 8
+
+
+def test_an_8b_does_not_fit_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
+    data = data_of(capsys, "dev", "--model", "llama-3.1-8b", "--tokens", "1B", "--no-deploy", code=3)
+    assert data["fits"] is False
+    assert data["answers"]["fit"]["answer"].startswith("No: 37.")
+    assert "does not end" in data["answers"]["time"]["answer"] or "Not known" in data["answers"]["time"]["answer"]
+
+
+def test_a_type_without_a_published_speed_needs_a_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ("dev", "--model", "llama-3.2-1b", "--tokens", "1B", "--no-deploy", "--sequence", "2048")
+    data = data_of(capsys, *small)
+    assert "no throughput of A10G" in data["answers"]["time"]["answer"]
+    assert any("measure" in line for line in data["not_known"])
+    data = data_of(capsys, *small, "--tokens-per-second", "3000")
+    assert figure(data, "time", "tokens per second")["central"] == 24_000
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        ({"num_local_experts": 8, "model_type": "mixtral"}, "mixture of experts"),
+        ({"n_routed_experts": 64, "model_type": "deepseek_v3"}, "mixture of experts"),
+        ({"peft_type": "LORA", "lora_alpha": 16, "r": 8}, "LoRA"),
+        ({"model_type": "bert"}, "bert is not modelled"),
+        ({"model_type": "llama", "hidden_size": 4096}, "no usable"),
+    ],
+)
+def test_models_that_it_has_no_model_for(
+    config: dict[str, Any], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    assert word in refused(capsys, "prod", "--config", str(file), "--tokens", "1T", "--no-deploy")
+
+
+def test_a_config_is_the_model_that_it_describes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.json"
+    shape = {
+        "model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+        "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
+    }  # fmt: skip
+    file.write_text(json.dumps(shape), encoding="utf-8")
+    own = data_of(capsys, "prod", "--config", str(file), "--tokens", "1T", "--no-deploy")
+    named = data_of(capsys, "prod", *RUN)
+    assert figure(own, "fit", "all") == figure(named, "fit", "all")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--model", "lama-3.1-70b", "--tokens", "1T"), "did you mean llama-3.1-70b"),
+        (("--tokens", "1T"), "no model is given"),
+        (("--model", "llama-3.1-70b"), "how many tokens"),
+        (("--model", "llama-3.1-70b", "--tokens", "many"), "expected an amount"),
+        (("--model", "llama-3.1-70b", "--params", "70B", "--tokens", "1T"), "two models"),
+        ((*RUN, "--storage", "9600"), "expected GIB@MBS"),
+        ((*RUN, "--storage", "9601@1000"), "9601"),
+        ((*RUN, "--storage", "2400@1000+efa"), "steps by 4800 GiB"),
+        ((*RUN, "--failures", "nowhere.yaml"), "nowhere.yaml"),
+        ((*RUN, "--rehearsal", "nowhere.json"), "no report of a rehearsal"),
+    ],
+)
+def test_bad_use_is_one_message(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "prod", "--no-deploy", *arguments)
+    assert words in message
+    assert "Traceback" not in message
+    assert message.count("error:") == 1
+
+
+def test_one_rate_of_failures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rate has no span; a count in an exposure has one."""
+    file = tmp_path / "ours.yaml"
+    base = {"what": "our cluster", "read": "2026-11-22", "source": "our own log of events"}
+    file.write_text(yaml.safe_dump({**base, "rate": 6.5}), encoding="utf-8")
+    assert "without its exposure" in refused(capsys, "prod", *RUN, "--failures", str(file))
+    file.write_text(yaml.safe_dump({"what": "x", "events": 3, "node_days": 400}), encoding="utf-8")
+    assert "source" in refused(capsys, "prod", *RUN, "--failures", str(file))
+    file.write_text(yaml.safe_dump({**base, "events": 3, "node_days": 400}), encoding="utf-8")
+    found = figure(data_of(capsys, "prod", *RUN, "--failures", str(file)), "goodput",
+                   "interruptions per 1,000 node-days")  # fmt: skip
+    assert found["low"] < found["central"] == 7.5 < found["high"]
+
+
+def test_a_level_moves_the_central_figure_and_keeps_the_span(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        figure(data_of(capsys, "prod", *RUN, "--failures", level), "goodput", "interruptions per 1,000 node-days")
+        for level in ("low", "central", "high")
+    ]
+    assert len({row["low"] for row in rows}) == len({row["high"] for row in rows}) == 1
+    assert [row["central"] for row in rows] == sorted(row["central"] for row in rows)
+
+
+def test_a_slow_file_system_costs_synchronous_saves_and_not_asynchronous_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def goodput(*options: str) -> float:
+        return float(figure(data_of(capsys, "prod", *RUN, *options), "goodput", "steps that count")["central"])
+
+    assert goodput("--save", "sync") - goodput("--save", "sync", "--storage", "1200@250") > 0.03
+    assert 0 < goodput() - goodput("--storage", "4800@500") < 0.003
+
+
+def test_too_many_checkpoints_for_the_file_system_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    data = data_of(capsys, "prod", *RUN, "--storage", "1200@1000")
+    assert any("the file system has 1,200" in note for note in data["answers"]["checkpoint"]["notes"])
+
+
+def test_markdown_and_table_have_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("markdown", "table"):
+        assert main(["plan", "prod", *RUN, "-o", form]) == 0
+        text = capsys.readouterr().out
+        for letter in "abcdef":
+            assert re.search(rf"^(## )?{letter}\. ", text, flags=re.MULTILINE)
+        assert "Not known" in text
+
+
+class Page(HTMLParser):
+    """What a page loads, and the pictures in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.pictures = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.pictures += tag == "svg"
+        given = dict(attrs)
+        self.loads += [f"{tag} {given[key]}" for key in ("src", "href") if key in given and tag != "a"]
+
+
+def test_the_page_has_its_pictures_and_loads_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "plan.html"
+    assert main(["plan", "prod", *RUN, "-o", "html", "--out", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert page.pictures == 3
+    assert [one for one in page.loads if not re.match(r"(use|image|clippath) #", one)] == []
+    assert not re.search(r"<script|@import|url\((?!#)", text)
+
+
+def test_without_the_part_plan_it_answers_in_closed_form(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The light installation has neither numpy nor matplotlib."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    data = data_of(capsys, "prod", *RUN)
+    assert "99." in data["answers"]["goodput"]["answer"]
+    assert any("numpy" in note for note in data["answers"]["goodput"]["notes"])
+    assert main(["plan", "prod", *RUN, "-o", "html"]) == 0
+    assert "No pictures" in capsys.readouterr().out
+
+
+def test_two_environments_beside_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("capacity_gib: 9600", "capacity_gib: 2400")
+    (folder / "slow.yaml").write_text(text.replace("ray-prod", "ray-slow"), encoding="utf-8")
+    assert main(["--environments", str(folder), "plan", "prod", *RUN, "--compare", "slow", "-o", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["compared_with"]["environment"] == "slow"
+    slow = figure(data["compared_with"], "checkpoint", "to write, all nodes")["central"]
+    assert slow == pytest.approx(4 * figure(data, "checkpoint", "to write, all nodes")["central"])
+
+
+def test_write_puts_the_run_into_the_file_and_keeps_the_rest(folder: Path) -> None:
+    file = folder / "prod.yaml"
+    before = file.read_text(encoding="utf-8")
+    head = re.split(r"^training:", before, flags=re.MULTILINE)[0]
+    for tokens in ("1T", "2T"):
+        assert main(["--environments", str(folder), "plan", "prod", "--model", "llama-3.1-70b", "--tokens", tokens,
+                     "--no-deploy", "--write"]) == 0  # fmt: skip
+        text = file.read_text(encoding="utf-8")
+        assert text.count("\ntraining:") == 1
+        assert text.startswith(head.rstrip("\n"))
+        section = core.load("prod", folder=folder).settings.training
+        assert section is not None
+        assert section.tokens == tokens
+        assert section.save_every_seconds is not None
+        assert 2000 < section.save_every_seconds < 11_000
+    # and a plan needs no options any more
+    assert main(["--environments", str(folder), "plan", "prod", "--no-deploy"]) == 0
+
+
+def test_an_accelerator_without_figures_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (folder / "dev.yaml").read_text(encoding="utf-8").replace("ml.g5.48xlarge", "ml.g7e.48xlarge")
+    (folder / "dev.yaml").write_text(text, encoding="utf-8")
+    assert main(["--environments", str(folder), "plan", "dev", *RUN]) == 2
+    assert "ml.g7e.48xlarge: memory and rate of its accelerators are not on file" in capsys.readouterr().err
+
+
+def test_a_rehearsal_gives_the_detection_and_not_the_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    fault = {"fault": "node", "survived": True, "detected_after_s": 2.0, "resumed_after_s": 14.0}
+    report.write_text(json.dumps({"faults": [fault]}), encoding="utf-8")
+    plain = figure(data_of(capsys, "prod", *RUN), "goodput", "restart")
+    seen = figure(data_of(capsys, "prod", *RUN, "--rehearsal", str(report)), "goodput", "restart")
+    assert seen["low"] == pytest.approx(2 + 12 + 90.3, abs=0.1)
+    assert seen["central"] == pytest.approx(plain["central"] - 80 + 2)

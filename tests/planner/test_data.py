@@ -1,0 +1,77 @@
+"""Every figure of the planner's data files has a source and a day; one without is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from core.plan import catalogue
+from planner import data
+
+FOLDER = Path(data.__file__).parent
+FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
+EXPLAINED = {"about", "types", "levels", "kinds", "gpus_per_node"}
+"""Parts that name entries, or whose source stands at the head of the file (`types`: EC2, in `about`)."""
+
+
+def figures(value: Any) -> Iterator[dict[str, Any]]:
+    """Innermost mappings that hold a number."""
+    if isinstance(value, dict):
+        inner = [item for item in value.values() if isinstance(item, dict | list)]
+        if any(isinstance(item, int | float) and not isinstance(item, bool) for item in value.values()) or (
+            any(isinstance(item, list) for item in value.values()) and "read" in value
+        ):
+            yield value
+        else:
+            for item in inner:
+                yield from figures(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from figures(item)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_figure_has_a_source_and_a_day(name: str) -> None:
+    raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    found = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
+    assert found
+    bare = [one for one in found if not one.get("source") or not one.get("read")]
+    assert bare == []
+
+
+def test_a_figure_without_a_source_is_refused() -> None:
+    good = {"value": 1.0, "what": "w", "read": "2026-11-22", "source": "a page of the guide"}
+    assert data.Constant.model_validate(good).value == 1
+    for missing in ("source", "read"):
+        with pytest.raises(ValidationError):
+            data.Constant.model_validate({key: value for key, value in good.items() if key != missing})
+    with pytest.raises(ValidationError):
+        data.Constant.model_validate({**good, "source": "?"})
+
+
+def test_types_are_the_catalogues_and_their_gpus_are_known() -> None:
+    for name, node in data.node_types().items():
+        assert node.gpu in data.gpus()
+        assert catalogue()[name].accelerator == "nvidia"
+
+
+def test_levels_and_kinds_name_entries() -> None:
+    table = data.failures()
+    rates = [table.observations[name].per_thousand for name in table.levels.values()]
+    assert rates == sorted(rates)
+    assert set(data.speed_kinds()) <= set(data.gpus())
+    assert {one.gpu for one in data.speeds()} == set(data.speed_kinds().values())
+    assert {one.model for one in data.speeds()} <= set(data.models())
+
+
+def test_spans_are_in_order_and_nodes_take_what_a_review_says() -> None:
+    for one in data.times().values():
+        assert list(one.seconds) == sorted(one.seconds)
+    spans = data.node_durations()
+    assert spans["made"][0].central == 20 * 60
+    assert spans["deep_checks"][0] == (1800, 3600, 7200)
