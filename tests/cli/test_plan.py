@@ -43,6 +43,7 @@ def data_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 
 def figure(data: dict[str, Any], answer: str, what: str) -> dict[str, Any]:
+    row: dict[str, Any]
     (row,) = [row for row in data["answers"][answer]["figures"] if row["what"] == what]
     return row
 

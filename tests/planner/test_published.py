@@ -8,14 +8,14 @@ import pytest
 
 from planner import architecture, data, failures, goodput, memory, spares, speed, storage
 from planner.goodput import Run
-from planner.ranges import DAY, HOUR
+from planner.ranges import DAY, HOUR, Range
 from planner.storage import FileSystem
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
 def mttf_hours(gpus: int, rate: float) -> float:
-    rates = failures.Rates(per_thousand=failures.Range.exact(rate), source="")
+    rates = failures.Rates(per_thousand=Range.exact(rate), source="")
     return 1 / rates.per_second(nodes=gpus // 8, gpus_per_node=8).central / HOUR
 
 
