@@ -14,7 +14,7 @@ from service_rules import eks
 
 Json = dict[str, Any]
 LEAST_FREE = 6
-"""Free addresses that EKS wants in each subnet of its control plane (16 are better).
+"""Free addresses that EKS requires in each subnet of its control plane (16 are better).
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets"""
 VPC = ("network", "existing", "vpc_id")
 CONTROL_PLANE = ("network", "existing", "control_plane_subnet_ids")

@@ -187,7 +187,7 @@ def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, e
 
 @rule("storage", "network", needs="account", title="kept file systems")
 def kept_file_systems_are_named(plan: Plan, account: Account) -> Iterator[Finding]:
-    """A file system that a teardown of this environment kept goes on costing, and a deployment makes another one.
+    """A file system that a teardown of this environment kept still costs, and a deployment makes another one.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/getting-started.html
     """
