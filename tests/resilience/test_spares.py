@@ -66,10 +66,11 @@ class Party:
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         try:
-            lines = (self.url / "events.jsonl").read_text().splitlines()
+            text = (self.url / "events.jsonl").read_text()
         except FileNotFoundError:
             return []
-        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+        whole = text.rpartition("\n")[0].splitlines()  # the last line may be half written
+        return [event for event in map(json.loads, whole) if event["kind"] == kind]
 
     def until(self, check: Callable[[], Any], *, seconds: float = 120.0) -> Any:
         deadline = time.monotonic() + seconds
