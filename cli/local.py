@@ -128,13 +128,19 @@ def status(state: State = None) -> int:
         return OK if commands.status(state=state_folder(state)) else CONDITION_FALSE
 
 
-@command(app, examples=["local env"])
-def env(state: State = None) -> int:
+@command(app, examples=["local env", "local env --pod ray/POD"])
+def env(
+    state: State = None,
+    pod: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE/NAME", help="With the credentials that EKS Pod Identity gives a pod."),
+    ] = None,
+) -> int:
     """Print the exports that point a shell at the embedded AWS: eval "$(hyperpod-ray local env)"."""
     from sandbox.aws import commands
 
     with sandbox_errors():
-        commands.env(state=state_folder(state))
+        commands.env(state=state_folder(state), pod=pod)
     return OK
 
 

@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
                     help="envtest: the kube-apiserver and etcd of KUBEBUILDER_ASSETS")  # fmt: skip
     up.add_argument("--seconds-per-state", type=float, default=1.0, help="length of each state (%(default)s)")
     add("status", "show where it runs; exit code 3 when it does not")
-    add("env", 'print the exports for a shell: eval "$(hyperpod-sandbox env)"')
+    env = add("env", 'print the exports for a shell: eval "$(hyperpod-sandbox env)"')
+    env.add_argument("--pod", metavar="NAMESPACE/NAME", help="with a pod's credentials by EKS Pod Identity")
     add("inventory", "print everything that exists now as JSON")
     add("fail-node", "make a HyperPod node faulty").add_argument("node_id")
     add("setup", "install the Node packages of Lambda's runtime, kubectl and helm")
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         case "status":
             return 0 if commands.status(state=options.state) else 3
         case "env":
-            commands.env(state=options.state)
+            commands.env(state=options.state, pod=options.pod)
         case "inventory":
             commands.show(commands.inventory(state=options.state))
         case "fail-node":

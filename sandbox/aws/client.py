@@ -107,6 +107,27 @@ class Client:
         asked = {"cluster": cluster, "subject": subject, "role_arn": role_arn, "action": action, "resource": resource}
         return str(self._call("POST", "web-identity", {**self._scope(), **asked, "keys": keys})["reason"])
 
+    def pod_credentials(self, *, cluster: str, node_id: str, pod: dict[str, Any]) -> dict[str, str]:
+        """Return the credentials that EKS Pod Identity gives a pod (its object) on a HyperPod node.
+
+        Raises:
+            ControlError: It gives none, and why.
+        """
+        meta = pod["metadata"]
+        asked = {
+            "cluster": cluster,
+            "node_id": node_id,
+            "namespace": meta["namespace"],
+            "service_account": pod["spec"].get("serviceAccountName") or "default",
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "created": meta["creationTimestamp"],
+        }
+        return {
+            name: str(value)
+            for name, value in self._call("POST", "pod-credentials", {**self._scope(), **asked}).items()
+        }
+
     def node_network(self, node_id: str) -> str:
         """Return why a HyperPod node gets no pod network, or nothing."""
         return str(self._call("POST", "node-network", {**self._scope(), "node_id": node_id})["reason"])

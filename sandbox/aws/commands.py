@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from sandbox.aws import client, install, paths, process
+from sandbox.aws import client, install, paths, pods, process
 
 NOT_RUNNING = f"the embedded AWS is not running; start it with `{paths.COMMAND} up`"
 
@@ -90,9 +90,18 @@ def status(*, state: Path = paths.STATE) -> bool:
     return ready
 
 
-def env(*, state: Path = paths.STATE) -> None:
-    """Print the exports that point a shell at it."""
+def env(*, state: Path = paths.STATE, pod: str | None = None) -> None:
+    """Print the exports that point a shell at it.
+
+    Args:
+        state: Folder of its state.
+        pod: `NAMESPACE/NAME` of a recorded pod: its credentials by EKS Pod Identity, instead of the root user's.
+    """
     running = found(state)
+    if pod:
+        for line in [*(f"unset {name}" for name in client.FORBIDDEN), *pods.exports(running, pod)]:
+            _print(line)
+        return
     for name in client.FORBIDDEN:
         _print(f"unset {name}")
     for name, value in running.client.environment().items():

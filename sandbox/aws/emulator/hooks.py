@@ -150,7 +150,9 @@ _USED: dict[str, dict[str, int | None]] = {
     },
     "ecr": {"_repositories": None, "_images": None, "_put_image": 1},
     "eks": {
+        "_addons": None,
         "_clusters": None,
+        "_pod_identity_associations": None,
         "_cluster_endpoint": 1,
         "_create_cluster": 1,
         "_error": 3,

@@ -62,13 +62,15 @@ class Roles:
         """Whether there is a role."""
         return self._find(arn) is not None
 
-    def trusts(self, arn: str, *, service: str, source: str, action: str = "sts:AssumeRole") -> bool:
+    def trusts(
+        self, arn: str, *, service: str, source: str, action: str = "sts:AssumeRole", keys: Keys | None = None
+    ) -> bool:
         """Whether a service may take a role for one of this account's resources: `source` is its ARN."""
         role = self._find(arn)
         if role is None:
             return False
-        keys = {"aws:SourceAccount": self._hooks.account(), "aws:SourceArn": source}
-        ctx = self._asked(action=action, resource=arn, principal="", keys=keys)
+        known = {"aws:SourceAccount": self._hooks.account(), "aws:SourceArn": source, **(keys or {})}
+        ctx = self._asked(action=action, resource=arn, principal="", keys=known)
         allowed = False
         for statement in _statements(role["AssumeRolePolicyDocument"]):
             principal = statement.get("Principal", {})

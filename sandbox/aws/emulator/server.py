@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 from sandbox.aws.emulator import (
@@ -35,6 +36,7 @@ from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.pod_identity import Pod, PodIdentity
 from sandbox.aws.emulator.pulls import Pulls
 from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_repository_type, file_system_type
 from sandbox.aws.emulator.roles import Roles
@@ -62,6 +64,7 @@ class Emulator:
         self._quotas = ServiceQuotas(context)
         self._roles = roles
         self._pulls = Pulls(context, roles, self._sagemaker)
+        self._pods = PodIdentity(context, roles, self._sagemaker)
         sagemaker_api = JsonService(context, self._sagemaker)
         fsx_api = JsonService(context, self._fsx)
         sagemaker_api.mount("sagemaker")
@@ -125,7 +128,7 @@ class Emulator:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": payload})
 
-    def _command(  # noqa: PLR0911  # one line per command
+    def _command(  # noqa: PLR0911, PLR0912  # one line per command
         self, method: str, path: str, data: Json
     ) -> tuple[int, Json]:
         faults = self._context.faults
@@ -161,6 +164,10 @@ class Emulator:
             case "POST", "node-network":
                 with self._scope(data):
                     return 200, {"reason": self._pulls.network_of(str(data["node_id"]))}
+            case "POST", "pod-credentials":
+                pod = {name: str(data[name]) for name in Pod.__dataclass_fields__ if name != "created"}
+                with self._scope(data):
+                    return 200, self._pods.credentials(Pod(**pod, created=datetime.fromisoformat(str(data["created"]))))
             case "POST", "clock":
                 self._context.hold(bool(data["held"]))
                 return 200, {}
