@@ -51,5 +51,5 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
                 show(f"{case.name}: {found}")
         skipped = len(chosen) - len(sent)
         note = f", {skipped} not sent: they need kube-controller-manager" if skipped else ""
-        show(f"{len(sent)} requests, {wrong} disagreements{note}")
+        show(f"{len(sent)} requests to {client.server()}: {wrong} disagreements{note}")
     return wrong

@@ -24,6 +24,7 @@ from typing import Any
 
 import yaml
 
+from sandbox.kubernetes.discovery import GIT_VERSION
 from sandbox.kubernetes.resources import Resource, builtin_resources
 from service_rules import names
 
@@ -94,6 +95,14 @@ class Client:
             if certificate := file(user, "client-certificate"):
                 context.load_cert_chain(certificate, file(user, "client-key"))
         return cls(cluster["server"], context, str(user.get("token", "")))
+
+    def server(self) -> str:
+        """Which server this is: what its `/version` says, and where."""
+        code, answer = self.send(Step("GET", "/version", ""))
+        if code != 200:
+            return f"a server of unknown version at {self.url}"
+        kind = "the embedded API" if answer["gitVersion"] == GIT_VERSION else "an API server"
+        return f"{kind} {answer['gitVersion']} at {self.url}"
 
     def send(self, step: Step) -> tuple[int, Any]:
         """The code and the body of the answer."""

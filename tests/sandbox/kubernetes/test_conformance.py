@@ -15,25 +15,27 @@ from sandbox.kubernetes.conformance.runner import Case, Client, cases, clean, pr
 CASES = list(cases())
 
 
+def announced(client: Client, request: pytest.FixtureRequest) -> Client:
+    """Make what the cases need, and write which server is judged, also where nothing fails."""
+    prepare(client)
+    request.config.get_terminal_writer().line(f"\nconformance: {len(CASES)} requests to {client.server()}")
+    return client
+
+
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Ours; CONFORMANCE_KUBECONFIG or KUBEBUILDER_ASSETS name another."""
     named, assets = os.environ.get("CONFORMANCE_KUBECONFIG"), os.environ.get("KUBEBUILDER_ASSETS")
     if named:
-        client = Client.of(Path(named))
-        prepare(client)
+        client = announced(Client.of(Path(named)), request)
         yield client
         clean(client)
     elif assets:
         with envtest.started(Path(assets), tmp_path_factory.mktemp("envtest")) as kubeconfig:
-            client = Client.of(kubeconfig)
-            prepare(client)
-            yield client
+            yield announced(Client.of(kubeconfig), request)
     else:
         cluster: Any = request.getfixturevalue("cluster")
-        client = Client.of(Path(cluster.server["kubeconfig"]))
-        prepare(client)
-        yield client
+        yield announced(Client.of(Path(cluster.server["kubeconfig"])), request)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
@@ -41,3 +43,10 @@ def test_verdict(case: Case, server: Client) -> None:
     if case.controllers and os.environ.get("KUBEBUILDER_ASSETS") and not os.environ.get("CONFORMANCE_KUBECONFIG"):
         pytest.skip("needs kube-controller-manager, which KUBEBUILDER_ASSETS has not")
     assert not run(server, case)
+
+
+def test_the_server_that_is_judged_is_named(server: Client) -> None:
+    said = server.server()
+    assert server.url in said
+    if not os.environ.get("CONFORMANCE_KUBECONFIG") and not os.environ.get("KUBEBUILDER_ASSETS"):
+        assert said.startswith("the embedded API v1.")

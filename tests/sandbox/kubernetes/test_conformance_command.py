@@ -18,12 +18,16 @@ def test_agreement_and_disagreement(
     case = next(iter(cases()))
     words = ["local", "conformance", "--kubeconfig", str(cluster.server["kubeconfig"]), "--only", case.name]
     assert main(words) == 0
-    assert capsys.readouterr().out.endswith(", 0 disagreements\n")
+    said = capsys.readouterr().out
+    assert said.startswith("1 requests to the embedded API v1.")
+    assert said.endswith(f" at {cluster.server['url']}: 0 disagreements\n")
     wrong = dataclasses.replace(case, name=f"{case.name} but wrong")
     monkeypatch.setattr(compare, "cases", lambda: [wrong])
     monkeypatch.setattr(compare, "run", lambda _client, _case: "got 200")
     assert main(words) == 3
-    assert capsys.readouterr().out == f"{wrong.name}: got 200\n1 requests, 1 disagreements\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{wrong.name}: got 200"
+    assert lines[1].startswith("1 requests to ") and lines[1].endswith(": 1 disagreements")
 
 
 def test_no_server_is_bad_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
