@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -92,6 +93,55 @@ def test_a_process_that_takes_no_sigterm_is_killed(monkeypatch: pytest.MonkeyPat
         for started in (process, other):
             started.kill()
             started.wait()
+
+
+# what macOS prints for `ps -axEww -o pid=,command=`: command line and environment in one line, of living processes
+PS = """#!/bin/sh
+[ "$*" = "-axEww -o pid=,command=" ] || exit 1
+echo "    1 /sbin/launchd"
+kill -0 {pid} 2> /dev/null && echo "{pid} /usr/bin/python3 serve.py HOME=/Users/a {variable}=other,mine LANG=C"
+kill -0 {other} 2> /dev/null && echo "{other} /bin/sleep 600 {variable}=mine-too"
+exit 0
+"""
+
+
+def test_without_proc_ps_lists_who_carries_a_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As on macOS, by a `ps` that prints what that one prints."""
+    marked, other = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+    ps = tmp_path / "ps"
+    ps.write_text(PS.format(pid=marked.pid, other=other.pid, variable=leash.VARIABLE))
+    ps.chmod(0o755)
+    monkeypatch.setattr(leash, "_PROC", tmp_path / "proc")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    reaper = threading.Thread(target=marked.wait)  # `kill -0` finds a child that nobody waited for
+    reaper.start()
+    try:
+        assert leash.carriers("mine") == [marked.pid]
+        leash.end("mine")
+        reaper.join(timeout=60)
+        assert marked.returncode == -signal.SIGTERM
+        assert leash.carriers("mine") == []
+        assert other.poll() is None, "the mark of another command"
+    finally:
+        for started in (marked, other):
+            started.kill()
+            started.wait()
+
+
+def test_without_pidfd_the_end_is_seen_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, which has no `os.pidfd_open`."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = subprocess.Popen(["sleep", "600"])
+    reading, writing = os.pipe()
+    follower = threading.Thread(target=leash._follow, args=(process.pid, writing), daemon=True)
+    follower.start()
+    assert os.read(reading, 16) == b"ready\n"
+    os.close(reading)
+    assert follower.is_alive()
+    process.kill()
+    process.wait()
+    follower.join(timeout=60)
+    assert not follower.is_alive()
 
 
 def test_this_run_s_own_processes_carry_its_mark() -> None:
