@@ -414,14 +414,20 @@ class Api:
         self.finish(key)
 
     def modify(self, obj: Json, change: Callable[[Json], None], *, status: bool = False) -> Json | None:
-        """Change an object as a controller does: read it again, change a copy, write; None when it is gone."""
+        """Change an object as a controller does: read it again, change a copy, write it where it differs.
+
+        None when it is gone.
+        """
         resource = self.kind(obj["apiVersion"], obj["kind"])
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
         current = self.store.get(self.key(resource, namespace, name))
         if current is None or current["metadata"]["uid"] != obj["metadata"]["uid"]:
             return None
-        changed = copy(self.present(resource, current))
+        seen = self.present(resource, current)
+        changed = copy(seen)
         change(changed)
+        if changed == seen:  # most looks of most controllers: no write, and nothing to judge
+            return seen
         return self.update(resource, namespace, name, changed, subresource="status" if status else "")
 
     # ---- patch -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscali
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ class Karpenter:
                 self._api.create(self._api.kind(VERSION, KIND), "", item)
 
 
+@functools.cache
 def definitions() -> list[Json]:
-    """NodePool and HyperpodNodeClass."""
+    """NodePool and HyperpodNodeClass; every poll asks."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [yaml.load(path.read_text(), Loader=loader) for path in sorted(FOLDER.glob("*.yaml"))]  # noqa: S506
