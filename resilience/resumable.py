@@ -53,6 +53,8 @@ from resilience.state import TrainingState
 from resilience.tiered import Tier
 from resilience.writers import kind_for
 
+STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
+
 
 class Resumable(Looping):
     """Keeps one run's model, optimizer, random numbers, place in the data and step through faults.
@@ -115,7 +117,7 @@ class Resumable(Looping):
         self.memory = self._make_memory()
         self.metrics: dict[str, Any] = {}
         self.draining = False
-        self.leaving = False
+        self.leaving = self.resizing = False
         self._asked_about: Save | None = None
         LIVE.append(self)
 
@@ -136,8 +138,9 @@ class Resumable(Looping):
             held=generation.store.bytes, tell=generation.number == 0 and self.rank == 0,
         )  # fmt: skip
         neighbour = Neighbour(
-            store=generation.store, group=group, nodes=generation.nodes, rank=self.rank, replicas=replicas
-        )
+            store=generation.store.of(self.world), group=group, nodes=generation.nodes, rank=self.rank,
+            replicas=replicas,
+        )  # fmt: skip
         return Memory(snapshot=snapshot, neighbour=neighbour, every=self.settings.memory_every_steps)
 
     def __enter__(self) -> Resumable:
@@ -197,6 +200,8 @@ class Resumable(Looping):
         reason = self._talk()
         if self.memory is not None:
             self.memory.finished(self.step, settle=self.leaving)
+        if self.resizing:
+            self.save("resize", wait=True)
         if self.leaving:
             self._hand_over()
         if self.generation is not None:
@@ -302,24 +307,30 @@ class Resumable(Looping):
             if looking and self.rank == 0:
                 code, every = self.drains.look(self.step, last_save_s=self.saver.last_save_s)
             self._asked_about = self.saver.in_flight
-            leaving = self.generation is not None and self.generation.member.move_asked
+            leaving = self._asked_to_leave()
             self.ranks.ask(
                 float(saving and not self.saver.done_here),
                 float(self.saver.failed_here),
                 code,
                 float(every),
-                float(leaving),
+                leaving,
             )
             if self.world == 1:
                 reason = self._hear() or reason
         return reason
+
+    def _asked_to_leave(self) -> float:
+        """Whether the coordinator has asked this rank that all leave the loop at the end of a step."""
+        if self.generation is None or not self.generation.member.move_asked:
+            return STAY
+        return RESIZE if self.generation.member.resize_asked else MOVE
 
     def _hear(self) -> str | None:
         answer = self.ranks.answer()
         if answer is None:
             return None
         unfinished, failed, code, every, leaving = answer
-        self.leaving = leaving > 0
+        self.leaving, self.resizing = leaving > STAY, leaving > MOVE
         save, self._asked_about = self._asked_about, None
         if save is not None and save is self.saver.in_flight and not unfinished:
             self.saver.settle(failed=failed > 0)

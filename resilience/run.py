@@ -33,6 +33,8 @@ class Parts:
     callbacks: tuple[Any, ...] = ()
     spares: int = 0
     dataset_config: Any = None
+    survive: bool = False
+    """Whether the workers that live stay when others are lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +202,12 @@ class Run:
         limit = self.settings.process_group_timeout_s
         torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
         parts = Parts(loop=closing(loop), torch_config=torch_config, dataset_config=asked.dataset_config)
-        if most > 0 and spares:
-            from resilience.spares.driver import with_spares
+        if most > 0 and (spares or (least < most and _may_survive(asked))):
+            from resilience.spares.driver import surviving
 
-            parts = with_spares(self, parts, workers=most, spares=spares, on_gpu=asked.gpus > 0)
-            least = most = most + parts.spares
+            parts = surviving(self, parts, workers=most, least=least, spares=spares, on_gpu=asked.gpus > 0)
+            if parts.survive:
+                least = most = most + parts.spares
         best, order = self.best or (None, "max")
         theirs = list(asked.run.callbacks or []) if asked.run else []
 
@@ -280,6 +283,12 @@ class Run:
         if missing:
             return f"Ray's snapshot names checkpoints that are gone: {', '.join(missing)} (deleted by hand?)"
         return None
+
+
+def _may_survive(asked: Asked) -> bool:
+    """Whether an elastic run can keep its survivors: Ray splits no dataset for it, and all workers are alike."""
+    listed = isinstance(getattr(asked.scaling, "label_selector", None), list)
+    return asked.dataset_config is None and not listed
 
 
 def parse_workers(text: str | int) -> tuple[int, int]:

@@ -26,16 +26,19 @@ class Coordinator:
 
     Args:
         run: The run; its folder's journal receives what happens.
-        active: Ranks that train.
+        active: Ranks that train; of an elastic run the most.
+        least: The fewest ranks that may train. Default: `active`.
         spares: Members beyond those.
         limits: When a member counts as lost.
         token: What a member must show; whoever knows it could stop the run's processes.
     """
 
-    def __init__(self, *, run: Any, active: int, spares: int, limits: Limits, token: str) -> None:
+    def __init__(
+        self, *, run: Any, active: int, spares: int, limits: Limits, token: str, least: int | None = None
+    ) -> None:
         self.run, self.token = run, token
         self.journal = Journal(run.folder(), name=run.name, enabled=False)
-        self.table = Table(active=active, expected=active + spares, limits=limits, note=self._note)
+        self.table = Table(active=active, least=least, expected=active + spares, limits=limits, note=self._note)
         self.writers: dict[str, asyncio.StreamWriter] = {}
         self.server: asyncio.Server | None = None
         self.tasks: list[asyncio.Task[None]] = []

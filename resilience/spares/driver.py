@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from resilience.run import Parts, Run
 
 
-def with_spares(run: Run, parts: Parts, *, workers: int, spares: int, on_gpu: bool) -> Parts:
-    """The parts of a trainer with spares; without, and said, where this Ray has not what that needs."""
+def surviving(run: Run, parts: Parts, *, workers: int, least: int, spares: int, on_gpu: bool) -> Parts:
+    """The parts of a trainer whose workers survive a lost one; unchanged, and said, where this Ray does not allow it.
+
+    Args:
+        run: The run.
+        parts: Of a trainer that restarts all workers.
+        workers: Ranks that train; of an elastic run the most.
+        least: The fewest ranks that may train.
+        spares: Workers beyond those.
+        on_gpu: Whether the loop trains on GPUs.
+    """
     missing = supported()
     if missing is not None:
         say(f"spares: none, {missing}; a lost worker costs a restart from the checkpoint")
@@ -33,7 +42,7 @@ def with_spares(run: Run, parts: Parts, *, workers: int, spares: int, on_gpu: bo
     here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=1000)(Coordinator)
     coordinator = actor.options(scheduling_strategy=here).remote(
-        run=run, active=workers, spares=spares, limits=limits, token=token
+        run=run, active=workers, least=least, spares=spares, limits=limits, token=token
     )
     ray.get(coordinator.address.remote())
     backend = parts.torch_config.backend or ("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
@@ -42,8 +51,11 @@ def with_spares(run: Run, parts: Parts, *, workers: int, spares: int, on_gpu: bo
         parts,
         loop=survive(parts.loop, plan),
         torch_config=SparesConfig(timeout_s=settings.process_group_timeout_s),
-        callbacks=(KeepSurvivors(active=workers),),
+        callbacks=(
+            KeepSurvivors(active=least, elastic=least < workers, look_s=settings.elastic_resize_monitor_interval_s),
+        ),
         spares=spares,
+        survive=True,
         # Ray would split a dataset over spares too, and wait for them: every rank takes its rows itself
         dataset_config=DataConfig(datasets_to_split=[]),
     )

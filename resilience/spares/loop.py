@@ -21,7 +21,7 @@ from resilience.errors import MARK
 from resilience.journal import say
 from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
-from resilience.spares.member import STOOD_BY, CoordinatorLostError, Member, Message
+from resilience.spares.member import CoordinatorLostError, Ended, Member, Message
 from resilience.spares.memory import Store
 from resilience.spares.ray_view import shown
 from resilience.spares.warm_up import warm_up
@@ -102,6 +102,7 @@ class Survivor:
         plan: The driver's.
         node: This node's address.
         order: Ray's rank of this worker.
+        group: Workers that Ray has started.
         find: Asks where the coordinator is.
     """
 
@@ -113,6 +114,7 @@ class Survivor:
         *,
         node: str,
         order: int,
+        group: int = 0,
         find: Callable[[], tuple[str, int]],
     ) -> None:
         self.loop, self.config, self.plan = closing(loop), config, plan
@@ -120,7 +122,7 @@ class Survivor:
         self.groups = Groups(node=node, timeout_s=settings.process_group_timeout_s, backend=plan.backend)
         self.store = Store()
         self.member = Member(
-            find=find, token=plan.token, node=node, port=self.groups.store.port, order=order,
+            find=find, token=plan.token, node=node, port=self.groups.store.port, order=order, group=group,
             beat_s=settings.beat_s, cut=self.groups.cut,
         )  # fmt: skip
         self.rehearse = True
@@ -143,7 +145,7 @@ class Survivor:
             case "welcome":
                 self.rehearse = bool(message["rehearse"])
             case "over":
-                return (STOOD_BY,)
+                return (Ended(),)
             case "alone":
                 raise CoordinatorLostError("the coordinator is gone and did not come back")
             case "fallback":
@@ -182,7 +184,7 @@ class Survivor:
         global _current  # noqa: PLW0603 - `Resumable` is made deep inside the user's loop
         member, now = self.member, self.member.now
         begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
-        now.gen, now.rank, now.warm, member.move_asked = gen, rank, True, False
+        now.gen, now.rank, now.world, now.warm, member.move_asked = gen, rank, len(nodes), True, False
         try:
             self.groups.open(gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]))
             generation = _current = Generation(
@@ -193,7 +195,7 @@ class Survivor:
             with shown(rank=rank, world=len(nodes)):
                 result = self.loop(dict(self.config))
             member.send("done")
-            return (result,)
+            return (Ended(len(nodes), result),)
         except HandOverError:
             member.send("handed over", gen=gen)
         except Exception as error:
@@ -238,6 +240,7 @@ def survive(loop: Callable[[dict[str, Any]], Any], plan: Plan) -> Callable[[dict
             plan,
             node=str(ray.util.get_node_ip_address()),
             order=ray.train.get_context().get_world_rank(),
+            group=ray.train.get_context().get_world_size(),
             find=lambda: ray.get(plan.coordinator.address.remote(), timeout=10),
         ).run()
 

@@ -22,8 +22,16 @@ from typing import Any
 from resilience.journal import say
 
 Message = dict[str, Any]
-STOOD_BY = "resilience: stood by until the end"
-"""What the loop of a worker without a rank returns to Ray."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a worker returns to Ray: the ranks of its last generation (0: it had none), and what the loop returned."""
+
+    world: int = 0
+    value: Any = None
+
+
 RECONNECT_S = 60.0
 _RETRY_S = 0.2
 
@@ -38,6 +46,7 @@ class Now:
 
     gen: int = -1
     rank: int | None = None
+    world: int = 0
     step: int = 0
     busy: int = 0
     saving: bool = False
@@ -54,6 +63,7 @@ class Member:
         node: This node's address.
         port: Of this process's store.
         order: Ray's rank of this process.
+        group: Workers that Ray has started; 0 where that is not known.
         beat_s: Seconds between two beats.
         cut: Called in the connection's thread when a generation ends: makes the main thread's collective raise.
         fence: Ends this process.
@@ -67,16 +77,17 @@ class Member:
         node: str,
         port: int,
         order: int,
+        group: int = 0,
         beat_s: float,
         cut: Callable[[], None],
         fence: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
     ) -> None:
         self.find, self.token, self.node, self.port, self.order = find, token, node, port, order
-        self.beat_s, self.cut, self.fence = beat_s, cut, fence
+        self.group, self.beat_s, self.cut, self.fence = group, beat_s, cut, fence
         self.uid = f"{node}-{os.getpid()}-{time.monotonic_ns() % 10**9}"
         self.now = Now()
         self.newest_gen = -1
-        self.move_asked = False
+        self.move_asked = self.resize_asked = False
         self.over = threading.Event()
         self._inbox: deque[Message] = deque()
         self._heard = threading.Condition()
@@ -112,6 +123,7 @@ class Member:
         hello = {
             "type": "hello", "token": self.token, "uid": self.uid, "order": self.order, "node": self.node,
             "port": self.port, "pid": os.getpid(), "gen": now.gen, "rank": now.rank, "warm": now.warm,
+            "world": now.world, "group": self.group,
         }  # fmt: skip
         connection.sendall((json.dumps(hello) + "\n").encode())
         with self._sending:
@@ -159,6 +171,7 @@ class Member:
             self.fence()
             return
         if kind == "move":
+            self.resize_asked = bool(message.get("resize", False))
             self.move_asked = True
             return
         if kind == "over":

@@ -94,7 +94,16 @@ class Store:
         """Of others, what is theirs alone; their tensors are with a replica."""
         self.saved_step = -1
         """The newest step this process knows to be in a checkpoint."""
+        self.world = 0
+        """Ranks of the generation whose copies these are."""
         self._free: list[torch.Tensor] = []
+
+    def of(self, world: int) -> Store:
+        """This store, for a generation of so many ranks: copies of another number of ranks fit nobody."""
+        if self.world != world:
+            self.world = world
+            self.only(-1, set())
+        return self
 
     def buffer(self, size: int, *, pinned: bool) -> torch.Tensor:
         """A buffer of `size` bytes; touching new memory costs more than copying into old."""

@@ -16,12 +16,17 @@ import contextlib
 import copy
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ray
 from ray.train.torch.config import TorchConfig, _set_torch_distributed_env_vars, _TorchBackend
-from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError, WorkerHealthCheckTimeoutError
+from ray.train.v2._internal.exceptions import (
+    WorkerGroupStartupFailedError,
+    WorkerHealthCheckFailedError,
+    WorkerHealthCheckTimeoutError,
+)
 from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.worker_group import ReplicaGroup, WorkerGroup
@@ -31,7 +36,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from resilience.journal import say
 from resilience.places import placeable
-from resilience.spares.member import STOOD_BY
+from resilience.spares.member import Ended
 
 _BEFORE_ANOTHER_TRY_POLLS = 4
 
@@ -62,15 +67,18 @@ class KeepSurvivors(ControllerCallback):
     """Runs on Ray's controller, before it makes a worker group.
 
     Args:
-        active: Workers that are needed; all beyond are spares.
+        active: Workers that are needed; all beyond are spares, or what an elastic run may have more.
+        elastic: Whether the run continues with fewer workers than at most.
+        look_s: How often an elastic run that started with fewer workers looks for room.
     """
 
-    def __init__(self, *, active: int) -> None:
-        self.active = active
+    def __init__(self, *, active: int, elastic: bool, look_s: float) -> None:
+        self.active, self.elastic, self.look_s = active, elastic, look_s
 
     def after_controller_start(self, train_run_context: Any) -> None:
         """Let the controller use the group below."""
         SurvivingWorkerGroup.active = self.active
+        SurvivingWorkerGroup.look_s = self.look_s if self.elastic else None
         TrainController.worker_group_cls = SurvivingWorkerGroup
 
 
@@ -133,8 +141,10 @@ class SurvivingWorkerGroup(WorkerGroup):
     """
 
     active: ClassVar[int] = 1
+    look_s: ClassVar[float | None] = None
 
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
+        self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
         super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
         self.replacements: dict[int, _Replacement] = {}
         self.polls_to_wait: dict[int, int] = {}
@@ -145,7 +155,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         if room >= context.num_workers:
             return context
         number = max(self.active, room)
-        say(f"spares: {number - self.active} of {context.num_workers - self.active}, there is room for {room} workers")
+        say(f"{number} of {context.num_workers} workers, spares included: there is room for {room}")
         selectors = context.label_selector
         return dataclasses.replace(
             context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
@@ -164,16 +174,30 @@ class SurvivingWorkerGroup(WorkerGroup):
     def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
         statuses = super()._poll_workers_and_collect_errors(timeout)
         statuses = judge(statuses)
-        if sum(map(finished, statuses)) >= self.active:
+        done = ended(statuses)
+        if done and len(done) >= done[0].world:
             # nobody waits for a spare that still imports or rehearses
-            return [WorkerStatus(running=False, return_value=result(status)) for status in statuses]
+            return [WorkerStatus(running=False, return_value=done[0].value) for _ in statuses]
         if all(status.error is not None for status in statuses):
             return statuses
+        if self._has_grown():
+            room = WorkerGroupStartupFailedError("there is room for more workers than the group was started with")
+            return [WorkerStatus(running=False, error=room) for _ in statuses]
         for index, status in enumerate(statuses):
+            if isinstance(status.return_value, Ended):
+                status.return_value = status.return_value.value
             if status.error is not None:
                 statuses[index] = WorkerStatus(running=False)  # not there: training may end without it
                 self._replace(index)
         return statuses
+
+    def _has_grown(self) -> bool:
+        """Whether there is room for workers that an elastic run was started without. Ray then starts it again."""
+        number, now = self._worker_group_context.num_workers, time.monotonic()
+        if self.look_s is None or number >= self.wanted or now - self.looked < self.look_s:
+            return False
+        self.looked = now
+        return bool(placeable(ray.nodes(), self._worker_group_context.resources_per_worker) > number)
 
     def _replace(self, index: int) -> None:
         """Continue the replacement of a worker, as far as possible without waiting."""
@@ -243,14 +267,10 @@ def judge(statuses: list[WorkerStatus]) -> list[WorkerStatus]:
     return statuses
 
 
-def finished(status: WorkerStatus) -> bool:
-    """Whether a rank has run the loop to its end, and Ray has its last report."""
-    return not status.running and status.error is None and status.return_value != STOOD_BY
-
-
-def result(status: WorkerStatus) -> Any:
-    """What a worker's loop returned."""
-    return None if status.return_value == STOOD_BY else status.return_value
+def ended(statuses: list[WorkerStatus]) -> list[Ended]:
+    """Of the ranks that have run the loop to its end, and whose last report Ray has, what they returned."""
+    returned = [one.return_value for one in statuses if not one.running and one.error is None]
+    return [one for one in returned if isinstance(one, Ended) and one.world]
 
 
 def is_death(error: Exception) -> bool:

@@ -18,6 +18,8 @@ from typing import Any
 
 Message = dict[str, Any]
 Out = list[tuple[str, Message]]
+_ELASTIC_GATHER_S = 30.0
+"""The first generation of an elastic run waits so long for its largest size, then starts with those that are there."""
 _BREAK_S = 1.0
 """A broken collective usually means that somebody was lost; so long it may take to learn who."""
 _GATHER_S = 5.0
@@ -86,16 +88,26 @@ class Table:
     """The members and ranks of one run.
 
     Args:
-        active: Ranks that train.
+        active: Ranks that train; of an elastic run the most.
+        least: The fewest ranks that may train. Default: `active`, a fixed size.
         expected: Members that are expected at the start, spares included.
         limits: When a member counts as lost.
         note: Receives what happened: a kind and its fields.
     """
 
     def __init__(
-        self, *, active: int, expected: int, limits: Limits, note: Callable[..., None] = lambda *_, **__: None
+        self,
+        *,
+        active: int,
+        expected: int,
+        limits: Limits,
+        least: int | None = None,
+        note: Callable[..., None] = lambda *_, **__: None,
     ) -> None:
         self.active, self.expected, self.limits, self.note = active, expected, limits, note
+        self.least = active if least is None else least
+        self._group = 0
+        self.size = active
         self.members: dict[str, Member] = {}
         self.ranks: dict[int, str] = {}
         self.ready: set[str] = set()
@@ -118,7 +130,8 @@ class Table:
 
     def hello(self, now: float, **fields: Any) -> Out:
         """A process has connected. One that trains already (the coordinator is new) keeps its rank."""
-        rank, gen = fields.pop("rank", None), int(fields.pop("gen", -1))
+        rank, gen, world = fields.pop("rank", None), int(fields.pop("gen", -1)), fields.pop("world", 0)
+        self._group = fields.pop("group", 0) or self._group
         member = Member(beat=now, **fields)
         self.members[member.uid] = member
         self._first_hello = now if self._first_hello is None else self._first_hello
@@ -128,8 +141,8 @@ class Table:
         if rank is not None and gen >= self.gen and rank not in self.ranks:
             # this table is new and the generation is not: wait for its other holders before anybody is replaced
             self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
-            self._rejoin_until = now + _GATHER_S
-            if len(self.ranks) == self.active:
+            self._rejoin_until, self.size = now + _GATHER_S, world or self.active
+            if len(self.ranks) == self.size:
                 self.running, self._progress, self._rejoin_until = True, _Progress(since=now), None
             return out
         return out + self._form(now)
@@ -241,18 +254,37 @@ class Table:
             self._rejoin_until, self.running = None, True
             return self._end(now, "a rank did not come back to a new coordinator") + self._form(now)
         first = not self.ranks and self._forming_since is None
-        if first and len(self.members) < self.active:
-            return []
-        waited = 0.0 if self._first_hello is None else now - self._first_hello
-        if first and len(self.members) < self.expected and waited < _GATHER_S:
+        if first and not self._gathered(now):
             return []
         out: Out = []
-        free = [rank for rank in range(self.active) if rank not in self.ranks]
-        for rank, member in zip(free, self._spares(), strict=False):
+        free = [rank for rank in range(self.size) if rank not in self.ranks]
+        # an elastic run is quicker with fewer ranks than with one that has still to import
+        spares = [member for member in self._spares() if member.warm or first or not self.elastic]
+        for rank, member in zip(free, spares, strict=False):
             self.ranks[rank] = member.uid
             out.append((member.uid, {"type": "abandon", "gen": self.gen}))
         self._forming_since = now if self._forming_since is None and self.ranks else self._forming_since
+        if self.least <= len(self.ranks) < self.size:
+            self._shrink()
         return out + self._start(now)
+
+    def _gathered(self, now: float) -> bool:
+        """Whether the first generation may start."""
+        waited, count = 0.0 if self._first_hello is None else now - self._first_hello, len(self.members)
+        started = self._group or self.expected  # Ray may have found room for fewer
+        if count < min(self.active, started):
+            return self.elastic and count >= self.least and waited >= _ELASTIC_GATHER_S
+        return count >= min(self.expected, started) or waited >= _GATHER_S
+
+    @property
+    def elastic(self) -> bool:
+        """Whether fewer ranks may train than at most."""
+        return self.least < self.active
+
+    def _shrink(self) -> None:
+        """Continue with the ranks that have holders, in their order."""
+        holders = [uid for _, uid in sorted(self.ranks.items())]
+        self.ranks, self.size = dict(enumerate(holders)), len(holders)
 
     def _spares(self) -> list[Member]:
         """Members without a rank, the best first: warm, not on a node that goes away, in Ray's order."""
@@ -269,12 +301,12 @@ class Table:
         return member.leaving or member.node in self.draining
 
     def _start(self, now: float) -> Out:
-        if self.running or self.over or len(self.ranks) < self.active:
+        if self.running or self.over or len(self.ranks) < self.size:
             return []
         if not all(uid in self.ready for uid in self.ranks.values()):
             return []
         host = self.members[self.ranks[0]]
-        nodes = [self.members[self.ranks[rank]].node for rank in range(self.active)]
+        nodes = [self.members[self.ranks[rank]].node for rank in range(self.size)]
         self.running, self._progress = True, _Progress(since=now)
         self._broken_since = self._forming_since = None
         self._moving = False
@@ -309,7 +341,7 @@ class Table:
         self.members.clear()
         self.ranks.clear()
         self.ready.clear()
-        self.running, self.gen, self.barren = False, self.gen + 1, 0
+        self.running, self.gen, self.barren, self.size = False, self.gen + 1, 0, self.active
         self._broken_since = self._forming_since = self._first_hello = None
         return out
 
@@ -367,23 +399,32 @@ class Table:
         return limit * (_YOUNG_FACTOR if self._progress.steps < _YOUNG_STEPS else 1.0)
 
     def _move(self, now: float) -> Out:
-        """Ask the ranks on nodes that go away to hand over at the end of a step, if there are places for all."""
-        if not self.running or self._moving or not self.draining:
+        """Ask all ranks to hand over at the end of a step, where others should train after it.
+
+        Ranks on nodes that go away leave, if there are places for all or the run may shrink; an elastic run takes in
+        those that have come and are warm.
+        """
+        if not self.running or self._moving:
             return []
-        leaving = [uid for uid in self.ranks.values() if self._leaves(self.members[uid])]
-        warm = [member for member in self._spares() if member.warm]
-        if not leaving or len(warm) < len(leaving):
+        leaving = sum(self._leaves(self.members[uid]) for uid in self.ranks.values() if uid in self.members)
+        spares = self._spares()
+        warm = sum(member.warm for member in spares)
+        size = min(self.active if self.elastic else self.size, self.size - leaving + warm)
+        grows = size > self.size and warm == len(spares)  # those that still come are waited for
+        if not (grows or leaving) or size < (self.least if self.elastic else self.size):
             return []
         self._moving = True
-        self.note("move", message=f"{len(leaving)} ranks leave nodes that are about to go", gen=self.gen)
-        return [(self.ranks[0], {"type": "move"})]
+        why = f"{leaving} ranks leave nodes that are about to go" if leaving else f"{size} ranks instead of {self.size}"
+        self.note("move", message=why, gen=self.gen)
+        # copies in memory are of ranks: another number of ranks reads a checkpoint
+        return [(self.ranks[0], {"type": "move", "resize": size != self.size})]
 
     def handed_over(self, now: float, uid: str, gen: int) -> Out:
         """All ranks have met at the end of a step and hold it in memory: start again without those that leave."""
         if gen != self.gen or not self.running or uid not in self.members:
             return []
-        out = self._end(now, "nodes are about to go")
-        self.barren = 0
+        out = self._end(now, "others take ranks over")
+        self.barren, self.size = 0, self.active if self.elastic else self.size
         for rank, holder in list(self.ranks.items()):
             if self._leaves(self.members[holder]):
                 del self.ranks[rank]
@@ -397,4 +438,5 @@ def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
         "port": int(message["port"]), "pid": int(message["pid"]), "gen": int(message.get("gen", -1)),
     }  # fmt: skip
     rank = message.get("rank")
+    fields |= {"world": int(message.get("world", 0)), "group": int(message.get("group", 0))}
     return fields | {"rank": None if rank is None else int(rank), "warm": bool(message.get("warm", False))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 
 from resilience import InputError, Run, Settings, places
 from resilience.spares import ray_group
-from resilience.spares.member import STOOD_BY
+from resilience.spares.member import Ended
 from resilience.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
 
 DEATH = WorkerHealthCheckFailedError("gone", failure=ray.exceptions.ActorDiedError())
@@ -82,7 +83,8 @@ class Poll:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
         self.group.replacements, self.group.polls_to_wait = {}, {}
-        monkeypatch.setattr(SurvivingWorkerGroup, "active", max(1, size - 1))
+        self.group.wanted, self.group.looked = size, time.monotonic()
+        self.group._worker_group_context = SimpleNamespace(num_workers=size, resources_per_worker={"CPU": 1})
         self.statuses = [running() for _ in range(size)]
         self.begun: list[int] = []
         self.taken_in: list[int] = []
@@ -155,7 +157,8 @@ def test_a_process_that_imports_for_long_holds_up_neither_a_poll_nor_the_end(mon
         poll.statuses = [running(), running(), running(error=DEATH)]
         assert [status.running for status in poll.poll()] == [True, True, False]
     assert (poll.begun, poll.taken_in) == ([2], [])
-    poll.statuses = [WorkerStatus(running=False, return_value=7), WorkerStatus(running=False), running(error=DEATH)]
+    done = [WorkerStatus(running=False, return_value=Ended(2, None)) for _ in range(2)]
+    poll.statuses = [*done, running(error=DEATH)]
     assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 3
     poll.free.set()
     for _ in range(3):
@@ -166,16 +169,38 @@ def test_a_process_that_imports_for_long_holds_up_neither_a_poll_nor_the_end(mon
 
 def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     poll = Poll(monkeypatch, size=3)
-    stood_by = WorkerStatus(running=False, return_value=STOOD_BY)
+    stood_by = WorkerStatus(running=False, return_value=Ended())
+
+    def returned(value: int, world: int = 2) -> WorkerStatus:
+        return WorkerStatus(running=False, return_value=Ended(world, value))
+
     # a rank with a report that Ray has not taken yet still runs
-    poll.statuses = [running(training_report="last"), WorkerStatus(running=False), stood_by]
+    poll.statuses = [running(training_report="last"), returned(8), stood_by]
     assert [status.running for status in poll.poll()] == [True, False, False]
-    poll.statuses = [WorkerStatus(running=False, return_value=7), WorkerStatus(running=False), running()]
-    shown = poll.poll()
-    assert [status.running for status in shown] == [False] * 3
-    assert [status.return_value for status in shown] == [7, None, None]
-    poll.statuses = [stood_by, WorkerStatus(running=False, return_value=7), WorkerStatus(running=False)]
-    assert [status.return_value for status in poll.poll()] == [None, 7, None]
+    poll.statuses = [returned(7), returned(8), running()]
+    assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 7)] * 3
+    # of an elastic run with one rank left
+    poll.statuses = [returned(5, 1), running(error=DEATH), running()]
+    assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 5)] * 3
+    # the second rank is lost after the last step: what returned is what the loop returned
+    poll.statuses = [returned(7), running(error=DEATH), stood_by]
+    assert [(status.running, status.return_value) for status in poll.poll()] == [
+        (False, 7),
+        (False, None),
+        (False, None),
+    ]
+
+
+def test_an_elastic_run_starts_again_where_there_is_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=1)
+    room = [1]
+    monkeypatch.setattr(ray_group, "placeable", lambda *_: room[0])
+    monkeypatch.setattr(ray, "nodes", list)
+    poll.group.wanted, poll.group._worker_group_context.num_workers = 2, 1
+    for look_s, free, expected in [(None, 2, True), (0.0, 1, True), (1e9, 2, True), (0.0, 2, False)]:
+        monkeypatch.setattr(SurvivingWorkerGroup, "look_s", look_s)
+        room[0], poll.statuses = free, [running()]
+        assert (poll.poll()[0].error is None) == expected
 
 
 def test_all_dead_is_ray_s_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:

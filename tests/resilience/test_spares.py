@@ -46,8 +46,9 @@ class Party:
         run = Run(storage=str(self.folder), name=self.name, settings=Settings())
         limits = Limits(silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
         self.coordinator = Coordinator(
-            run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret"
-        )
+            run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret",
+            least=self.options.get("least"),
+        )  # fmt: skip
         return asyncio.run_coroutine_threadsafe(self.coordinator.listen("127.0.0.1", nodes=False), self.loop).result(10)
 
     def start(self, count: int, *, first: int = 0, **more: Any) -> None:
@@ -318,3 +319,28 @@ def test_whoever_does_not_know_the_token_is_not_heard(party: Any) -> None:
         stranger.sendall((json.dumps(hello) + "\n").encode())
         assert stranger.recv(100) == b""
     assert run.coordinator.table.members == {}
+
+
+def test_an_elastic_run_shrinks_and_grows_without_a_new_process(party: Any) -> None:
+    run = party(least=1, spares=0, every=5, step_s=0.1, gates=[12])
+    run.start(2)
+    run.until(lambda: run.events("save"))
+    run.until_step(8)
+    first, second = run.rank_pids().values()
+    os.kill(first, signal.SIGKILL)
+    run.until(lambda: len(run.events("generation")) == 2)
+    assert run.rank_pids() == {0: second}
+    run.until(lambda: [event for event in run.events("step") if event["world"] == 1])
+    run.start(1, first=2)
+    run.until_spare()
+    (run.folder / "go-12").touch()
+    run.until_done()
+    assert {rank for rank in run.rank_pids() if run.rank_pids()[rank] == second} == {0}
+    worlds = [event["world"] for event in run.events("step")]
+    assert [world for at, world in enumerate(worlds) if not at or world != worlds[at - 1]] == [2, 1, 2]
+    assert sorted({event["step"] for event in run.events("step")}) == list(range(1, STEPS + 1))
+    shrunk, grown = run.events("restore")
+    assert shrunk["step"] == 5
+    saved = [event["step"] for event in run.events("save") if event["t"] < grown["t"]]
+    last = max(event["step"] for event in run.events("step") if event["world"] == 1)
+    assert grown["step"] == max(saved) == last, "no step is done again where nothing was lost"

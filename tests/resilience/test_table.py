@@ -13,11 +13,19 @@ class World:
     """A table whose members behave: they beat, let go when told to, and are killed on request."""
 
     def __init__(
-        self, *, active: int = 2, spares: int = 1, per_node: int = 1, warm: bool = True, **limits: Any
+        self,
+        *,
+        active: int = 2,
+        spares: int = 1,
+        least: int | None = None,
+        per_node: int = 1,
+        warm: bool = True,
+        **limits: Any,
     ) -> None:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.table = Table(
             active=active,
+            least=least,
             expected=active + spares,
             limits=Limits(**limits),
             note=lambda kind, **fields: self.notes.append((kind, fields)),
@@ -355,7 +363,7 @@ def test_ranks_leave_a_node_that_goes_away_once_spares_elsewhere_are_warm() -> N
     leaving = world.holder(1)
     node = world.table.members[leaving].node
     world.take(world.table.drain(world.t, frozenset({node})))
-    assert world.sent[-1] == (world.holder(0), {"type": "move"})
+    assert world.sent[-1] == (world.holder(0), {"type": "move", "resize": False})
     world.take(world.table.handed_over(world.t, world.holder(0), 0))
     assert world.table.running
     assert world.holder(1) != leaving
@@ -380,3 +388,99 @@ def test_a_loop_that_cannot_be_rehearsed_is_not_tried_again() -> None:
     world.table.cold(world.spare)
     world.join(9, node="node-9")
     assert world.sent[-1][1] == {"type": "welcome", "rehearse": False}
+
+
+# ---- an elastic size ----
+
+
+def assigned(world: World) -> dict[str, tuple[int, int]]:
+    """Of each member, the rank and number of ranks it was given last."""
+    return {uid: (one["rank"], len(one["nodes"])) for uid, one in world.sent if one["type"] == "assign"}
+
+
+def test_an_elastic_run_goes_on_at_once_with_those_that_are_left() -> None:
+    world = World(active=3, spares=0, least=1)
+    world.run(2)
+    second, third = world.holder(1), world.holder(2)
+    world.kill(world.holder(0))
+    assert world.table.running
+    assert (assigned(world)[second], assigned(world)[third]) == ((0, 2), (1, 2))
+    world.kill(third)
+    assert assigned(world)[second] == (0, 1)
+
+
+def test_it_takes_in_who_comes_once_it_is_warm_and_at_the_end_of_a_step() -> None:
+    world = World(active=2, spares=0, least=1)
+    world.run(2)
+    stays = world.holder(0)
+    world.kill(world.holder(1))
+    late = world.join(7, node="node-7")
+    world.run(2)
+    assert world.table.ranks == {0: stays}, "a cold one would keep the others waiting"
+    world.take(world.table.warmed(world.t, late))
+    world.run(0.2)
+    assert world.sent[-1] == (stays, {"type": "move", "resize": True})
+    world.take(world.table.handed_over(world.t, stays, world.table.gen))
+    assert assigned(world)[stays] == (0, 2)
+    assert assigned(world)[late] == (1, 2)
+    world.run(2)
+    assert world.sent[-1][1]["type"] != "move"
+
+
+def test_below_its_least_size_it_waits() -> None:
+    world = World(active=3, spares=0, least=2)
+    world.run(2)
+    world.kill(world.holder(0))
+    assert world.table.running
+    world.kill(world.holder(0))
+    assert not world.table.running
+    late = world.join(7, node="node-7")
+    world.run(1)
+    assert not world.table.running
+    world.take(world.table.warmed(world.t, late))
+    assert world.table.running
+    assert assigned(world)[late][1] == 2
+
+
+def test_ranks_of_a_node_that_goes_away_leave_an_elastic_run_with_a_save() -> None:
+    world = World(active=2, spares=0, least=1)
+    world.run(2)
+    stays = world.holder(1)
+    world.take(world.table.drain(world.t, frozenset({"node-0"})))
+    assert world.sent[-1] == (world.holder(0), {"type": "move", "resize": True})
+    world.take(world.table.handed_over(world.t, world.holder(0), world.table.gen))
+    assert assigned(world)[stays] == (0, 1)
+    fixed = World(active=2, spares=0)
+    fixed.run(2)
+    fixed.take(fixed.table.drain(fixed.t, frozenset({"node-0"})))
+    assert "move" not in [message["type"] for _, message in fixed.sent]
+
+
+def test_it_starts_with_those_that_ray_has_room_for() -> None:
+    world = World(active=3, spares=0, least=1, warm=False)
+    fresh = Table(active=3, least=1, expected=3, limits=Limits())
+    fields = {"uid": "a", "order": 0, "node": "n", "port": 1, "pid": 1, "warm": False, "rank": None}
+    fresh.hello(0.0, **fields, group=2)
+    assert not fresh.ranks
+    out = fresh.hello(0.1, **fields | {"uid": "b", "order": 1}, group=2)
+    assert (fresh.size, len(fresh.ranks)) == (2, 2)
+    assert {message["type"] for _, message in out} == {"welcome", "abandon"}
+    assert world.table.size == 3
+    slow = Table(active=3, least=1, expected=3, limits=Limits())
+    slow.hello(0.0, **fields, group=3)
+    for t in (10.0, 29.0):
+        slow.beat(t, "a")
+        slow.tick(t)
+        assert not slow.ranks
+    slow.beat(31.0, "a")
+    slow.tick(31.0)
+    assert slow.size == 1
+
+
+def test_a_new_coordinator_learns_the_size_from_those_that_train() -> None:
+    table = Table(active=3, least=1, expected=3, limits=Limits())
+    fields = {"order": 0, "node": "n", "port": 1, "pid": 1, "warm": True, "gen": 4, "world": 2}
+    table.hello(0.0, uid="a", rank=0, **fields)
+    assert not table.running
+    table.hello(0.1, uid="b", rank=1, **fields)
+    assert (table.running, table.size) == (True, 2)
