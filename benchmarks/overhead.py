@@ -176,8 +176,8 @@ def train(config: dict[str, Any]) -> None:
     with Resumable(config["run"], model=work.model, optimizer=work.optimizer) as training:
         memory, ahead = training.memory, training.steps(2 * rounds * steps)
         if memory is None:  # a rank that rehearses while the other still starts
-            for step in ahead:
-                training.finished(step)
+            for number in ahead:
+                training.finished(number)
             return
         for turn in range(rounds):
             for arm in [ARMS[(turn + at) % len(ARMS)] for at in range(len(ARMS))]:

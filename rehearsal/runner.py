@@ -448,7 +448,8 @@ class Rehearsal:
         elastic = replace(self.job(steps=longest, workers=f"1:{size}"), dropout=False)
         twins: dict[str, Undisturbed] = {}
         if options.undisturbed:
-            twins["fixed"] = self.undisturbed(self.job(steps=longest, workers=str(size)))
+            if fixed:
+                twins["fixed"] = self.undisturbed(self.job(steps=longest, workers=str(size)))
             if changing:
                 twins["elastic"] = self.undisturbed(replace(elastic, workers=str(size)), run="undisturbed-elastic")
         try:
@@ -460,7 +461,7 @@ class Rehearsal:
         finally:
             for twin in twins.values():
                 twin.stop()
-        truth = truths.get("fixed", [])
+        truth = truths.get("fixed") or truths.get("elastic", [])
         return Report(
             environment=self.environment,
             job=options.job,

@@ -27,7 +27,8 @@ _GATHER_S = 5.0
 _IDLE_SILENCE_FACTOR = 10.0
 """A spare imports and rehearses, which can keep its beat from being sent; nobody waits for it."""
 _SAVING_SILENCE_FACTOR = 4.0
-"""A save on a machine that is short of everything has kept beats back for 1.6 s (seen at load 20)."""
+"""A save on a machine that is short of everything has kept beats back for 1.6 s (seen at load 20). Imports and the
+loading of a model, before a worker's first step, have kept them back for 8 s (seen at load 40)."""
 _GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
 """A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
 _YOUNG_STEPS, _YOUNG_FACTOR = 3, 8.0
@@ -70,6 +71,8 @@ class Member:
     busy: bool = False
     saving: bool = False
     leaving: bool = False
+    proven: bool = False
+    """It has finished a step or rehearsed one: nothing is imported for the first time any more."""
 
 
 @dataclass
@@ -141,6 +144,7 @@ class Table:
         if rank is not None and gen >= self.gen and rank not in self.ranks:
             # this table is new and the generation is not: wait for its other holders before anybody is replaced
             self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
+            member.proven = True
             self._rejoin_until, self.size = now + _GATHER_S, world or self.active
             if len(self.ranks) == self.size:
                 self.running, self._progress, self._rejoin_until = True, _Progress(since=now), None
@@ -155,6 +159,7 @@ class Table:
         if uid in self.ranks.values():
             self._remember_gap(now, now - member.beat)
         member.beat = now
+        member.proven = member.proven or fields.get("step", 0) > member.step
         for name in ("step", "seq", "busy", "saving"):
             if name in fields:
                 setattr(member, name, fields[name])
@@ -164,6 +169,7 @@ class Table:
         """A spare has rehearsed the loop."""
         if uid in self.members:
             self.members[uid].warm = True
+            self.members[uid].proven = self.rehearse
             self.note("spare", uid=uid, node=self.members[uid].node, message="warm", warm_spares=self.warm_spares)
         return self._form(now)
 
@@ -222,7 +228,7 @@ class Table:
         for member in list(self.members.values()):
             trains = member.uid in self.ranks.values()
             factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
-            if member.busy or member.saving:
+            if member.busy or member.saving or not member.proven:
                 factor = max(factor, _SAVING_SILENCE_FACTOR)
             limit = self.silence_limit_s(now) * factor
             if now - member.beat > limit:

@@ -19,6 +19,7 @@ import types
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,17 @@ GLUE = Example(
     steps=30,
 )
 
-LIGHTNING = Example(
+
+def readme_loop(names: dict[str, Any], _: Path) -> Callable[[dict[str, Any]], Any]:
+    """Shorter than published, where a run without an end would go on for days."""
+    published = names["pl"]
+    short = partial(published.Trainer, max_steps=30, logger=False, enable_progress_bar=False)
+    names["pl"] = types.SimpleNamespace(**vars(published) | {"Trainer": short})
+    loop: Callable[[dict[str, Any]], Any] = names["fit"]
+    return loop
+
+
+README = Example(
     licence="Apache-2.0",
     source=lambda: readme_of("pytorch-lightning"),
     changes=(
@@ -297,27 +308,23 @@ LIGHTNING = Example(
             "import pytorch_lightning as pl\nfrom resilience import Run\nfrom resilience.lightning import in_ray\n",
         ),
         (
-            "dataset = MNIST(os.getcwd(), download=True, transform=transforms.ToTensor())\n"
-            "train, val = random_split(dataset, [55000, 5000])\n\n"
             "autoencoder = LitAutoEncoder()\n"
             "trainer = pl.Trainer()\n"
             "trainer.fit(autoencoder, DataLoader(train), DataLoader(val))",
             "def fit(config):\n"
-            "    dataset = MNIST(os.getcwd(), download=True, transform=transforms.ToTensor())\n"
-            "    train, val = random_split(dataset, [55000, 5000])\n\n"
             "    autoencoder = LitAutoEncoder()\n"
-            '    trainer = pl.Trainer(**in_ray(config["run"]), **config["trainer"])\n'
+            '    trainer = pl.Trainer(**in_ray(config["run"]))\n'
             "    trainer.fit(autoencoder, DataLoader(train), DataLoader(val))\n\n\n"
             'if __name__ == "__main__":\n'
-            '    Run(storage="/fsx/runs", name="mnist").fit(fit, config={"trainer": {}}, workers=2, spares=1)',
+            '    Run(storage="/fsx/runs", name="mnist").fit(fit, workers=2, spares=1)',
         ),
     ),
     stand_ins=pictures_stand_in,
-    loop=lambda names, _: lambda config: names["fit"](config | {"trainer": {"max_steps": 30}}),
+    loop=readme_loop,
     steps=30,
 )
 
-EXAMPLES = {"fashion": FASHION, "glue": GLUE}
+EXAMPLES = {"fashion": FASHION, "glue": GLUE, "readme": README}
 
 
 # ---- adapters with a loop of their own ----
@@ -348,4 +355,47 @@ def trainer_loop(folder: Path) -> Callable[[dict[str, Any]], Any]:
     return loop
 
 
-ADAPTERS = {"trainer": (trainer_loop, 12)}
+def lightning_loop(folder: Path) -> Callable[[dict[str, Any]], Any]:
+    """Lightning's Trainer with dropout, a scheduler, accumulated gradients, and a validation in mid-epoch."""
+    import pytorch_lightning as pl
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from resilience.lightning import in_ray
+
+    class Module(pl.LightningModule):  # type: ignore[misc]  # not in the environment that checks types
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 1))
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            loss: torch.Tensor = self.inner(batch[0]).square().mean()
+            self.log("train_loss", loss)
+            return loss
+
+        def validation_step(self, batch: Any, _: int) -> None:
+            self.log("val_loss", self.inner(batch[0]).square().mean(), sync_dist=True)
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def rows(count: int, seed: int) -> DataLoader[Any]:
+        data = torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
+        return DataLoader(TensorDataset(data), batch_size=4, shuffle=seed == 1)
+
+    def loop(config: dict[str, Any]) -> None:
+        torch.manual_seed(0)
+        trainer = pl.Trainer(
+            **in_ray(config["run"]), max_epochs=3, accumulate_grad_batches=2, val_check_interval=4, logger=False,
+            enable_progress_bar=False, log_every_n_steps=1,
+        )  # fmt: skip
+        trainer.fit(Module(), rows(60, 1), rows(8, 2))
+        assert trainer.global_step == 12
+        assert trainer.current_epoch == 3
+
+    return loop
+
+
+ADAPTERS = {"trainer": (trainer_loop, 12), "lightning": (lightning_loop, 12)}

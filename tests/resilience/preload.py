@@ -16,7 +16,7 @@ TRAINING = (
     "torch.utils.serialization.config",
 )  # fmt: skip
 SCRIPTS = (
-    "accelerate.test_utils.testing", "accelerate.utils.deepspeed", "ray.train.torch",
+    "accelerate.test_utils.testing", "accelerate.utils.deepspeed", "pytorch_lightning", "ray.train.torch",
     "ray.train.v2._internal.execution.train_fn_utils", "sklearn.metrics", "torchdata.stateful_dataloader", "tqdm.auto",
     "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert", "transformers.trainer",
 )  # fmt: skip

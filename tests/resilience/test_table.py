@@ -390,6 +390,22 @@ def test_a_loop_that_cannot_be_rehearsed_is_not_tried_again() -> None:
     assert world.sent[-1][1] == {"type": "welcome", "rehearse": False}
 
 
+def test_a_worker_that_still_imports_may_be_silent_for_longer() -> None:
+    world = World(spares=0, warm=False)
+    slow = world.holder(1)
+    assert not world.table.members[slow].proven
+    world.t += 5.0
+    world.take(world.table.beat(world.t, world.holder(0), step=0, seq=1))
+    world.take(world.table.tick(world.t))
+    assert slow in world.table.members
+    world.run(32)  # until that gap is forgotten
+    assert world.table.members[slow].proven
+    world.run(2.5, silent=(slow,))
+    assert slow not in world.table.members
+    rehearsed = World(warm=True)
+    assert rehearsed.table.members[rehearsed.spare].proven
+
+
 # ---- an elastic size ----
 
 
