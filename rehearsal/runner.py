@@ -275,8 +275,7 @@ class Rehearsal:
             return False
         into = last.step - save.step
         wanted = self.options.spares * self.options.ranks_per_node
-        told = next((e for e in reversed(tail.events) if "warm_spares" in e.values), None)
-        if wanted and int(last.values.get("world", 0)) == size and told and told.values["warm_spares"] < wanted:
+        if wanted and int(last.values.get("world", 0)) == size and self.warm_spares(tail) < wanted:
             return False
         nodes = [self.watcher.nodes.get(pod.ip) for pod in self.cluster.state.pods]
         return (
@@ -285,6 +284,11 @@ class Rehearsal:
             and self.replacement.complete
             and all(state == "ALIVE" for state in nodes)
         )
+
+    def warm_spares(self, tail: Tail) -> int:
+        """How many spares could take a rank at once, as the coordinator last said."""
+        told = next((event for event in reversed(tail.events) if "warm_spares" in event.values), None)
+        return int(told.values["warm_spares"]) if told else 0
 
     def disturbed(self, *, run: str, job: Job, faults: Sequence[Fault]) -> None:
         """Submit the run and inject the faults one after another.

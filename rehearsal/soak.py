@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +25,7 @@ from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.manifest import Manifest
 from rehearsal.ray_hosts.source import manifest_of
 from rehearsal.report import Injected, compare, measure
-from rehearsal.runner import FINAL, OUT, PROJECT, Options, Rehearsal
+from rehearsal.runner import FINAL, OUT, PROJECT, WARM_SECONDS, Options, Rehearsal
 from rehearsal.show import Show
 
 # what is killed, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
@@ -139,8 +140,7 @@ def soak(
             size = rehearsal.size
             kill_plan = plan(kills=kills, seed=seed, interval=options.interval, size=size)
             write("plan", seed=seed, kills=[asdict(kill) for kill in kill_plan], options=asdict(options))
-            # no kill lets more than one checkpoint through, so the run cannot end before the last kill
-            job = rehearsal.job(steps=options.interval * (kills + 3), workers=str(size))
+            job = rehearsal.job(steps=length(kills, options), workers=str(size))
             undisturbed = Undisturbed(job, bin_folder=rehearsal.cluster.bin, storage=rehearsal.cluster.fsx)
             try:
                 outcomes = _kill_all(rehearsal, job, kill_plan, write=write)
@@ -160,7 +160,9 @@ def soak(
         elastic=False,
     )
     lost = [outcome for outcome in outcomes if outcome.lost_checkpoint]
-    slow = max((outcome.recovery_s or 0 for outcome in outcomes), default=0)
+    times = sorted(outcome.recovery_s or 0 for outcome in outcomes) or [0.0]
+    slow, median = times[-1], statistics.median(times)
+    from_memory = sum(event.kind == "restore" and event.values.get("path") == "memory" for event in events)
     good = (
         verdict.status == "SUCCEEDED"
         and verdict.equal
@@ -173,7 +175,8 @@ def soak(
         "inside_a_save": sum(o.kill.kind.startswith("die") for o in outcomes),
         "lost_checkpoints": len(lost), "steps_compared": verdict.steps_compared,
         "steps_different": verdict.steps_different,
-        "status": verdict.status, "submissions": verdict.submissions, "slowest_recovery_s": slow, "good": good,
+        "status": verdict.status, "submissions": verdict.submissions, "slowest_recovery_s": slow,
+        "median_recovery_s": median, "restored_from_memory": from_memory, "spare_nodes": options.spares, "good": good,
     }  # fmt: skip
     with (folder / "soak.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"t": round(time.time(), 3), "kind": "summary", **summary}) + "\n")
@@ -181,10 +184,21 @@ def soak(
         f"{len(outcomes)} kills ({summary['inside_a_save']} inside a save), seed {seed}: "
         f"{len(lost)} checkpoints lost, "
         f"{verdict.steps_different} of {verdict.steps_compared} steps off the undisturbed run, {verdict.status}, "
-        f"slowest recovery {slow:.1f} s; log {folder / 'soak.jsonl'}",
+        f"recovery: median {median:.1f} s, slowest {slow:.1f} s, {from_memory} from memory; "
+        f"log {folder / 'soak.jsonl'}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
     return 0 if good else 1
+
+
+def length(kills: int, options: Options) -> int:
+    """Steps of a run that cannot end before the last kill.
+
+    Without spares no kill lets more than one checkpoint through. With spares the next kill waits for a warm one, and
+    the run trains meanwhile; several spares start side by side.
+    """
+    waits = int(WARM_SECONDS / options.step_delay_s / options.spares) if options.spares else 0
+    return options.interval * (kills + 3) + kills * waits
 
 
 def _kill_all(rehearsal: Rehearsal, job: Job, kills: Sequence[Kill], *, write: Any) -> list[Outcome]:
@@ -217,7 +231,9 @@ def _kill(rehearsal: Rehearsal, job: Job, run: str, kill: Kill, *, since: float)
 
     def due(tail: Any) -> bool:
         done = sum(e.kind == "step" and e.t > since for e in tail.events)
-        return done >= kill.steps and rehearsal.replacement.complete
+        if done < kill.steps or not rehearsal.replacement.complete:
+            return False
+        return not rehearsal.options.spares or rehearsal.warm_spares(tail) > 0
 
     rehearsal.until(run, job, due, doing=f"before kill {kill.number}")
     cluster = rehearsal.cluster

@@ -15,6 +15,7 @@ from rehearsal import show, soak
 from rehearsal.events import Event
 from rehearsal.job import Job
 from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.runner import Options
 from sandbox import leash
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -89,3 +90,10 @@ def test_a_lost_checkpoint_is_seen() -> None:
     assert not good.lost_checkpoint
     nothing = soak.judge(kill, t=101, events=[*made_up.work(t=100, first=1, last=3), Event(t=110, kind="start")])
     assert not nothing.lost_checkpoint
+
+
+def test_a_soak_with_spares_is_long_enough_to_wait_for_each() -> None:
+    plain, one, three = (Options(spares=spares) for spares in (0, 1, 3))
+    assert soak.length(50, plain) == 10 * 53
+    assert soak.length(50, one) == 10 * 53 + 50 * 80
+    assert soak.length(50, plain) < soak.length(50, three) < soak.length(50, one)
