@@ -44,7 +44,7 @@ def surviving(run: Run, parts: Parts, *, workers: int, least: int, spares: int, 
     coordinator = actor.options(scheduling_strategy=here).remote(
         run=run, active=workers, least=least, spares=spares, limits=limits, token=token
     )
-    ray.get(coordinator.address.remote())
+    coordinator.address.remote()  # it listens while Ray starts the workers, who ask for the address
     backend = parts.torch_config.backend or ("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     plan = Plan(active=workers, coordinator=coordinator, token=token, backend=backend)
     return replace(

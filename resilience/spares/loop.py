@@ -27,6 +27,8 @@ from resilience.spares.ray_view import shown
 from resilience.spares.warm_up import warm_up
 
 WARM_UP_LIMIT_S = 120.0
+FIND_S = 30.0
+"""So long the coordinator may take to start."""
 _IDLE_S = 0.5
 # what a lost peer or network looks like from a healthy rank; torch's own types do not cover gloo's RuntimeError
 _NETWORK = (
@@ -241,7 +243,7 @@ def survive(loop: Callable[[dict[str, Any]], Any], plan: Plan) -> Callable[[dict
             node=str(ray.util.get_node_ip_address()),
             order=ray.train.get_context().get_world_rank(),
             group=ray.train.get_context().get_world_size(),
-            find=lambda: ray.get(plan.coordinator.address.remote(), timeout=10),
+            find=lambda: ray.get(plan.coordinator.address.remote(), timeout=FIND_S),
         ).run()
 
     return run

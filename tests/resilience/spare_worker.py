@@ -81,6 +81,9 @@ def train(config: dict[str, Any]) -> None:
                 model.train()
             time.sleep(GIVEN.get("step_s", 0.05))
             training.finished(step, loss=float(total), rate=scheduler.get_last_lr()[0])
+            if step == GIVEN.get("pause_at"):
+                with training.pause():
+                    time.sleep(GIVEN["pause_s"] * dist.get_rank())
 
 
 def example(config: dict[str, Any]) -> None:

@@ -24,9 +24,12 @@ FAULTS = {5: "kill", 11: "freeze", 17: "hang", 23: "kill"}  # before these steps
 
 @pytest.mark.parametrize("name", [*EXAMPLES, *ADAPTERS])
 def test_every_fault_and_equal_losses(name: str, party: Any) -> None:  # noqa: F811
-    steps, faults = EXAMPLES[name].steps if name in EXAMPLES else ADAPTERS[name][1], FAULTS
-    if name in ADAPTERS:
-        faults = {3: "kill", 8: "freeze"}
+    steps = EXAMPLES[name].steps if name in EXAMPLES else ADAPTERS[name][1]
+    through(name, party, steps=steps, faults=FAULTS if name in EXAMPLES else {3: "kill", 8: "freeze"})
+
+
+def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any:  # noqa: F811
+    """Run an example whole and through faults, and compare; the disturbed run."""
     calm = party("calm", example=name, spares=0)
     calm.start(2)
     calm.until_done()
@@ -55,3 +58,4 @@ def test_every_fault_and_equal_losses(name: str, party: Any) -> None:  # noqa: F
     losses = run.losses()
     assert {step: sorted(set(values)) for step, values in losses.items()} == {s: [loss] for s, loss in truth.items()}
     assert sum(len(values) - 1 for values in losses.values()) <= len(faults)
+    return run

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from resilience import Resumable
 from resilience.spares.memory import (
     KEPT,
     Memory,
@@ -243,3 +245,23 @@ def test_asking_for_the_size_leaves_the_optimizer_as_it_is() -> None:
     assert not parts[1].state
     train(parts, range(1))
     assert 0 <= snapshot_of(*parts).expected_bytes() - expected < 100  # the optimizer's counts of steps
+
+
+def test_copies_of_another_number_of_ranks_are_forgotten() -> None:
+    store = Store().of(2)
+    store.put(0, 5, torch.zeros(4, dtype=torch.uint8))
+    assert store.of(2).inventory() == [(0, 5)]
+    assert store.of(1).inventory() == []
+
+
+def test_who_leaves_a_broken_generation_waits_for_no_save() -> None:
+    left: list[str] = []
+    training: Any = Resumable.__new__(Resumable)
+    training.generation = SimpleNamespace()
+    training.saver = SimpleNamespace(abandon=lambda: left.append("abandon"))
+    training.memory = SimpleNamespace(neighbour=SimpleNamespace(salvage=lambda: left.append("salvage")))
+    training.leave(failed=True)
+    assert left == ["salvage"]
+    training.generation = None
+    training.leave(failed=True)
+    assert left == ["salvage", "abandon"]

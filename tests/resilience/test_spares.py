@@ -344,3 +344,14 @@ def test_an_elastic_run_shrinks_and_grows_without_a_new_process(party: Any) -> N
     saved = [event["step"] for event in run.events("save") if event["t"] < grown["t"]]
     last = max(event["step"] for event in run.events("step") if event["world"] == 1)
     assert grown["step"] == max(saved) == last, "no step is done again where nothing was lost"
+
+
+def test_an_announced_validation_may_outlast_every_limit(party: Any, truth: Any) -> None:
+    """Rank 0 waits for rank 1 for longer than a rank may hang, and than a collective of the group may take."""
+    settings = {"hang_s": 2.0, "process_group_timeout_s": 4}
+    run = party(spares=0, settings=settings, pause_at=9, pause_s=6.0)
+    run.start(2)
+    run.until_done()
+    assert not run.events("lost")
+    assert not run.events("restore")
+    check(run, truth(2), redone=0)
