@@ -32,6 +32,7 @@ def check(
 ) -> int:
     """Check environment files. Prints every error with file and line; exit code 2 when there is one."""
     import core
+    from core import needs
 
     where = folder()
     selected = names_ or core.environment_names(folder=where)
@@ -39,13 +40,16 @@ def check(
         raise OpsError(f"no environment here: {where}", next=f"{PROGRAM} env new NAME", code=BAD_USE)
     results: list[dict[str, Any]] = []
     for name in selected:
+        missing: dict[str, str] = {}
         try:
-            problems = list(core.load(name, folder=where).warnings)
+            file = core.load(name, folder=where)
+            problems = list(file.warnings)
+            missing = needs.without_digest(core.Plan(name=file.name, settings=file.settings))
             good = True
         except core.EnvironmentFileError as error:
             problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
             good = False
-        results.append({"name": name, "ok": good, "problems": problems})
+        results.append({"name": name, "ok": good, "problems": problems, "without_digest": sorted(missing)})
         if form == "json":
             continue
         for problem in problems:
@@ -53,6 +57,10 @@ def check(
         if good:
             plural = "s" if len(problems) > 1 else ""
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
+        if missing:
+            sys.stderr.write(
+                f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
+            )
     if form == "json":
         output.write_json("check", {"environments": results})
     return OK if all(result["ok"] for result in results) else BAD_USE

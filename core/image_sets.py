@@ -24,6 +24,10 @@ class BuildableImage:
     """Version of Ray in it."""
     architecture: str
     """`x86_64` or `arm64`."""
+    base: str
+    """Image that it is built from, by tag."""
+    digest: str
+    """Digest of the base; empty: nobody recorded it yet, and no image is built."""
     accelerator: str
     """`nvidia` or `neuron`. CPU nodes run every image of their architecture."""
 
@@ -38,6 +42,8 @@ def default_image(folder: str) -> BuildableImage | None:
     return BuildableImage(
         name=data["default"],
         ray=str(data["ray"]),
+        base=f"{chosen['base']}:{chosen['tag']}",
+        digest=chosen["digest"],
         architecture=chosen["architecture"],
         accelerator=chosen["accelerator"],
     )

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from core import names
+from core.image_sets import default_image
 from core.images import ChartImage, Reference, chart_images
 from core.model import DynamicStorage
 from core.names import CHARTS
@@ -132,6 +133,15 @@ def copies(plan: Plan) -> list[Copy]:
         if _copied(plan, need.source) and need.movable:
             made[str(need.source)] = _copy(plan, need.source)
     return list(made.values())
+
+
+def without_digest(plan: Plan) -> dict[str, str]:
+    """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
+    found = {str(copy.source): IMAGE_LOCK.name for copy in copies(plan) if not copy.source.digest}
+    built = default_image(plan.built_image.folder) if plan.built_image else None
+    if built is not None and not built.digest:
+        found[built.base] = "image/versions.yaml"
+    return found
 
 
 def way(plan: Plan, image: Reference) -> Way:

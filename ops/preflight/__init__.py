@@ -29,7 +29,7 @@ RESULTS: dict[str, Result] = {
 OFFLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
     ("environment file", files.environment_file),
     ("charts", files.charts),
-    ("copied images", files.copied_images),
+    ("image digests", files.image_digests),
     ("cdk", files.cdk_cli),
 )
 

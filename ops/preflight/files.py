@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core import needs
 from ops.clients import Target
-from ops.preflight.check import Outcome, failed, ok, skipped, warning
+from ops.preflight.check import Outcome, failed, ok, warning
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -44,15 +44,13 @@ def charts(target: Target) -> list[Outcome]:
     return found
 
 
-def copied_images(target: Target) -> list[Outcome]:
-    """Every image that the mirror copies has a recorded digest; CloudFormation refuses the Mirror stack otherwise."""
-    copies = needs.copies(target.plan)
-    if not copies:
-        return [skipped("no mirror")]
-    open_ = [str(copy.source) for copy in copies if not copy.source.digest]
-    if open_:
-        return [failed(f"no digest recorded for {', '.join(open_)}", "make pin, then commit images.lock.yaml")]
-    return [ok(f"{len(copies)} images, by digest")]
+def image_digests(target: Target) -> list[Outcome]:
+    """The image's base and what the mirror copies have recorded digests; their stacks are refused otherwise."""
+    missing = needs.without_digest(target.plan)
+    if missing:
+        records = " and ".join(sorted(set(missing.values())))
+        return [failed(f"no digest recorded for {', '.join(missing)}", f"make pin, then commit {records}")]
+    return [ok("every image that is built or copied is known by digest")]
 
 
 def cdk_cli(target: Target) -> list[Outcome]:

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
+import core
 from cli.main import main as cli
-from core import reference
+from core import needs, reference
 from core.loader import FOLDER, environment_names
 from core.model import Environment
 
@@ -38,7 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_good_files_are_ok() -> None:
     done = run("check")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok dev\nok local\nok prod\n", "")
+    assert (done.returncode, done.stdout) == (0, "ok dev\nok local\nok prod\n")
+    assert [line for line in done.stderr.splitlines() if not line.startswith("note: ")] == []
 
 
 def test_a_bad_file_is_exit_code_2_with_everything_on_stderr() -> None:
@@ -59,6 +61,17 @@ def test_all_problems_of_all_files(folder: Path, capsys: pytest.CaptureFixture[s
     assert [line.split(":")[0] for line in printed.err.splitlines()] == [
         str(folder / f"{name}.yaml") for name in ("dev", "prod")
     ]
+
+
+def test_what_a_deployment_is_refused_for_is_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is good; the record of digests, which the deployment needs, is beside it."""
+    plan = core.Plan(name="prod", settings=core.load("prod").settings)
+    missing = needs.without_digest(plan)
+    assert cli(["--environments", str(folder), "env", "check", "prod"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "ok prod\n"
+    noted = f"note: prod cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
+    assert printed.err == (noted if missing else "")
 
 
 def test_warnings_are_shown_and_do_not_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
