@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,7 @@ from rehearsal.ray_hosts.jobs_api import submit
 from sandbox import leash
 
 DRIVER, SUPERVISOR = "train.py", "resilience.supervise"
+GRACE_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +131,11 @@ class Undisturbed:
         return self.tail.events
 
     def stop(self) -> None:
-        """End it; torchrun ends its ranks on SIGTERM."""
+        """End it: torchrun ends its ranks on SIGTERM. One that has no time for that is killed with them."""
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(timeout=30)
+            try:
+                self.process.wait(timeout=GRACE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
