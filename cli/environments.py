@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import new
-from cli.options import Env, Plain, command, current, folder, group, names
+from cli.options import Env, Plain, command, current, folder, foreign_folder, group, names
 from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+
+if TYPE_CHECKING:
+    from core.loader import EnvironmentFile, Problem
 
 app = group("Create, check and show environment files.")
 new.register(app)
@@ -43,9 +46,9 @@ def check(
         missing: dict[str, str] = {}
         try:
             file = core.load(name, folder=where)
-            problems = list(file.warnings)
+            problems = sorted([*file.warnings, *_planned(file)], key=lambda problem: problem.line)
             missing = needs.without_digest(core.Plan(name=file.name, settings=file.settings))
-            good = True
+            good = all(problem.severity == "warning" for problem in problems)
         except core.EnvironmentFileError as error:
             problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
             good = False
@@ -64,6 +67,21 @@ def check(
     if form == "json":
         output.write_json("check", {"environments": results})
     return OK if all(result["ok"] for result in results) else BAD_USE
+
+
+def _planned(file: EnvironmentFile) -> list[Problem]:
+    """What a plan of the section `training` finds; nothing without one."""
+    if file.settings.training is None:
+        return []
+    from core.loader import located
+    from planner import checks
+    from pricing import price_file
+
+    try:
+        prices = price_file.recorded(foreign_folder())
+    except price_file.PriceFileError as error:
+        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
+    return located(file, checks.findings(file.plan, prices, day=output.now().date()))
 
 
 @command(app, examples=["env show prod", "env show prod -o json"])

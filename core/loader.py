@@ -7,7 +7,7 @@ model, and then the cross-checks whose sections are valid (a broken `ray:` does 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
 from core.evidence import Evidence, Repository
-from core.findings import suggestion
+from core.findings import Finding, suggestion
 from core.model import NAME, Environment
 from core.plan import Plan
 from core.yaml_source import MAX_BYTES, Node, YamlError, read
@@ -150,6 +150,21 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
     return EnvironmentFile(name=name, path=path, settings=settings, warnings=warnings)
+
+
+def located(file: EnvironmentFile, findings: Iterable[Finding]) -> list[Problem]:
+    """Findings of others about a file that was read, with the lines of what they are about."""
+    root, _ = read(file.path.read_text(encoding="utf-8-sig"))
+    return [
+        Problem(
+            path=dotted(finding.path),
+            message=finding.message,
+            file=_relative(file.path),
+            line=root.line_of(finding.path) if root else 0,
+            severity="error" if finding.severity == "error" else "warning",
+        )
+        for finding in findings
+    ]
 
 
 def dotted(path: SettingPath) -> str:

@@ -102,6 +102,8 @@ JOB_LABEL = "hyperpod-ray/job"
 
 ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"
 """Folder of environment files, in place of `--environments`."""
+SAVE_EVERY_VARIABLE = "RESILIENCE_SAVE_EVERY_S"
+"""Environment variable of a job: seconds between two checkpoints (`save_every_s` of `resilience.settings`)."""
 TRACEBACK_VARIABLE = "HYPERPOD_RAY_TRACEBACK"
 """Set: an internal error shows its traceback."""
 TIERED_S3_VARIABLE = "TIERED_S3_BASE"

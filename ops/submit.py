@@ -95,6 +95,10 @@ def _request(
         if not equals or not name:
             raise OpsError(f"--env: '{item}'. Expected NAME=VALUE", code=BAD_USE)
         runtime.setdefault("env_vars", {})[name] = value
+    planned = target.plan.settings.training
+    if planned and planned.save_every_seconds and "--save-every-steps" not in " ".join(entrypoint):
+        # seconds, because only the job knows how long its step takes
+        runtime.setdefault("env_vars", {}).setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
     request: dict[str, Any] = {
         "entrypoint": shlex.join(entrypoint),
         "runtime_env": runtime,

@@ -38,6 +38,7 @@ from resilience.batches import Position
 from resilience.draining import NONE, DrainWatch
 from resilience.errors import InputError, Unrecoverable
 from resilience.faults import FaultHooks
+from resilience.interval import SaveClock
 from resilience.journal import Journal
 from resilience.live import LIVE
 from resilience.looping import Looping
@@ -114,6 +115,9 @@ class Resumable(Looping):
             attempt=self.attempt, tier=tier, report=self._report, node=node_address(),
         )  # fmt: skip
         self.drains = DrainWatch(run.settings, self.journal)
+        self.clock = SaveClock(
+            every_steps=run.save_every_steps, every_s=run.settings.save_every_s, agree=self.ranks.agree
+        )
         self.memory = self._make_memory()
         self.metrics: dict[str, Any] = {}
         self.draining = False
@@ -206,7 +210,7 @@ class Resumable(Looping):
             self._hand_over()
         if self.generation is not None:
             self.generation.member.now.saving = self.saver.in_flight is not None
-        if reason is None and self.step % self.run.save_every_steps == 0 and self.step != self.total_steps:
+        if self.clock.due(self.step) and reason is None and self.step != self.total_steps:
             reason = "interval"
         if reason is not None:
             self.save(reason, wait=reason == "deadline")
@@ -266,6 +270,7 @@ class Resumable(Looping):
             self.ranks.meet()
         self.journal.update(now=True, state="running")
         self.drains.begin(self.step)
+        self.clock.begin(self.step)
 
     def _from_checkpoint(self) -> None:
         # loading may draw random numbers (a lazy module, a collective's shuffle); a new run must not notice

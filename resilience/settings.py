@@ -61,6 +61,8 @@ class Settings:
         hang_steps: The same limit as a multiple of the median step.
         memory_every_steps: A copy of each rank's state goes to a neighbour on another node after so many steps;
             0 = never.
+        save_every_s: Seconds between two checkpoints, which the ranks turn into steps by the time that a step takes;
+            0 = the run's `save_every_steps` holds.
         verify_checksums: Check the CRC-32 of every shard before a restore (each rank reads its share of the files);
             False checks presence and size only.
     """
@@ -86,6 +88,7 @@ class Settings:
     crash_loop_limit: int = 5
     placement_wait_s: float = 600.0
     spares: int = 0
+    save_every_s: float = 0.0
     spare_wait_s: float = 15.0
     beat_s: float = 0.2
     silence_s: float = 1.5
@@ -182,7 +185,7 @@ class Settings:
 MAY_BE_ZERO = frozenset(
     {
         "crash_loop_limit", "termination_grace_margin_s", "placement_wait_s", "deadline_margin_s", "spares",
-        "spare_wait_s", "memory_every_steps",
+        "save_every_s", "spare_wait_s", "memory_every_steps",
     }
 )  # fmt: skip
 # rehearsal switches that share the prefix but are no settings

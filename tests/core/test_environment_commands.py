@@ -39,14 +39,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_good_files_are_ok() -> None:
     done = run("check")
-    assert (done.returncode, done.stdout) == (0, "ok dev\nok local\nok prod\n")
-    assert [line for line in done.stderr.splitlines() if not line.startswith("note: ")] == []
+    assert (done.returncode, done.stdout) == (0, "ok dev\nok local\nok prod (1 warning)\n")
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert line.startswith("environments/prod.yaml:")
+    assert "1 spare for 8 nodes: a useful GPU-hour costs 12% more with it" in line
 
 
 def test_a_bad_file_is_exit_code_2_with_everything_on_stderr() -> None:
     done = run("check", "local", "nowhere", "prod")
     assert done.returncode == 2
-    assert done.stdout == "ok local\nok prod\n"
+    assert done.stdout == "ok local\nok prod (1 warning)\n"
     assert done.stderr.startswith("environments/nowhere.yaml:1: (file): no environment is called 'nowhere'")
     assert "Traceback" not in done.stderr
 
@@ -69,9 +71,10 @@ def test_what_a_deployment_is_refused_for_is_noted(folder: Path, capsys: pytest.
     missing = needs.without_digest(plan)
     assert cli(["--environments", str(folder), "env", "check", "prod"]) == 0
     printed = capsys.readouterr()
-    assert printed.out == "ok prod\n"
+    assert printed.out == "ok prod (1 warning)\n"
     noted = f"note: prod cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
-    assert printed.err == (noted if missing else "")
+    assert printed.err.partition("note: ")[0].count("\n") == 1  # the plan's warning
+    assert printed.err.endswith(noted if missing else "only\n")
 
 
 def test_warnings_are_shown_and_do_not_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,17 @@ def test_each_save_holds_the_moment_it_was_asked_for(run: Run, undisturbed: dict
     assert [event["step"] for event in events(run, "restore")] == [7]
 
 
+def test_seconds_decide_when_to_save(run: Run, undisturbed: dict[str, Any]) -> None:
+    """No multiple of the steps comes up; once a step is measured, each is longer than the interval."""
+    often = Run(
+        storage=run.storage, name="often", save_every_steps=10**6, keep=None, settings=Settings(save_every_s=1e-6)
+    )
+    assert torch.equal(fit(often)["weight"], undisturbed["weight"])
+    saved = [int(path.name.split("-")[1]) for path in checkpoints(often)]
+    assert min(saved) == 9
+    assert len(saved) >= 2
+
+
 def test_a_finished_run_has_nothing_left_to_do(run: Run) -> None:
     fit(run)
     before = {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")}

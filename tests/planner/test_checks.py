@@ -1,0 +1,90 @@
+"""What `env check` says of a section `training`, and what `submit` takes from it."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import core
+from core.loader import located
+from core.model import Environment
+from core.plan import Plan
+from ops.clients import Target
+from ops.submit import _request
+from planner import checks
+from pricing import price_file
+from tests.core.environment_files import changed
+
+TRAINING = {"model": "llama-3.1-70b", "tokens": "1T", "save_every_seconds": 4600}
+BIG = {"capacity_gib": 9600, "throughput_mbs_per_tib": 1000}
+WORKERS = "hyperpod/instance_groups/1"
+
+
+def plan_of(edits: dict[str, Any]) -> Plan:
+    # eight nodes that train, on storage with room
+    base = {"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "storage": BIG, "training": TRAINING}
+    return Plan(name="test", settings=Environment.model_validate(changed({**base, **edits})))
+
+
+def said(edits: dict[str, Any]) -> dict[str, str]:
+    found = checks.findings(plan_of(edits), price_file.recorded(), day=date(2026, 11, 22))
+    return {".".join(map(str, one.path)): f"{one.severity}: {one.message}" for one in found}
+
+
+def test_a_plan_that_pays_has_no_doubt() -> None:
+    assert said({}) == {}
+
+
+def test_without_the_section_nothing_is_said() -> None:
+    assert said({"training": None, f"{WORKERS}/count": 9}) == {}
+
+
+@pytest.mark.parametrize(
+    ("edits", "path", "words"),
+    [
+        ({f"{WORKERS}/count": 9}, "hyperpod.instance_groups.1.count", "a useful GPU-hour costs 12% more with it"),
+        ({"storage": {"capacity_gib": 2400}}, "training.keep", "3 checkpoints of 788 GiB and the next one need 3,154"),
+        ({"training": {**TRAINING, "save_every_seconds": 60}}, "training.save_every_seconds", "the next one waits"),
+        ({"training": {**TRAINING, "save_every_seconds": 60_000}}, "training.save_every_seconds", "best is"),
+        ({"ray/workers/0/replicas": 4, f"{WORKERS}/count": 4}, "training", "fits from 40 GPUs on"),
+        ({"training": {"model": "lama-70b", "tokens": "1T"}}, "training", "error: no model is called lama-70b"),
+        ({"training": {"tokens": "1T"}}, "training", "error: no model is given"),
+    ],
+)  # fmt: skip
+def test_doubts(edits: dict[str, Any], path: str, words: str) -> None:
+    assert words in said(edits)[path]
+
+
+def test_a_doubt_has_the_line_of_its_setting(tmp_path: Path) -> None:
+    settings = changed({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 9, "storage": BIG, "training": TRAINING})
+    (tmp_path / "big.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    file = core.load("big", folder=tmp_path)
+    (problem,) = located(file, checks.findings(file.plan, price_file.recorded(), day=date(2026, 11, 22)))
+    lines = (tmp_path / "big.yaml").read_text(encoding="utf-8").splitlines()
+    assert lines[problem.line - 1].strip() == "count: 9"
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "expected"),
+    [
+        (["python", "train.py"], [], "4600"),
+        (["python", "train.py"], ["RESILIENCE_SAVE_EVERY_S=60"], "60"),
+        (["python", "train.py", "--save-every-steps", "10"], [], None),
+    ],
+)
+def test_submit_passes_seconds(command: list[str], variables: list[str], expected: str | None, tmp_path: Path) -> None:
+    settings = changed({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "storage": BIG, "training": TRAINING})
+    (tmp_path / "big.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    target = Target(core.load("big", folder=tmp_path), folder=tmp_path)
+    request = _request(target, command, env_vars=variables, runtime_env=None, submission_id="")
+    assert request["runtime_env"].get("env_vars", {}).get("RESILIENCE_SAVE_EVERY_S") == expected
+
+
+def test_without_a_plan_submit_passes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "big.yaml").write_text(yaml.safe_dump(changed({})), encoding="utf-8")
+    target = Target(core.load("big", folder=tmp_path), folder=tmp_path)
+    assert _request(target, ["x"], env_vars=[], runtime_env=None, submission_id="")["runtime_env"] == {}
