@@ -28,20 +28,38 @@ def read(data: bytes, *, name: str) -> Tree:
             for member in archive:
                 path = PurePosixPath(member.name)
                 if path.is_absolute() or ".." in path.parts or "\\" in member.name or "\0" in member.name:
-                    raise ChartError(f"{name}: {member.name!r} leads out of the archive; refused")
+                    raise ChartError(
+                        f"{name}: {member.name!r} leads out of the archive",
+                        expected="paths within it",
+                        fix="use another archive; this one is refused",
+                    )
                 if member.isdir():
                     continue
                 if not member.isreg():
-                    raise ChartError(f"{name}: {member.name!r} is a link or device; refused")
+                    raise ChartError(
+                        f"{name}: {member.name!r} is a link or device",
+                        expected="files and folders",
+                        fix="use another archive; this one is refused",
+                    )
                 total += member.size
                 if total > MAX_BYTES or len(tree) >= MAX_FILES:
-                    raise ChartError(f"{name}: more than {MAX_BYTES} bytes or {MAX_FILES} files when unpacked; refused")
+                    raise ChartError(
+                        f"{name}: more than {MAX_BYTES} bytes or {MAX_FILES} files when unpacked",
+                        expected="no more",
+                        fix="use another archive; this one is refused",
+                    )
                 stream = archive.extractfile(member)
                 tree[str(path)] = stream.read() if stream else b""
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise ChartError(f"{name}: not a whole archive ({error})") from error
+        raise ChartError(
+            f"{name}: not a whole archive ({error})",
+            expected="a .tgz of a chart",
+            fix="remove the file and run `make charts`",
+        ) from error
     if not tree:
-        raise ChartError(f"{name}: nothing in the archive")
+        raise ChartError(
+            f"{name}: nothing in the archive", expected="a .tgz of a chart", fix="remove the file and run `make charts`"
+        )
     return tree
 
 
@@ -50,7 +68,11 @@ def below(tree: Mapping[str, bytes], folder: str, *, name: str) -> Tree:
     prefix = folder.strip("/") + "/"
     found = {path[len(prefix) :]: data for path, data in tree.items() if path.startswith(prefix)}
     if not found:
-        raise ChartError(f"{name}: no folder {folder!r} in it")
+        raise ChartError(
+            f"{name}: no folder {folder!r} in it",
+            expected="the folder of the chart",
+            fix="correct the source's path in the lock",
+        )
     return found
 
 

@@ -100,7 +100,11 @@ def verify(lock: Lock) -> None:
         same = there.get(key) == examine(locked).as_data() if rendered else fits(locked, there.get(key))
         if not same:
             file = contents_file(lock.path)
-            raise ChartError(f"{file}: {key}: is not what {locked.file_name} holds; run `make charts` and commit it")
+            raise ChartError(
+                f"{file}: {key}: stale",
+                expected=f"what {locked.file_name} contains",
+                fix="run `make charts` and commit the file",
+            )
 
 
 def unknown_values(values: Mapping[str, Any], known: Sequence[str]) -> list[str]:

@@ -32,12 +32,18 @@ def fetch(url: str, *, limit: int = MAX_ARCHIVE_BYTES) -> bytes:
             data: bytes = answer.read(limit + 1)
             length = answer.headers.get("Content-Length")
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise ChartError(f"{url}: {_reason(error)}; behind a closed network set CHARTS_MIRROR") from error
+        raise ChartError(
+            f"{url}: {_reason(error)}",
+            expected="an answer",
+            fix="check the network; behind a closed network set CHARTS_MIRROR",
+        ) from error
     if len(data) > limit:
-        raise ChartError(f"{url}: more than {limit} bytes; refused")
+        raise ChartError(
+            f"{url}: more than {limit} bytes", expected="no more", fix="correct the address; the answer is refused"
+        )
     # http.client does not complain about a short body that was asked for with a size
     if length is not None and length.isdigit() and len(data) != int(length):
-        raise ChartError(f"{url}: cut short: {len(data)} of {length} bytes")
+        raise ChartError(f"{url}: cut short at {len(data)} bytes", expected=f"{length}", fix="run the command again")
     return data
 
 
@@ -49,15 +55,25 @@ def from_repository(repository: str, *, chart: str, version: str) -> tuple[bytes
         index = yaml.load(fetch(index_url, limit=MAX_INDEX_BYTES), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
         releases = index["entries"][chart]
     except yaml.YAMLError as error:
-        raise ChartError(f"{index_url}: not YAML: {' '.join(str(error).split())}") from error
+        raise ChartError(
+            f"{index_url}: not YAML: {' '.join(str(error).split())}",
+            expected="the index of a Helm repository",
+            fix="correct `repository` in the lock",
+        ) from error
     except (KeyError, TypeError) as error:
-        raise ChartError(f"{index_url}: no chart {chart!r} in it") from error
+        raise ChartError(
+            f"{index_url}: no chart {chart!r}", expected="one of its charts", fix="correct `chart` in the lock"
+        ) from error
     for release in releases:
         if same_version(str(release.get("version")), version) and release.get("urls"):
             digest = str(release.get("digest") or "").removeprefix("sha256:") or None
             return fetch(urljoin(base, str(release["urls"][0]))), digest
     known = ", ".join(str(release.get("version")) for release in releases[:5])
-    raise ChartError(f"{index_url}: no version {version} of {chart}; newest there: {known}")
+    raise ChartError(
+        f"{index_url}: no version {version} of {chart}",
+        expected=f"a version it has, newest: {known}",
+        fix="correct `version` in the lock",
+    )
 
 
 def same_version(one: str, other: str) -> bool:
@@ -82,13 +98,21 @@ def _git(arguments: list[str], *, where: str) -> bytes:
             command, capture_output=True, check=False, timeout=GIT_TIMEOUT_SECONDS, env=_environment(environment)
         )
     except FileNotFoundError as error:
-        raise ChartError("git is not installed; it is needed to fetch charts from git repositories") from error
+        raise ChartError(
+            "git is not installed", expected="git on PATH, for charts from git repositories", fix="install git"
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise ChartError(f"{where}: git gave no answer in {GIT_TIMEOUT_SECONDS} s") from error
+        raise ChartError(
+            f"{where}: git did not end",
+            expected=f"an answer in {GIT_TIMEOUT_SECONDS} s",
+            fix="check the network, then run the command again",
+        ) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ChartError(
-            f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {said[-1] if said else '?'}"
+            f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {said[-1] if said else '?'}",
+            expected="the commit of the lock",
+            fix="check the network and the source in the lock",
         )
     return done.stdout
 
@@ -116,7 +140,11 @@ def _check(url: str, *, redirected: bool = False) -> None:
         or (parts.scheme == "file" and not redirected and not parts.netloc and Path(parts.path).is_absolute())
     ):
         return
-    raise ChartError(f"{url}: {'redirected to ' if redirected else ''}neither https:// nor file:///; refused")
+    raise ChartError(
+        f"{url}{', after a redirection' if redirected else ''}",
+        expected="https:// or file:///",
+        fix="use an address that is encrypted or local",
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from core.errors import ProjectError
 
-class ChartError(Exception):
+
+class ChartError(ProjectError):
     """A chart or its lock cannot be used; the message says which, why and what to run."""
 
 

@@ -51,7 +51,11 @@ def render(
     """The text that `helm template` makes of a chart, with Helm's comments that name each object's template."""
     program = helm()
     if program is None:
-        raise ChartError(f"no helm on PATH and none in the wheel of {LAYER} for this machine")
+        raise ChartError(
+            "no helm for this machine",
+            expected=f"helm on PATH or in the wheel of {LAYER}",
+            fix="install helm, or run `make setup`",
+        )
     command = [
         str(program), "template", release, str(chart), "--namespace", namespace, "--values", str(values),
         "--kube-version", kubernetes_version, "--skip-crds",
@@ -60,7 +64,11 @@ def render(
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["failed"]
         said = next((line for line in lines if line.startswith("Error:")), lines[-1])
-        raise ChartError(f"{chart.name}: helm template: {said.removeprefix('Error: ')}")
+        raise ChartError(
+            f"{chart.name}: helm template: {said.removeprefix('Error: ')}",
+            expected="the chart to accept its values",
+            fix="correct `helm` values of the environment file",
+        )
     return done.stdout
 
 

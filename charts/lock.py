@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from charts.errors import ChartError
+from core.errors import in_three_parts
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^(https|file)://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
@@ -155,12 +156,18 @@ class Lock:
             raw = yaml.safe_load(path.read_text(encoding="utf-8"))
             content = _File.model_validate(raw if raw is not None else {})
         except OSError as error:
-            raise ChartError(f"{path}: cannot be read: {error.strerror}") from error
+            raise ChartError(
+                f"{path}: cannot be read: {error.strerror}",
+                expected="a lock file",
+                fix="correct the path or its permissions",
+            ) from error
         except yaml.YAMLError as error:
-            raise ChartError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+            raise ChartError(
+                f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
+            ) from error
         except ValidationError as error:
             lines = [_problem(path, item) for item in error.errors()]
-            raise ChartError("\n".join(lines)) from error
+            raise ChartError.together(lines) from error
         out = path.parent / content.folder
         made = {
             key: LockedChart(
@@ -181,12 +188,17 @@ class Lock:
     def chart(self, key: str, *, version: str) -> LockedChart:
         """The chart called `key`, which must be locked at `version` (what the environment file asks for)."""
         if key not in self.charts:
-            raise ChartError(f"{self.path}: charts.{key}: missing; locked are: {', '.join(sorted(self.charts))}")
+            raise ChartError(
+                f"{self.path}: charts.{key}: missing",
+                expected=f"one of {', '.join(sorted(self.charts))}",
+                fix="correct the name, or add the chart to the lock",
+            )
         found = self.charts[key]
         if found.version != version:
             raise ChartError(
-                f"{self.path}: charts.{key}.version: the environment asks for {version}, locked is {found.version}; "
-                "change `helm` in the environment file, or change the lock, empty its sha256 and run `make charts`"
+                f"{self.path}: charts.{key}.version: {found.version}",
+                expected=f"{version}, which the environment uses",
+                fix="change `helm` in the environment file; or change the lock, empty its sha256 and run `make charts`",
             )
         return found
 
@@ -195,7 +207,11 @@ def _problem(path: Path, item: Any) -> str:
     place = ".".join(str(part) for part in item["loc"])
     got = "" if isinstance(item["input"], dict | list) else f", got {item['input']!r}"
     message = item["msg"].removeprefix("Value error, ")
-    return f"{path}: {place}: {message[:1].lower()}{message[1:]}{got}"
+    return in_three_parts(
+        f"{path}: {place}: {message[:1].lower()}{message[1:]}{got}",
+        expected="the entry of a chart",
+        fix="correct it, by the pattern of the others in charts.lock.yaml",
+    )
 
 
 def record(path: Path, place: list[str | int], digest: str) -> None:
@@ -217,10 +233,16 @@ def record(path: Path, place: list[str | int], digest: str) -> None:
     shown = ".".join(map(str, place))
     found = [(key, value) for key, value in node.value if key.value == "sha256"]
     if not found:
-        raise ChartError(f"{path}: {shown}: no sha256 to fill in; add an empty `sha256:` and run `make charts` again")
+        raise ChartError(
+            f"{path}: {shown}: no sha256",
+            expected="a line to fill in",
+            fix="add an empty `sha256:` and run `make charts` again",
+        )
     ((key, value),) = found
     if value.value not in {"", "null", "~"}:
-        raise ChartError(f"{path}: {shown}.sha256: is recorded already; empty it to change it")
+        raise ChartError(
+            f"{path}: {shown}.sha256: recorded already", expected="an empty one", fix="empty it to change it"
+        )
     row, column = key.end_mark.line, key.end_mark.column
     lines[row] = lines[row][:column] + re.sub(r"^:[ \t]*(?:null|~|\"\"|'')?", f': "{digest}"', lines[row][column:])
     write_atomically(path, "".join(lines).encode())

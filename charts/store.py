@@ -16,6 +16,7 @@ from charts import archive, download
 from charts import subcharts as sub_chart_files
 from charts.errors import ChartError, ChartMissingError
 from charts.lock import LockedChart, SubChart, record, write_atomically
+from core.errors import in_three_parts
 
 MIRROR = "CHARTS_MIRROR"
 """Environment variable: `https://` or `file://` folder that holds the packaged archives, for closed networks."""
@@ -43,13 +44,22 @@ def locate(locked: LockedChart) -> Path:
         return _package_folder(locked)
     found = state(locked)
     if found == "missing":
-        raise ChartMissingError(f"{locked.where}: {locked.file_name} is not in {locked.out.name}/; run `make charts`")
+        raise ChartMissingError(
+            f"{locked.where}: {locked.file_name} is missing",
+            expected=f"it in {locked.out.name}/",
+            fix="run `make charts`",
+        )
     if found == "unlocked":
-        raise ChartError(f"{locked.where}.sha256: empty; run `make charts` and commit {locked.lock_file.name}")
+        raise ChartError(
+            f"{locked.where}.sha256: empty",
+            expected=f"the digest of {locked.file_name}",
+            fix=f"run `make charts` and commit {locked.lock_file.name}",
+        )
     if found == "different":
         raise ChartError(
-            f"{locked.where}.sha256: {locked.path} has {digest(locked.path.read_bytes())}, locked is {locked.sha256}; "
-            "remove the file and run `make charts`"
+            f"{locked.where}.sha256: {locked.path} has {digest(locked.path.read_bytes())}",
+            expected=f"{locked.sha256}",
+            fix="remove the file and run `make charts`",
         )
     return locked.path
 
@@ -100,11 +110,13 @@ def fetch(locked: LockedChart, *, mirror: str | None = None, frozen: bool = Fals
     """
     mirror = os.environ.get(MIRROR, "") if mirror is None else mirror
     if frozen and (empty := unrecorded(locked)):
-        raise ChartError(
-            "\n".join(
-                f"{place}: empty, and --frozen records nothing; run `make charts` and commit {locked.lock_file.name}"
-                for place in empty
+        raise ChartError.together(
+            in_three_parts(
+                f"{place}: empty",
+                expected="a digest, because --frozen records nothing",
+                fix=f"run `make charts` and commit {locked.lock_file.name}",
             )
+            for place in empty
         )
     return _fetch(locked, mirror.rstrip("/"))
 
@@ -190,7 +202,11 @@ def _published(repository: str, chart: str, version: str, where: str, *, stated_
     data, stated = download.from_repository(repository, chart=chart, version=version)
     # at a first fetch the index's digest is the only second opinion there is
     if stated_only and stated is not None and stated != digest(data):
-        raise ChartError(f"{where}: the repository's index states sha256 {stated}, the download has {digest(data)}")
+        raise ChartError(
+            f"{where}: the download has sha256 {digest(data)}",
+            expected=f"{stated}, as the repository's index states",
+            fix="run the command again; a difference that stays is a moved or altered archive",
+        )
     return data
 
 
@@ -198,8 +214,9 @@ def _match(data: bytes, wanted: str | None, where: str) -> None:
     got = digest(data)
     if wanted is not None and got != wanted:
         raise ChartError(
-            f"{where}.sha256: locked is {wanted}, got {got}; nothing was replaced. If the new content is meant, "
-            "empty the sha256 and run `make charts`"
+            f"{where}.sha256: got {got}; nothing was replaced",
+            expected=f"{wanted}, which is locked",
+            fix="if the new content is intended, empty the sha256 and run `make charts`",
         )
 
 
@@ -208,9 +225,15 @@ def _check_name(tree: archive.Tree, chart: str, version: str, file_name: str) ->
         about = yaml.safe_load(tree["Chart.yaml"])
         got = (str(about["name"]), str(about["version"]))
     except (KeyError, TypeError, yaml.YAMLError) as error:
-        raise ChartError(f"{file_name}: no usable Chart.yaml in it") from error
+        raise ChartError(
+            f"{file_name}: no usable Chart.yaml", expected="a packaged chart", fix="correct the source in the lock"
+        ) from error
     if got[0] != chart or not download.same_version(got[1], version):
-        raise ChartError(f"{file_name}: Chart.yaml says {got[0]} {got[1]}, wanted {chart} {version}")
+        raise ChartError(
+            f"{file_name}: Chart.yaml is of {got[0]} {got[1]}",
+            expected=f"{chart} {version}",
+            fix="correct `chart` or `version` in the lock",
+        )
 
 
 def _package_folder(locked: LockedChart) -> Path:
@@ -218,12 +241,18 @@ def _package_folder(locked: LockedChart) -> Path:
     folder = locked.lock_file.parent / locked.source.folder
     tree = _files(folder)
     if not tree:
-        raise ChartError(f"{locked.where}.source.folder: {folder} is not a folder with a chart in it")
+        raise ChartError(
+            f"{locked.where}.source.folder: {folder}", expected="a folder with a chart in it", fix="correct the path"
+        )
     crds = os.environ.get(locked.source.crds_env or "", "")
     if locked.source.crds_env and crds:
         real = {f"crds/{path.name}": path.read_bytes() for path in sorted(Path(crds).glob("ray.io_*.yaml"))}
         if not real:
-            raise ChartError(f"{locked.source.crds_env}: no ray.io_*.yaml in {crds}")
+            raise ChartError(
+                f"{locked.source.crds_env}: no ray.io_*.yaml in {crds}",
+                expected="the definitions of KubeRay",
+                fix="correct the variable",
+            )
         tree = {path: data for path, data in tree.items() if not path.startswith("crds/")} | real
     _check_name(tree, locked.chart, locked.version, locked.source.folder)
     data = archive.pack(tree, top=locked.chart)

@@ -33,7 +33,11 @@ def remove(tree: Mapping[str, bytes], name: str, *, where: str) -> archive.Tree:
     places = where_each_is(tree).get(name, [])
     if not places and len(dependencies) == len(about.get("dependencies") or []):
         known = ", ".join(sorted({*where_each_is(tree), *(str(item.get("name")) for item in dependencies)}))
-        raise ChartError(f"{where}.without: no sub-chart {name!r}; there are: {known or 'none'}")
+        raise ChartError(
+            f"{where}.without: no sub-chart {name!r}",
+            expected=f"one of {known or 'none'}",
+            fix="correct `without` in the lock",
+        )
     made = {path: data for path, data in tree.items() if not _below(path, places)}
     made["Chart.yaml"] = yaml.safe_dump({**about, "dependencies": dependencies}, sort_keys=False).encode()
     return made
@@ -64,8 +68,9 @@ def refuse_duplicates(tree: Mapping[str, bytes], *, where: str) -> None:
     for name, places in where_each_is(tree).items():
         if len(places) > 1:
             raise ChartError(
-                f"{where}: sub-chart {name!r} is there {len(places)} times ({', '.join(sorted(places))}); Helm would "
-                "use one of them at random. Fix: lock a version of the chart that carries it once"
+                f"{where}: sub-chart {name!r} occurs {len(places)} times ({', '.join(sorted(places))})",
+                expected="one: Helm would use any of them",
+                fix="lock a version of the chart that carries it once",
             )
 
 
@@ -85,9 +90,13 @@ def _about(data: bytes, where: str) -> dict[str, Any]:
     try:
         about = yaml.safe_load(data)
     except yaml.YAMLError as error:
-        raise ChartError(f"{where}: Chart.yaml is not YAML: {' '.join(str(error).split())}") from error
+        raise ChartError(
+            f"{where}: Chart.yaml is not YAML: {' '.join(str(error).split())}",
+            expected="a chart",
+            fix="correct the source in the lock",
+        ) from error
     if not isinstance(about, dict):
-        raise ChartError(f"{where}: no usable Chart.yaml in it")
+        raise ChartError(f"{where}: no usable Chart.yaml", expected="a chart", fix="correct the source in the lock")
     return about
 
 

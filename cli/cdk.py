@@ -27,5 +27,7 @@ def register(app: typer.Typer) -> None:
             # the CDK's template validation belongs to tests, CI and deploys
             ended = synthesis.cdk(env, ["diff", f"{env}/*"], out=Path(out) / "cdk.out", validate=False)
         if ended:
-            raise OpsError(f"cdk diff failed: exit code {ended}", next="see its messages above", code=ERROR)
+            raise OpsError(
+                f"cdk diff failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR
+            )
         return OK

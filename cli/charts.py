@@ -56,7 +56,7 @@ def _each(
     try:
         lock = Lock.read(lock_file or project.SOURCE / "charts.lock.yaml")
     except ChartError as error:
-        raise OpsError(str(error), code=BAD_USE) from error
+        raise OpsError.of(error, code=BAD_USE) from error
     for locked in lock.charts.values():
         try:
             state: str
@@ -77,7 +77,7 @@ def _each(
     if recorded:
         output.say(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}")
     if problems:
-        raise OpsError("\n".join(problems), code=BAD_USE)
+        raise OpsError.of(ChartError.together(problems), code=BAD_USE)
     if form == "json":
         output.write_json("charts", {"charts": rows, "recorded": recorded})
     return OK

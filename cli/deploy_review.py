@@ -50,9 +50,9 @@ class Reviewer:
         output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
         if refused := refusals(self._head):
             why = "; ".join(f"{name}: {reason}" for name, reason in refused)
-            raise OpsError(
+            raise OpsError.outcome(
                 f"CloudFormation would refuse these templates; nothing was changed. {why}",
-                next=f"do what it says, then {self._again([])}",
+                fix=f"do what it says, then {self._again([])}",
                 code=CONDITION_FALSE,
             )
         self._stop(made)
@@ -77,9 +77,9 @@ class Reviewer:
         if Effect.REJECTED in every:
             needed.append(Effect.REJECTED)
         words = ", ".join(effect.words for effect in refused)
-        raise OpsError(
+        raise OpsError.outcome(
             f"the review stops the deploy of '{self._target.name}': {words}. Nothing was changed",
-            next=f"to deploy it all the same: {self._again(needed)}",
+            fix=f"to deploy it all the same: {self._again(needed)}",
             code=CONDITION_FALSE,
         )
 
@@ -121,11 +121,12 @@ def read(folder: Path, env: str) -> EnvironmentAssembly:
     try:
         found = assemblies.read(folder)
     except ReviewError as error:
-        raise OpsError(str(error), code=BAD_USE) from error
+        raise OpsError.of(error, code=BAD_USE) from error
     if env not in found:
         raise OpsError(
-            f"the assembly {folder} has no environment '{env}': expected one of {', '.join(found) or 'none'}",
-            next=f"hyperpod-ray deploy {env}, which synthesizes it",
+            f"the assembly {folder} has no environment '{env}'",
+            expected=f"one of {', '.join(found) or 'none'}",
+            fix=f"hyperpod-ray deploy {env}, which synthesizes it",
             code=BAD_USE,
         )
     return found[env]

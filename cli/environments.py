@@ -40,7 +40,9 @@ def check(
     where = folder()
     selected = names_ or core.environment_names(folder=where)
     if not selected:
-        raise OpsError(f"no environment here: {where}", next=f"{PROGRAM} env new NAME", code=BAD_USE)
+        raise OpsError(
+            f"no environment: {where}", expected="an environment file", fix=f"{PROGRAM} env new NAME", code=BAD_USE
+        )
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
@@ -140,7 +142,9 @@ def written(file: Path, text: str, *, command: str, check: bool) -> int:
     if check:
         if file.exists() and file.read_text(encoding="utf-8") == text:
             return OK
-        raise OpsError(f"{file}: stale", next=f"{PROGRAM} {command}", code=CONDITION_FALSE)
+        raise OpsError(
+            f"{file}: stale", expected="what its source generates", fix=f"{PROGRAM} {command}", code=CONDITION_FALSE
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     output.write_line(f"wrote {file}")

@@ -28,7 +28,7 @@ def build_args(set_name: SetName = None) -> int:
     try:
         arguments = choose(set_name).build_args()
     except ImageError as error:
-        raise OpsError(str(error), code=BAD_USE) from error
+        raise OpsError.of(error, code=BAD_USE) from error
     for name, value in arguments.items():
         output.write_line(f"--build-arg {name}={value}")
     return OK
@@ -49,12 +49,12 @@ def pin(
     try:
         chosen = choose(set_name)
     except ImageError as error:
-        raise OpsError(str(error), code=BAD_USE) from error
+        raise OpsError.of(error, code=BAD_USE) from error
     try:
         found = digest(chosen.base, chosen.tag, mirror=mirror)
         result = record_digest(chosen, found, update=update)
     except ImageError as error:
-        raise OpsError(str(error), code=ERROR) from error
+        raise OpsError.of(error, code=ERROR) from error
     output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
     return OK
 
@@ -73,7 +73,7 @@ def pin_copies(
     try:
         lines = copies.pin(copies.asked(mirror), update=update)
     except ImageError as error:
-        raise OpsError(str(error), code=ERROR) from error
+        raise OpsError.of(error, code=ERROR) from error
     for line in lines:
         output.write_line(line)
     for page in _pages():

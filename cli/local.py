@@ -33,7 +33,7 @@ def sandbox_errors() -> Iterator[None]:
     try:
         yield
     except (install.InstallError, process.StartError, client.ControlError) as error:
-        raise OpsError(str(error), code=ERROR) from error
+        raise OpsError.of(error, code=ERROR) from error
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def rehearsal_errors() -> Iterator[None]:
     try:
         yield
     except LocalError as error:
-        raise OpsError(str(error), code=error.code) from error
+        raise OpsError.of(error, code=error.code) from error
     finally:
         os.environ.pop(ENVIRONMENTS_VARIABLE, None)
         if before is not None:
@@ -214,7 +214,12 @@ def conformance(
     try:
         wrong = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
     except compare.NoServerError as error:
-        raise OpsError(str(error), next="hyperpod-ray local conformance --kubeconfig FILE", code=BAD_USE) from error
+        raise OpsError(
+            str(error),
+            expected="a cluster that answers",
+            fix="hyperpod-ray local conformance --kubeconfig FILE",
+            code=BAD_USE,
+        ) from error
     return CONDITION_FALSE if wrong else OK
 
 

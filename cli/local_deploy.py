@@ -24,9 +24,9 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
     running = process.find(state)
     if running and (running.account, running.region) != (settings.account, settings.region):
         raise OpsError(
-            f"the embedded AWS runs as account {running.account} in {running.region}: expected {settings.account} in "
-            f"{settings.region}, as in {env}.yaml",
-            next="hyperpod-ray local down, then the same command again",
+            f"the embedded AWS runs as account {running.account} in {running.region}",
+            expected=f"{settings.account} in {settings.region}, as in {env}.yaml",
+            fix="hyperpod-ray local down, then the same command again",
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
@@ -114,9 +114,11 @@ class Cdk:
 
     def _call(self, arguments: list[str], *, folder: Path) -> None:
         if not self._program.exists():
-            raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
+            raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
         ended = subprocess.run(
             [str(self._program), *arguments], cwd=folder, env=self._variables, check=False
         ).returncode
         if ended:
-            raise OpsError(f"cdk {arguments[0]} failed: exit code {ended}", next="see its messages above", code=ERROR)
+            raise OpsError(
+                f"cdk {arguments[0]} failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR
+            )

@@ -130,7 +130,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _explained(error: Exception) -> OpsError:
     """What a failure means; a failure without an explanation is a defect of this program."""
     if isinstance(error, USAGE):
-        return OpsError(error.format_message(), next=f"{PROGRAM} --help", code=int(error.exit_code))
+        return OpsError(
+            error.format_message().rstrip("."),
+            expected="a command line as in its help",
+            fix=f"{PROGRAM} --help",
+            code=int(error.exit_code),
+        )
     if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
         return missing
     known = explain(error, environment=current.environment)
@@ -138,7 +143,8 @@ def _explained(error: Exception) -> OpsError:
         raise error
     return known or OpsError(
         f"internal error: {type(error).__name__}: {error}",
-        next=f"run the command again with {names.TRACEBACK_VARIABLE}=1 and report the output",
+        expected="no failure of this kind",
+        fix=f"run the command again with {names.TRACEBACK_VARIABLE}=1 and report the output",
         code=ERROR,
     )
 
@@ -157,8 +163,9 @@ def extra_of(error: ModuleNotFoundError) -> OpsError | None:
     for extra, packages in EXTRAS.items():
         if package in packages:
             return OpsError(
-                f"this command needs the part [{extra}] of {PROGRAM}, which is not installed: no package {package}",
-                next="run it from a checkout of the project after `make setup`",
+                f"no package {package}: this command needs the part [{extra}] of {PROGRAM}",
+                expected="an installation with it",
+                fix="run it from a checkout of the project after `make setup`",
                 code=BAD_USE,
             )
     return None
@@ -173,7 +180,7 @@ def script() -> None:
 
 def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
     """What a JSON document says of a failure."""
-    return {"error": {"message": error.message, "next": error.next, "code": error.code}}
+    return {"error": {"message": error.message, "fix": error.fix, "code": error.code}}
 
 
 def _failed(error: OpsError, *, as_json: bool) -> int:
@@ -181,8 +188,8 @@ def _failed(error: OpsError, *, as_json: bool) -> int:
         output.write_json("error", failure(error))
         return error.code
     output.say(f"error: {error.message}")
-    if error.next:
-        output.say(f"next: {error.next}")
+    if error.fix:
+        output.say(f"Fix: {error.fix}")
     return error.code
 
 

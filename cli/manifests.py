@@ -81,11 +81,12 @@ def register(app: typer.Typer) -> None:
         from k8s import render
 
         if schedule is None and time_zone is not None:
-            raise OpsError(f"--time-zone: '{time_zone}'. Expected a schedule. Fix: add --schedule", code=BAD_USE)
+            raise OpsError(f"--time-zone: '{time_zone}'", expected="a schedule", fix="add --schedule", code=BAD_USE)
         if schedule is not None and (queue or priority):
             raise OpsError(
-                "--queue: Expected none with --schedule: KubeRay gives the runs of a RayCronJob no labels. "
-                "Fix: remove --queue or --schedule",
+                "--queue: with --schedule",
+                expected="one of the two: KubeRay gives the runs of a RayCronJob no labels",
+                fix="remove --queue or --schedule",
                 code=BAD_USE,
             )
         bindings = k8s.placeholders(plan)
@@ -129,4 +130,4 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (ChartError, RefusedError) as error:
-        raise OpsError(str(error), code=BAD_USE) from error
+        raise OpsError.of(error, code=BAD_USE) from error

@@ -54,7 +54,9 @@ def register(app: typer.Typer) -> None:
         if list_types:
             return _list(region or _asked("region", "--region"))
         if not name:
-            raise OpsError("no name: expected the new environment's name", next=f"{PROGRAM} env new NAME", code=BAD_USE)
+            raise OpsError(
+                "no name", expected="the new environment's name", fix=f"{PROGRAM} env new NAME", code=BAD_USE
+            )
         target = _target(name)
         account = account or _asked("AWS account (12 digits)", "--account")
         region = region or _asked("region", "--region", choices=_regions)
@@ -88,7 +90,7 @@ def _target(name: str) -> Path:
     target = folder / f"{name}.yaml"
     if target.exists():
         raise OpsError(
-            f"{target} exists: expected a new name", next=f"{PROGRAM} env new OTHER, or delete the file", code=BAD_USE
+            f"{target} exists", expected="a new name", fix=f"{PROGRAM} env new OTHER, or delete the file", code=BAD_USE
         )
     return target
 
@@ -104,7 +106,9 @@ def _types(region: str) -> list[str]:
 
     found = regions.accelerated(region)
     if not found:
-        raise OpsError(f"region: '{region}'. Expected one of {', '.join(_regions())}", code=BAD_USE)
+        raise OpsError(
+            f"region: '{region}'", expected=f"one of {', '.join(_regions())}", fix="choose one of them", code=BAD_USE
+        )
     return found
 
 
@@ -118,9 +122,11 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
     """An answer from the terminal."""
     if not output.interactive():
         raise OpsError(
-            f"{option} is missing: expected {what}", next=f"{PROGRAM} env new --help, or run it at a terminal",
+            f"{option} is missing",
+            expected=f"{what}",
+            fix=f"{PROGRAM} env new --help, or run it at a terminal",
             code=BAD_USE,
-        )  # fmt: skip
+        )
     if choices is not None:
         for line in _columns(choices()):
             output.say(f"  {line}")
@@ -129,7 +135,12 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
-            raise OpsError("nothing was written: no answer", code=BAD_USE)
+            raise OpsError(
+                "nothing was written: no answer",
+                expected="a line on stdin",
+                fix=f"{PROGRAM} env new --help shows the options",
+                code=BAD_USE,
+            )
         if line.strip():
             return line.strip()
 
@@ -142,7 +153,9 @@ def _columns(words: list[str], *, width: int = 76) -> list[str]:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise OpsError(f"number of worker nodes: '{text}'. Expected a whole number from 1", code=BAD_USE)
+        raise OpsError(
+            f"number of worker nodes: '{text}'", expected="a whole number from 1", fix="--count 1 or more", code=BAD_USE
+        )
     return int(text)
 
 
@@ -152,20 +165,20 @@ def _text(
 ) -> str:  # fmt: skip
     """The file's text, after the same check that every command makes."""
     from core import loader, new_file, regions
-    from core.findings import suggestion
+    from core.findings import meant
 
     offered = _types(region)
     if not regions.offers(region, instance_type) or not instance_type.startswith("ml."):
-        hint = suggestion(instance_type, offered)
         raise OpsError(
-            f"--type: '{instance_type}' is not offered in {region}{hint}",
-            next=f"{PROGRAM} env new --list-types --region {region}",
+            f"--type: '{instance_type}'",
+            expected=f"an accelerated type that {region} offers",
+            fix=meant(instance_type, offered) or f"{PROGRAM} env new --list-types --region {region}",
             code=BAD_USE,
         )
     try:
         head = regions.head_type(region)
-    except LookupError as error:
-        raise OpsError(str(error), next="choose another region", code=BAD_USE) from error
+    except regions.NoHeadTypeError as error:
+        raise OpsError.of(error, fix="choose another region", code=BAD_USE) from error
     answers = new_file.Answers(
         name=name,
         account=account,
@@ -185,5 +198,10 @@ def _text(
         loader.parse(text, name=name, path=target)
     except loader.EnvironmentFileError as error:
         found = "\n".join(f"{problem.path}: {problem.message}" for problem in error.problems)
-        raise OpsError(f"nothing was written: {found}", next=f"{PROGRAM} env new --help", code=BAD_USE) from error
+        raise OpsError(
+            f"nothing was written: {found}",
+            expected=f"settings that pass `{PROGRAM} env check`",
+            fix=f"{PROGRAM} env new --help",
+            code=BAD_USE,
+        ) from error
     return text

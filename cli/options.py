@@ -41,8 +41,9 @@ def folder() -> Path:
     found = current.folder or project.environments()
     if found is None:
         raise OpsError(
-            f"no folder {project.FOLDER_NAME}/ with an environment file: {Path.cwd()} and the folders above it",
-            next=f"change to the project's folder, or give {PROGRAM} --environments FOLDER",
+            f"no environment file in {Path.cwd()} and the folders above it",
+            expected=f"a folder {project.FOLDER_NAME}/ with one",
+            fix=f"change to the project's folder, or give {PROGRAM} --environments FOLDER",
             code=BAD_USE,
         )
     return found

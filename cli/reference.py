@@ -73,7 +73,7 @@ def exit_codes() -> str:
     from cli.main import EXIT_CODES, failure
     from ops.errors import ERROR, OpsError
 
-    example = OpsError("the credentials have expired", next="aws sso login", code=ERROR)
+    example = OpsError("the credentials have expired", expected="current credentials", fix="aws sso login", code=ERROR)
     lines = [
         "# Exit codes",
         "",
@@ -94,12 +94,12 @@ def exit_codes() -> str:
         "",
         "## Errors as text",
         "",
-        "An error is one line on stderr. A second line names the next command, where there is one.",
+        "An error is two lines on stderr: what failed with what was expected, and the fix.",
         f"An internal error shows its traceback with `{names.TRACEBACK_VARIABLE}=1`.",
         "",
         "```text",
         f"error: {example.message}",
-        f"next: {example.next}",
+        f"Fix: {example.fix}",
         "```",
         "",
         "## Errors as JSON",

@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
             else:
                 made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
         except ReviewError as error:
-            raise OpsError(str(error), code=BAD_USE) from error
+            raise OpsError.of(error, code=BAD_USE) from error
         from review.report import FORMATS
 
         text = FORMATS[form.value](made).rstrip("\n") + "\n"
@@ -126,17 +126,21 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
     if base_assembly and head_assembly:
         return compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
     if base_assembly or head_assembly:
-        raise OpsError("one assembly: expected --base-assembly and --head-assembly together", code=BAD_USE)
+        raise OpsError(
+            "one assembly", expected="--base-assembly and --head-assembly together", fix="add the other", code=BAD_USE
+        )
     if not base:
         raise OpsError(
-            "no revision to compare with: expected --base REVISION, or --base-assembly and --head-assembly",
-            next=f"{PROGRAM} review --base origin/main",
+            "no revision to compare with",
+            expected="--base REVISION, or --base-assembly and --head-assembly",
+            fix=f"{PROGRAM} review --base origin/main",
             code=BAD_USE,
         )
     if not project.is_checkout():
         raise OpsError(
-            "review --base synthesizes both revisions: expected a checkout of the project with `make setup`",
-            next=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
+            "review --base: no checkout of the project with `make setup`",
+            expected="one: both revisions are synthesized",
+            fix=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
             code=BAD_USE,
         )
     with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:

@@ -25,7 +25,7 @@ def program() -> Path:
 
     found = project.SOURCE / "node_modules" / ".bin" / "cdk"
     if not found.exists():
-        raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
+        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
     return found
 
 
@@ -62,8 +62,9 @@ def assembly(env: str, *, given: Path | None) -> Iterator[Path]:
     if given is not None:
         if not (given / "manifest.json").is_file():
             raise OpsError(
-                f"no assembly: {given}. Expected a folder that `cdk synth` wrote",
-                next=f"hyperpod-ray deploy {env}, which synthesizes it",
+                f"no assembly: {given}",
+                expected="a folder that `cdk synth` wrote",
+                fix=f"hyperpod-ray deploy {env}, which synthesizes it",
                 code=BAD_USE,
             )
         yield given.resolve()
@@ -72,5 +73,7 @@ def assembly(env: str, *, given: Path | None) -> Iterator[Path]:
         out = Path(name) / "cdk.out"
         ended = cdk(env, ["synth", "--quiet"], out=out, validate=True)
         if ended:
-            raise OpsError(f"cdk synth failed: exit code {ended}", next="see its messages above", code=ERROR)
+            raise OpsError(
+                f"cdk synth failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR
+            )
         yield out

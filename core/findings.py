@@ -99,9 +99,15 @@ def skipped(message: str) -> Finding:
     return Finding(path=(), message=message, severity="skipped")
 
 
-def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when something allowed is close to `word`, else nothing."""
+def meant(word: str, allowed: Iterable[str]) -> str:
+    """`did you mean 'x'?` when something allowed is close to `word`, else nothing."""
     options = list(allowed)
     folded = {option.casefold(): option for option in options}
     close = difflib.get_close_matches(word.casefold()[:80], list(folded), n=1, cutoff=0.6)
-    return f"; did you mean '{folded[close[0]]}'?" if close else ""
+    return f"did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str:
+    """`; did you mean 'x'?` when something allowed is close to `word`, else nothing."""
+    close = meant(word, allowed)
+    return f"; {close}" if close else ""

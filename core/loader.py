@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
+from core.errors import in_three_parts
 from core.evidence import Evidence, Repository
-from core.findings import Finding, suggestion
+from core.findings import Finding, meant
 from core.model import NAME, Environment
 from core.plan import Plan
 from core.yaml_source import MAX_BYTES, Node, YamlError, read
@@ -24,6 +25,7 @@ from core.yaml_source import Path as SettingPath
 
 FOLDER = Path(__file__).resolve().parent.parent / "environments"
 WHOLE_FILE = "(file)"
+_BEGIN = "copy one of the shipped environments to begin with"
 """`Problem.path` of what concerns no single setting."""
 
 
@@ -97,10 +99,11 @@ def named(name: str, *, file: str) -> None:
     """
     if not NAME.match(name) or name.endswith("-"):
         raise _unreadable(
-            file, f"{messages.shown(name)} cannot name an environment; allowed are lower-case letters, "
-            "digits and hyphens, "
-            f"at most 21, beginning with a letter (the name becomes part of stack names)"
-        )  # fmt: skip
+            file,
+            f"{messages.shown(name)} cannot name an environment",
+            expected="at most 21 lower-case letters, digits and hyphens, beginning with a letter",
+            fix="rename the file; the name becomes part of stack names",
+        )
 
 
 def parse(text: str, *, name: str, path: Path, repository: Repository | None = None) -> EnvironmentFile:
@@ -118,13 +121,15 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
         if root is not None and (root.kind == "list" or root.value is not None):
             flaws.append(
                 YamlError(
-                    root.line, (), f"got {messages.typed(root.data())}; expected settings (account: …, region: …)"
+                    root.line,
+                    (),
+                    in_three_parts(
+                        messages.typed(root.data()), expected="settings (account: …, region: …)", fix=_BEGIN
+                    ),
                 )
             )
         elif not flaws:
-            flaws.append(
-                YamlError(1, (), "the file has no settings; copy one of the shipped environments to begin with")
-            )
+            flaws.append(YamlError(1, (), in_three_parts("the file is empty", expected="settings", fix=_BEGIN)))
         raise EnvironmentFileError([_located(flaw, file=file) for flaw in _once(flaws)])
     flawed = {flaw.path for flaw in flaws}
     settings, valid, found = _validated(root)
@@ -190,8 +195,9 @@ def _relative(path: Path) -> str:
         return str(path)
 
 
-def _unreadable(file: str, message: str) -> EnvironmentFileError:
-    return EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=1)])
+def _unreadable(file: str, what: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
+    message = in_three_parts(what, expected=expected, fix=fix)
+    return EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=line)])
 
 
 def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
@@ -200,25 +206,35 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
         raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
     except FileNotFoundError:
         there = environment_names(folder=folder) if folder.is_dir() else []
-        known = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "there is none"
+        known = f"{'one of ' if len(there) > 1 else ''}{', '.join(there)}" if there else "an environment file"
         raise _unreadable(
-            file, f"no environment is called '{name}'; {known} in {_relative(folder)}{suggestion(name, there)}"
+            file,
+            f"no environment '{name}'",
+            expected=f"{known} in {_relative(folder)}",
+            fix=meant(name, there) or "hyperpod-ray env new",
         ) from None
     except IsADirectoryError:
-        raise _unreadable(file, "is a folder. Expected a file of settings") from None
+        raise _unreadable(file, "it is a folder", expected="a file of settings", fix="correct the path") from None
     except OSError as error:
-        raise _unreadable(file, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise _unreadable(
+            file,
+            f"it cannot be read: {(error.strerror or str(error)).lower()}",
+            expected="a file of settings",
+            fix="correct its path or permissions",
+        ) from None
     if raw is None:
-        raise _unreadable(file, f"is larger than {MAX_BYTES:,} bytes; this is no environment file")
+        raise _unreadable(
+            file, f"more than {MAX_BYTES:,} bytes", expected="an environment file", fix="correct the path"
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            message = "is UTF-16; save it as UTF-8"
+            what = "it is UTF-16"
         else:
-            message = f"byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=line)]) from None
+            what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise _unreadable(file, what, expected="UTF-8", fix="save the file as UTF-8", line=line) from None
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from core import model, shapes
-from core.findings import suggestion
+from core.errors import in_three_parts
+from core.findings import meant
 from core.service_limits import platform
 from core.yaml_source import Node, Path
 
@@ -93,7 +94,7 @@ def _purpose(path: Path) -> str:
     key = str(path[-1])
     info = next((one.model_fields[key] for one in sections_at(path[:-1]) if key in one.model_fields), None)
     first = _first_sentence(info.description if info else "")
-    return f" ({first})" if first else ""
+    return f"{key}: {first[:1].lower() if first[1:2].islower() else first[:1]}{first[1:]}" if first else key
 
 
 def _first_sentence(text: str | None) -> str:
@@ -101,6 +102,9 @@ def _first_sentence(text: str | None) -> str:
 
 
 # --- one error, in words ---------------------------------------------------------------------------------------------
+
+
+CORRECT = "correct the value"
 
 
 def unknown_setting(path: Path) -> str:
@@ -113,13 +117,15 @@ def unknown_setting(path: Path) -> str:
         marks = ("existing", "uri")
         mark = next((one for one in marks if all(one in section.model_fields for section in lacking)), None)
         if mark:
-            return f"cannot be used with '{mark}'; remove one of the two"
+            return in_three_parts(f"cannot be used with '{mark}'", expected="one of the two", fix="remove one")
         kinds = " or ".join(str(getattr(section, "kind", "")) for section in sections if key in section.model_fields)
-        return f"applies to {kinds} only; remove it"
-    close = suggestion(key, allowed)
-    if not close and (homes := list(dict.fromkeys(_homes(key)))):
-        return f"unknown setting here; '{key}' belongs at {' or '.join(homes[:3])}"
-    return f"unknown setting{close}" if close else f"unknown setting; allowed here: {', '.join(allowed)}"
+        return in_three_parts("not a setting of this kind", expected=f"it with {kinds} only", fix="remove it")
+    expected = "a setting of this section"
+    if close := meant(key, allowed):
+        return in_three_parts("unknown setting", expected=expected, fix=close)
+    if homes := list(dict.fromkeys(_homes(key))):
+        return in_three_parts("unknown setting here", expected=expected, fix=f"move it to {' or '.join(homes[:3])}")
+    return in_three_parts("unknown setting", expected=f"one of {', '.join(allowed)}", fix="correct or remove it")
 
 
 def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:  # noqa: PLR0911, PLR0912  # one line per kind
@@ -128,7 +134,7 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:
     written = node.text if node and node.kind == "scalar" and not node.quoted else ""
     match kind:
         case "missing":
-            return f"required setting is missing{_purpose(path)}"
+            return in_three_parts("required setting is missing", expected=_purpose(path), fix="add it")
         case "extra_forbidden":
             return unknown_setting(path)
         case "literal_error":
@@ -140,25 +146,30 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:
         case "int_type" | "int_parsing" | "int_from_float":
             return _not_a_number(value, node=node)
         case "bool_type" | "bool_parsing":
-            return f"got {typed(value)}; allowed: true, false"
+            return in_three_parts(typed(value), expected="true or false", fix=CORRECT)
         case "greater_than_equal":
-            return f"{shown(value)} is too small; the least is {context['ge']}"
+            return in_three_parts(f"{shown(value)} is too small", expected=f"{context['ge']} or more", fix=CORRECT)
         case "less_than_equal":
-            return f"{shown(value)} is too large; the most is {context['le']}"
+            return in_three_parts(f"{shown(value)} is too large", expected=f"{context['le']} or less", fix=CORRECT)
         case "string_too_short":
-            return f"{shown(value)} is too short; at least {_count(context['min_length'], 'character')}"
+            least = _count(context["min_length"], "character")
+            return in_three_parts(f"{shown(value)} is too short", expected=f"at least {least}", fix=CORRECT)
         case "string_too_long":
-            return f"{shown(value)} has {len(value)} characters; at most {context['max_length']}"
+            what = f"{shown(value)} has {_count(len(value), 'character')}"
+            return in_three_parts(what, expected=f"at most {context['max_length']}", fix="shorten it")
         case "too_short":
-            return f"got {context['actual_length']}; at least {_count(context['min_length'], 'entry')} needed"
+            least, there = _count(context["min_length"], "entry"), _count(context["actual_length"], "entry")
+            return in_three_parts(there, expected=f"at least {least}", fix="add what is missing")
         case "too_long":
-            return f"got more than {context['max_length']} entries; at most {context['max_length']}"
+            what = f"more than {context['max_length']} entries"
+            return in_three_parts(what, expected=f"at most {context['max_length']}", fix="remove some")
         case "list_type":
-            return f"got {typed(value)}; expected a list ([a, b], or lines that begin with '- ')"
+            return in_three_parts(typed(value), expected="a list", fix="write [a, b], or lines that begin with '- '")
         case "dict_type" | "model_type" | "model_attributes_type":
             return _not_a_section(value, path=path)
         case _:
-            return f"got {typed(value)}; {str(error['msg'])[:1].lower()}{str(error['msg'])[1:]}".rstrip(".")
+            said = str(error["msg"]).rstrip(".")
+            return in_three_parts(typed(value), expected=f"{said[:1].lower()}{said[1:]}", fix=CORRECT)
 
 
 def _count(number: int, noun: str) -> str:
@@ -168,10 +179,11 @@ def _count(number: int, noun: str) -> str:
 
 def _not_a_section(value: object, *, path: Path) -> str:
     sections = sections_at(path)
-    holds = f" ({', '.join(list(sections[0].model_fields)[:6])} …)" if sections else " (key: value)"
+    settings = f"{', '.join(list(sections[0].model_fields)[:6])} …" if sections else "key: value"
+    expected = f"a section of settings ({settings})"
     if value is None:
-        return f"the section is empty; write its settings{holds} or remove the key"
-    return f"got {typed(value)}; expected a section of settings{holds}"
+        return in_three_parts("the section is empty", expected=expected, fix="write its settings, or remove the key")
+    return in_three_parts(typed(value), expected=expected, fix="write them below the key, indented")
 
 
 def _not_allowed(value: object, *, path: Path, written: str) -> str:
@@ -182,49 +194,59 @@ def _not_allowed(value: object, *, path: Path, written: str) -> str:
         for arg in typing.get_args(option)
     ]
     words = [str(literal) for literal in literals]
-    allowed = f"allowed: {', '.join(words)}"
+    expected = f"one of {', '.join(words)}" if len(words) > 1 else "".join(words)
     if isinstance(value, int | float) and not isinstance(value, bool) and written in words and value not in literals:
-        return f"`{written}` is a number in YAML; quote it to use it as text ('{written}')"
+        return _quote(written, "number")
     if isinstance(value, str) and value in words:
-        return f"got the text '{value}'; it is a number here: remove the quotes"
+        return in_three_parts(f"the text '{value}'", expected="a number", fix="remove the quotes")
     if isinstance(value, bool) and written in words:
-        return f"`{written}` is a boolean in YAML; quote it to use it as text ('{written}')"
-    if value is None:
-        return f"got nothing (null); {allowed}"
-    return f"{shown(value)} is not allowed; {allowed}{suggestion(value, words) if isinstance(value, str) else ''}"
+        return _quote(written, "boolean")
+    return in_three_parts(
+        shown(value),
+        expected=expected,
+        fix=(meant(value, words) if isinstance(value, str) else "") or "choose one of them",
+    )
+
+
+def _quote(written: str, kind: str) -> str:
+    """YAML reads a word as another kind of value."""
+    return in_three_parts(f"`{written}` is a {kind} in YAML", expected="text", fix=f"quote it: '{written}'")
 
 
 def _not_text(value: object, *, written: str) -> str:
     if isinstance(value, bool):
-        return f"`{written or shown(value)}` is a boolean in YAML; quote it to use it as text ('{written or value}')"
+        return _quote(written or shown(value), "boolean")
     if isinstance(value, int | float) and written:
-        return f"`{written[:60]}` is a number in YAML; quote it to use it as text ('{written[:60]}')"
-    return f"got {typed(value)}; expected text"
+        return _quote(written[:60], "number")
+    return in_three_parts(typed(value), expected="text", fix=CORRECT)
 
 
 def _not_a_number(value: object, *, node: Node | None) -> str:
+    fix = CORRECT
     if isinstance(value, str) and node is not None and node.quoted and value.lstrip("+-").isdigit():
-        return f"got the text {shown(value)}; expected a whole number: remove the quotes"
-    if isinstance(value, str) and value.rstrip().casefold().endswith(("gib", "gb", "tib", "s", "m", "%")):
-        return f"got the text {shown(value)}; expected a whole number without its unit (the setting's name has it)"
-    return f"got {typed(value)}; expected a whole number"
+        fix = "remove the quotes"
+    elif isinstance(value, str) and value.rstrip().casefold().endswith(("gib", "gb", "tib", "s", "m", "%")):
+        fix = "remove the unit: the setting's name has it"
+    return in_three_parts(typed(value), expected="a whole number", fix=fix)
 
 
 def _mismatch(value: str, *, pattern: str) -> str:
     shape = shapes.BY_PATTERN[pattern]
     if not value:
-        return f"is empty; {shape.expected}"
-    if shape is shapes.INSTANCE_TYPE and (likely := _type_suggestion(value, platform().instance_types)):
-        return f"{shown(value)} is not a HyperPod instance type{likely}"
+        return in_three_parts("the value is empty", expected=shape.expected, fix=CORRECT)
+    if shape is shapes.INSTANCE_TYPE and (likely := _type_meant(value, platform().instance_types)):
+        return in_three_parts(shown(value), expected="a HyperPod instance type", fix=likely)
     if value != value.strip():
-        return f"{shown(value)} has leading or trailing spaces; {shape.expected}"
-    return f"{shown(value)} is not valid; {shape.expected}"
+        return in_three_parts(
+            f"{shown(value)} has leading or trailing spaces", expected=shape.expected, fix="remove the spaces"
+        )
+    return in_three_parts(shown(value), expected=shape.expected, fix=CORRECT)
 
 
-def _type_suggestion(value: str, allowed: typing.Collection[str]) -> str:
+def _type_meant(value: str, allowed: typing.Collection[str]) -> str:
     """The likely instance type: the same with `ml.`, in lower case, or one that is spelled nearly so."""
     lower = value.strip().casefold()
     for candidate in (lower, f"ml.{lower}", f"ml.{lower.removeprefix('ml')}"):
         if candidate in allowed:
-            return f"; did you mean '{candidate}'?"
-    return suggestion(lower if lower.startswith("ml.") else f"ml.{lower}", allowed)
+            return f"did you mean '{candidate}'?"
+    return meant(lower if lower.startswith("ml.") else f"ml.{lower}", allowed)

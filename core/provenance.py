@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core import project
+from core.errors import ProjectError
 
 FILES = (
     "service_rules/data/platform_versions.yaml",
@@ -45,7 +46,7 @@ PRICES_STALE_AFTER_DAYS = 90
 State = Literal["current", "stale", "behind", "expired"]
 
 
-class ProvenanceError(Exception):
+class ProvenanceError(ProjectError):
     """A data file does not say where it comes from."""
 
 
@@ -111,9 +112,15 @@ def about_of(path: Path, name: str) -> list[About]:
         found = [About.model_validate(item) for item in data.get("about") or []]
     except ValidationError as bad:
         first = bad.errors()[0]
-        raise ProvenanceError(f"{name}: about.{'.'.join(map(str, first['loc']))}: {first['msg']}") from bad
+        raise ProvenanceError(
+            f"{name}: about.{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            expected="what, as_of, source and stale_after_days",
+            fix="correct the file",
+        ) from bad
     if not found:
-        raise ProvenanceError(f"{name}: no about. Expected what, as_of, source and stale_after_days")
+        raise ProvenanceError(
+            f"{name}: no about", expected="what, as_of, source and stale_after_days", fix="add the section"
+        )
     return found
 
 

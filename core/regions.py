@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 
+from core.errors import ProjectError
 from core.image_sets import default_image
 from core.plan import Plan, catalogue, read_data
 
 HEAD_TYPES = ("ml.m5.2xlarge", "ml.m6i.2xlarge", "ml.m7i.2xlarge", "ml.m6a.2xlarge")
 """Types for Ray's head, the first choice first: eight vCPUs without an accelerator."""
+
+
+class NoHeadTypeError(ProjectError):
+    """A region offers no type that is known to serve Ray's head."""
 
 
 @functools.cache
@@ -67,9 +72,11 @@ def head_type(region: str) -> str:
     """A type for Ray's head that a region offers.
 
     Raises:
-        LookupError: the region offers none of them.
+        NoHeadTypeError: the region offers none of them.
     """
     for name in HEAD_TYPES:
         if offers(region, name):
             return name
-    raise LookupError(f"no type for Ray's head is known in {region}: expected one of {', '.join(HEAD_TYPES)}")
+    raise NoHeadTypeError(
+        f"no type for Ray's head in {region}", expected=f"one of {', '.join(HEAD_TYPES)}", fix="choose another region"
+    )

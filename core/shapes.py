@@ -32,8 +32,8 @@ class Shape:
 
     @property
     def expected(self) -> str:
-        """The end of an error message: `expected an AWS account ID (12 digits, in quotes), such as '123456789012'`."""
-        return f"expected {self.label}{f' ({self.rule})' if self.rule else ''}, such as '{self.example}'"
+        """What an error message expects: `an AWS account ID (12 digits, in quotes), such as '123456789012'`."""
+        return f"{self.label}{f' ({self.rule})' if self.rule else ''}, such as '{self.example}'"
 
 
 _ALL: list[Shape] = []

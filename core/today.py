@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from datetime import UTC, date, datetime
 
+from core.errors import ProjectError
 
-class DayError(ValueError):
+
+class DayError(ProjectError, ValueError):
     """The variable holds no day."""
 
 
@@ -26,7 +28,9 @@ def today() -> date:
     try:
         return date.fromisoformat(given)
     except ValueError as bad:
-        raise DayError(f"{VARIABLE}: {given!r}. Expected a day such as 2027-01-31") from bad
+        raise DayError(
+            f"{VARIABLE}: {given!r}", expected="a day such as 2027-01-31", fix="correct or unset the variable"
+        ) from bad
 
 
 def now() -> datetime:

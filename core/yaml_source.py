@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import yaml
 
+from core.errors import in_three_parts
+
 Key = str | int
 Path = tuple[Key, ...]
 
@@ -111,10 +113,24 @@ def read(text: str) -> tuple[Node | None, list[YamlError]]:
         return None, flaws
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else 1
-        flaws.append(YamlError(line, (), f"not a character that YAML allows: {_code(error.character)}"))
+        flaws.append(
+            YamlError(
+                line,
+                (),
+                in_three_parts(
+                    f"character {_code(error.character)}", expected="characters that YAML allows", fix="remove it"
+                ),
+            )
+        )
         return None, flaws
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        flaws.append(YamlError(composer.line, (), f"not valid YAML: {_first_line(error)}"))
+        flaws.append(
+            YamlError(
+                composer.line,
+                (),
+                in_three_parts(f"not valid YAML: {_first_line(error)}", expected="YAML", fix="correct the line"),
+            )
+        )
         return None, flaws
     return root, flaws
 
@@ -136,23 +152,21 @@ def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
     shown = lines[line - 1]
     problem = error.problem or error.context or "cannot be parsed"
     indent = shown[: len(shown) - len(shown.lstrip())]
-    hint = ""
+    fix = "correct the line"
     if "\t" in indent or "'\\t'" in problem:
-        problem, hint = "a tab in the indentation", "; indent with spaces"
+        problem, fix = "a tab in the indentation", "indent with spaces"
     elif "mapping values are not allowed" in problem:
-        hint = "; a value with ': ' in it needs quotes, and a key must not be indented under another key's value"
+        fix = "quote a value that contains ': '; indent a key as its neighbours"
     elif "could not find expected ':'" in problem or "expected <block end>" in problem or "expected ',' or" in problem:
-        hint = (
-            "; look for a missing ':', a missing quote or bracket, or an indentation that differs from its neighbours"
-        )
+        fix = "look for a missing ':', quote or bracket, or an indentation that differs from its neighbours"
     elif "unexpected end of stream" in problem or "end of stream" in problem or "document start" in problem:
-        hint = "; a quote or bracket is not closed"
+        fix = "close the open quote or bracket"
     elif problem.startswith("found character '%'") or "cannot start any token" in problem:
-        hint = "; a value that starts with a special character (@ ` % * & !) needs quotes"
+        fix = "quote a value that starts with a special character (@ ` % * & !)"
     opened = ""
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         opened = f" ({error.context}, from line {error.context_mark.line + 1})"
-    return YamlError(line, (), f"not valid YAML: {problem}{opened}{hint}")
+    return YamlError(line, (), in_three_parts(f"not valid YAML: {problem}{opened}", expected="YAML", fix=fix))
 
 
 class _Composer:
@@ -171,13 +185,19 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents == 2:
-                    self._flaw((), "a second document starts here ('---'); one file is one environment")
+                    self._not_a_setting(
+                        (),
+                        "a second document starts here ('---')",
+                        expected="one environment a file",
+                        fix="move it to a file of its own",
+                    )
             elif isinstance(event, yaml.NodeEvent):
                 node = self._node(event, path=(), depth=0)
                 root = root or node
         return root
 
-    def _flaw(self, path: Path, message: str, *, line: int | None = None) -> None:
+    def _not_a_setting(self, path: Path, what: str, *, expected: str, fix: str, line: int | None = None) -> None:
+        message = in_three_parts(what, expected=expected, fix=fix)
         self._flaws.append(YamlError(line or self.line, path, message))
 
     def _next(self) -> Any:
@@ -188,21 +208,28 @@ class _Composer:
     def _node(self, event: Any, *, path: Path, depth: int) -> Node:
         line = self.line
         if isinstance(event, yaml.AliasEvent):
-            self._flaw(
-                path, f"aliases are not used in environment files: write the value out instead of *{event.anchor}"
+            self._not_a_setting(
+                path, f"alias *{event.anchor}", expected="no aliases in environment files", fix="write the value out"
             )
             return Node("scalar", line)
         if event.anchor:
-            self._flaw(path, f"anchors are not used in environment files: remove &{event.anchor}")
+            self._not_a_setting(
+                path, f"anchor &{event.anchor}", expected="no anchors in environment files", fix="remove it"
+            )
         tag = getattr(event, "tag", None)
         if tag and tag != "!":
-            self._flaw(
-                path, f"tags are not used in environment files: remove {tag.replace('tag:yaml.org,2002:', '!!')}"
+            self._not_a_setting(
+                path,
+                f"tag {tag.replace('tag:yaml.org,2002:', '!!')}",
+                expected="no tags in environment files",
+                fix="remove it",
             )
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path=path, line=line)
         if depth >= MAX_DEPTH:
-            self._flaw(path, f"nested more than {MAX_DEPTH} levels deep")
+            self._not_a_setting(
+                path, "nested too deep", expected=f"at most {MAX_DEPTH} levels", fix="correct the indentation"
+            )
             self._skip()
             return Node("mapping", line)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -233,24 +260,38 @@ class _Composer:
             key_line = self.line
             if not isinstance(event, yaml.ScalarEvent):
                 self._node(event, path=path, depth=depth + 1)
-                self._flaw(path, "a key must be text, not a list, a mapping or an alias", line=key_line)
+                self._not_a_setting(
+                    path, "a list, a mapping or an alias as key", expected="text", fix="correct the key", line=key_line
+                )
                 self._node(self._next(), path=path, depth=depth + 1)
                 continue
             key = event.value
             if event.anchor or (event.tag and event.tag != "!"):
-                self._flaw((*path, key), "anchors and tags are not used in environment files")
+                self._not_a_setting(
+                    (*path, key), "an anchor or tag at a key", expected="none in environment files", fix="remove it"
+                )
             if _CONTROL.search(key):
-                self._flaw(path, f"the key {key!r} holds a control character")
+                self._not_a_setting(path, f"a control character in the key {key!r}", expected="none", fix="remove it")
             value = self._node(self._next(), path=(*path, key), depth=depth + 1)
             if value.kind != "scalar" or value.value is None:
                 value.line = key_line  # a section is pointed at by its key, not by its first line
             if key == "<<" and not event.style:
-                self._flaw(
-                    path, "merge keys (<<) are not used in environment files: write the settings out", line=key_line
+                self._not_a_setting(
+                    path,
+                    "merge key <<",
+                    expected="no merge keys in environment files",
+                    fix="write the settings out",
+                    line=key_line,
                 )
             elif key in node.keys:
                 first = node.keys[key]
-                self._flaw((*path, key), f"set twice: first in line {first}; keep one", line=key_line)
+                self._not_a_setting(
+                    (*path, key),
+                    f"set twice: first in line {first}",
+                    expected="one value",
+                    fix="keep one",
+                    line=key_line,
+                )
             else:
                 node.keys[key] = key_line
                 node.children[key] = value
@@ -261,7 +302,12 @@ class _Composer:
         quoted = bool(event.style)  # "" from libyaml and None from PyYAML are plain
         node = Node("scalar", line, value=text, text=text, quoted=quoted)
         if found := _CONTROL.search(text):
-            self._flaw(path, f"holds {_code(found.group())}, a character that no setting can hold")
+            self._not_a_setting(
+                path,
+                f"character {_code(found.group())}",
+                expected="characters that a setting can contain",
+                fix="remove it",
+            )
             node.value = _CONTROL.sub("?", text)
             return node
         if quoted:
@@ -271,13 +317,20 @@ class _Composer:
         elif text in _BOOLEANS:
             node.value = _BOOLEANS[text]
         elif _AMBIGUOUS.match(text):
-            self._flaw(path, f"{text[:60]} means different things to different YAML readers (an "
-            "octal, a base 60 or a decimal "
-                             f"number, or text): quote it if it is text ('{text[:60]}'), else write a "
-                             "plain decimal number")  # fmt: skip
+            self._not_a_setting(
+                path,
+                f"{text[:60]} means different things to different YAML readers",
+                expected="a plain decimal number, or text in quotes",
+                fix=f"quote it if it is text: '{text[:60]}'",
+            )
         elif _INTEGER.match(text):
             if len(text) > MAX_DIGITS:
-                self._flaw(path, f"a number of {len(text)} digits is too large for any setting; quote it if it is text")
+                self._not_a_setting(
+                    path,
+                    f"a number of {len(text)} digits",
+                    expected=f"at most {MAX_DIGITS}",
+                    fix="quote it if it is text",
+                )
             else:
                 node.value = int(text)
         elif _FLOAT.match(text):

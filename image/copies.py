@@ -56,8 +56,9 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
         recorded = there.get(name)
         if recorded and recorded != found and not update:
             raise ImageError(
-                f"{name} now has digest {found}, {file.name} says {recorded}: the tag was moved. Copies still use the "
-                "recorded one; to take the new one: hyperpod-ray image pin-copies --update"
+                f"{name} now has digest {found}: the tag was moved; copies still use the recorded one",
+                expected=f"{recorded}, as in {file.name}",
+                fix="to use the new one: hyperpod-ray image pin-copies --update",
             )
         made[name] = found
         lines.append(f"{name}@{found}: {'unchanged' if recorded == found else f'recorded in {file.name}; commit it'}")

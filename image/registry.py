@@ -51,13 +51,21 @@ def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
         token = _token(answer.headers.get("WWW-Authenticate", ""), repository=repository, url=url)
         answer = _get(url, headers={**headers, "Authorization": f"Bearer {token}"})
     if answer.status == 404:
-        raise ImageError(f"{base}:{tag} does not exist in {origin}; correct `tag` in image/versions.yaml")
+        raise ImageError(f"{base}:{tag}", expected=f"a tag of {origin}", fix="correct `tag` in image/versions.yaml")
     if answer.status != 200:
-        raise ImageError(f"{url} answered {answer.status} {answer.reason}")
+        raise ImageError(
+            f"{url}: {answer.status} {answer.reason}",
+            expected="a manifest",
+            fix="run the command again; correct `base` in image/versions.yaml if it stays",
+        )
     found = "sha256:" + hashlib.sha256(answer.body).hexdigest()
     stated = answer.headers.get("Docker-Content-Digest", found)
     if stated != found:
-        raise ImageError(f"{url}: the manifest's digest is {found}, the registry says {stated}")
+        raise ImageError(
+            f"{url}: the manifest's digest is {found}",
+            expected=f"{stated}, as the registry states",
+            fix="run the command again, by another way to the registry",
+        )
     _check_platform(_object(answer, url), what=f"{base}:{tag}")
     return found
 
@@ -78,9 +86,17 @@ def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = N
             # a body without end is cut off, not read into memory
             body = answer.raw.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise ImageError(f"{urlsplit(url).netloc} cannot be reached: {_plain(error)}") from None
+        raise ImageError(
+            f"{urlsplit(url).netloc}: {_plain(error)}",
+            expected="an answer",
+            fix="check the network and the proxy, then run the command again",
+        ) from None
     if len(body) > MAX_MANIFEST_BYTES:
-        raise ImageError(f"{url}: the answer is larger than {MAX_MANIFEST_BYTES:,} bytes")
+        raise ImageError(
+            f"{url}: a longer answer",
+            expected=f"at most {MAX_MANIFEST_BYTES:,} bytes",
+            fix="correct `base` in image/versions.yaml",
+        )
     return _Answer(status=answer.status_code, reason=answer.reason, headers=answer.headers, body=body)
 
 
@@ -88,7 +104,11 @@ def _token(challenge: str, *, repository: str, url: str) -> str:
     """The anonymous token that the registry's challenge points to."""
     fields = dict(_CHALLENGE.findall(challenge))
     if not challenge.lower().startswith("bearer ") or "realm" not in fields:
-        raise ImageError(f"{url} requires credentials; only anonymous access is supported: {challenge[:80]!r}")
+        raise ImageError(
+            f"{url}: the registry requires credentials: {challenge[:80]!r}",
+            expected="anonymous access",
+            fix="copy the image to a registry that allows it",
+        )
     _secure(fields["realm"])
     params = {"scope": fields.get("scope", f"repository:{repository}:pull")}
     if "service" in fields:
@@ -97,7 +117,11 @@ def _token(challenge: str, *, repository: str, url: str) -> str:
     content = _object(answer, fields["realm"]) if answer.status == 200 else {}
     token = content.get("token") or content.get("access_token")
     if not isinstance(token, str):
-        raise ImageError(f"{fields['realm']} gives no anonymous token ({answer.status} {answer.reason})")
+        raise ImageError(
+            f"{fields['realm']}: {answer.status} {answer.reason}",
+            expected="an anonymous token",
+            fix="run the command again; copy the image to another registry if it stays",
+        )
     return token
 
 
@@ -107,7 +131,11 @@ def _check_platform(manifest: dict[str, Any], *, what: str) -> None:
     entries = [entry.get("platform") or {} for entry in manifest.get("manifests", [])]
     if PLATFORM not in [(entry.get("os"), entry.get("architecture")) for entry in entries]:
         there = sorted({f"{entry.get('os')}/{entry.get('architecture')}" for entry in entries})
-        raise ImageError(f"{what} is not there for {'/'.join(PLATFORM)}, only for {', '.join(there) or 'nothing'}")
+        raise ImageError(
+            f"{what}: only for {', '.join(there) or 'nothing'}",
+            expected=f"{'/'.join(PLATFORM)}",
+            fix="choose another tag",
+        )
 
 
 def _object(answer: _Answer, url: str) -> dict[str, Any]:
@@ -116,14 +144,18 @@ def _object(answer: _Answer, url: str) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise ImageError(f"{url}: the answer is no JSON object")
+        raise ImageError(
+            f"{url}: the answer is not JSON", expected="a JSON object", fix="correct `base` in image/versions.yaml"
+        )
     return content
 
 
 def _secure(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-        raise ImageError(f"{url}: only https:// is used for a registry (http:// on this machine)")
+        raise ImageError(
+            f"{url}", expected="https://, or http:// on this machine", fix="correct the registry's address"
+        )
 
 
 def _plain(error: BaseException) -> str:

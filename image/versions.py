@@ -9,11 +9,13 @@ from typing import Any
 
 import yaml
 
+from core.errors import ProjectError
+
 FILE = Path(__file__).with_name("versions.yaml")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class ImageError(ValueError):
+class ImageError(ProjectError, ValueError):
     """The parameter set is wrong or incomplete; the command exits with code 2."""
 
 
@@ -54,8 +56,9 @@ class ImageSet:
         """Docker build arguments. ImageError while the base's digest is not known."""
         if not _DIGEST.fullmatch(self.digest):
             raise ImageError(
-                f"{FILE.name}: sets.{self.name}.digest: got {self.digest!r}, allowed: sha256: and 64 hex digits; a "
-                "tag can be moved, so the base is pinned by digest; run: hyperpod-ray image pin"
+                f"{FILE.name}: sets.{self.name}.digest: {self.digest!r}",
+                expected="sha256: and 64 hex digits, because a tag can be moved",
+                fix="hyperpod-ray image pin",
             )
         return {
             "BASE_IMAGE": f"{self.base}:{self.tag}",
@@ -77,11 +80,14 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
         default = str(content["default"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ImageError(
-            f"{file.name}: {error}; allowed: ray, default and sets of base, tag, digest, python, torch, cuda, "
-            "architecture, accelerator"
+            f"{file.name}: {error}",
+            expected="ray, default and sets of base, tag, digest, python, torch, cuda, architecture, accelerator",
+            fix="correct the file",
         ) from error
     if default not in sets:
-        raise ImageError(f"{file.name}: default: got {default!r}, allowed: {', '.join(sets)}")
+        raise ImageError(
+            f"{file.name}: default: {default!r}", expected=f"one of {', '.join(sets)}", fix="correct the line"
+        )
     return default, sets
 
 
@@ -89,7 +95,7 @@ def choose(name: str | None = None) -> ImageSet:
     """A set by name, the default without."""
     default, sets = read()
     if (name or default) not in sets:
-        raise ImageError(f"image set: got {name!r}, allowed: {', '.join(sets)}")
+        raise ImageError(f"image set: {name!r}", expected=f"one of {', '.join(sets)}", fix="correct the name")
     return sets[name or default]
 
 
@@ -106,14 +112,19 @@ def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: 
         return "still what image/versions.yaml says"
     if chosen.digest and not update:
         raise ImageError(
-            f"{chosen.base}:{chosen.tag} now has digest {digest}, {file.name} says {chosen.digest}: the tag was moved. "
-            "Builds still use the recorded one. To use the new one: hyperpod-ray image pin --update"
+            f"{chosen.base}:{chosen.tag} now has digest {digest}: the tag was moved; builds still use the recorded one",
+            expected=f"{chosen.digest}, as in {file.name}",
+            fix="to use the new one: hyperpod-ray image pin --update",
         )
     text = file.read_text(encoding="utf-8")
     line = re.compile(rf"(^  {re.escape(chosen.name)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)
     changed, count = line.subn(rf'\g<1>"{digest}"', text)
     if count != 1:
-        raise ImageError(f"{file.name}: sets.{chosen.name} has no line 'digest: \"…\"' to write {digest} into")
+        raise ImageError(
+            f"{file.name}: sets.{chosen.name}: no line for {digest}",
+            expected='a line `digest: "…"`',
+            fix="add it, empty",
+        )
     fresh = file.with_suffix(".new")
     fresh.write_text(changed, encoding="utf-8")
     fresh.replace(file)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.errors import ProjectError
 from service_rules import kuberay
 
 FEATURE_GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
 """Feature gates of the operator's Helm release; the chart's list is replaced as a whole."""
 
 
-class RefusedError(ValueError):
+class RefusedError(ProjectError, ValueError):
     """An object that the KubeRay operator does not accept; the command exits with code 2."""
 
 
@@ -27,5 +28,5 @@ def accepted(manifest: dict[str, Any]) -> dict[str, Any]:
     if found:
         name = f"{manifest['kind']} '{manifest['metadata']['name']}'"
         said = "; ".join(f"{verdict.message} ({verdict.reason})" for verdict in found)
-        raise RefusedError(f"{name}: the KubeRay operator refuses it: {said}")
+        raise RefusedError(f"{name}: {said}", expected="what the KubeRay operator accepts", fix="correct what it names")
     return manifest

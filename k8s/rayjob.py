@@ -150,8 +150,9 @@ def _spec(
     if queue is not None:
         if not any(worker.replicas for worker in settings.workers):
             raise RefusedError(
-                f"queue: '{queue}'. Expected a worker group with replicas: a queue admits a fixed size, without the "
-                "autoscaler. Fix: set replicas in ray.workers"
+                f"queue: '{queue}'",
+                expected="a worker group with replicas: a queue admits a fixed size, without the autoscaler",
+                fix="set replicas in ray.workers",
             )
         # to suspend is to delete the cluster: the operator requires this consent, and no deletion rules
         return {**spec, "suspend": True, "shutdownAfterJobFinishes": True}
@@ -162,16 +163,18 @@ def _refuse(*, on_existing_cluster: bool, retries: int | None, queue: str | None
     """Options that exclude each other."""
     if on_existing_cluster and retries:
         raise RefusedError(
-            f"retries: {retries}. Expected 0 on an existing cluster: a RayJob is retried on a new cluster. "
-            "Fix: remove --retries or --on-existing-cluster"
+            f"retries: {retries}",
+            expected="0 on an existing cluster: a RayJob is retried on a new cluster",
+            fix="remove --retries or --on-existing-cluster",
         )
     if on_existing_cluster and queue is not None:
         raise RefusedError(
-            f"queue: '{queue}'. Expected none on an existing cluster: a queue admits clusters. "
-            "Fix: remove --queue or --on-existing-cluster"
+            f"queue: '{queue}'",
+            expected="none on an existing cluster: a queue admits clusters",
+            fix="remove --queue or --on-existing-cluster",
         )
     if priority is not None and queue is None:
-        raise RefusedError(f"priority: '{priority}'. Expected a queue that knows it. Fix: add --queue")
+        raise RefusedError(f"priority: '{priority}'", expected="a queue, which gives it a meaning", fix="add --queue")
 
 
 def _deletion_rules(*, autoscaling: bool) -> list[dict[str, Any]]:

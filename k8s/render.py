@@ -125,7 +125,9 @@ def _empty(out: Path) -> None:
         ours = re.compile(r"^(\d\d-.*\.yaml|README\.md)$")
         foreign = [path.name for path in out.iterdir() if not ours.match(path.name)]
         if foreign:
-            raise ChartError(f"{out}: holds other files ({foreign[0]}); choose an empty folder with --out")
+            raise ChartError(
+                f"{out}: contains other files ({foreign[0]})", expected="an empty folder", fix="choose one with --out"
+            )
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
 

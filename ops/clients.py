@@ -119,8 +119,9 @@ class Aws:
             identity = self.call("sts", "get_caller_identity")
         if identity["Account"] != wanted:
             raise OpsError(
-                f"the credentials belong to account {identity['Account']}, environment '{self._plan.name}' to {wanted}",
-                next="export AWS_PROFILE=… of that account; `aws sts get-caller-identity` shows who you are",
+                f"the credentials belong to account {identity['Account']}",
+                expected=f"{wanted}, the account of environment '{self._plan.name}'",
+                fix="export AWS_PROFILE=… of that account; `aws sts get-caller-identity` shows who you are",
             )
         return str(identity["Arn"])
 
@@ -146,12 +147,14 @@ class Kubernetes:
                 raise
             raise OpsError(
                 f"EKS cluster '{self.cluster_name}' does not exist",
-                next=f"hyperpod-ray deploy {self._plan.name}",
+                expected="the environment to be deployed",
+                fix=f"hyperpod-ray deploy {self._plan.name}",
             ) from None
         if not cluster.get("endpoint"):
             raise OpsError(
                 f"EKS cluster '{self.cluster_name}' is {cluster.get('status')} and has no endpoint yet",
-                next=f"hyperpod-ray wait {self._plan.name} --for cluster",
+                expected="ACTIVE",
+                fix=f"hyperpod-ray wait {self._plan.name} --for cluster",
             )
         return str(cluster["endpoint"]), str(cluster.get("certificateAuthority", {}).get("data", ""))
 
@@ -196,8 +199,9 @@ class Kubernetes:
         config.load_kube_config(config_file=os.environ["KUBECONFIG"], client_configuration=configuration)
         if configuration.host.rstrip("/") != self.endpoint.rstrip("/"):
             raise OpsError(
-                f"KUBECONFIG's current context is {configuration.host}, the environment's cluster is {self.endpoint}",
-                next="unset KUBECONFIG, or "
+                f"KUBECONFIG's current context is {configuration.host}",
+                expected=f"the environment's cluster, {self.endpoint}",
+                fix="unset KUBECONFIG, or "
                 f"aws eks update-kubeconfig --name {self.cluster_name} --region {self._plan.settings.region}",
             )
         return client.ApiClient(configuration)
@@ -275,7 +279,9 @@ def eks_token(session: boto3.session.Session, *, cluster_name: str, region: str)
     service: Any = session.client("sts", region_name=region, config=Config(**options))
     credentials = session.get_credentials()
     if credentials is None:
-        raise OpsError("no AWS credentials were found", next=LOGIN)
+        raise OpsError(
+            "no AWS credentials were found", expected="credentials in the environment, a profile or a role", fix=LOGIN
+        )
     signer = RequestSigner(service.meta.service_model.service_id, region, "sts", "v4", credentials, session.events)
     request = {
         "method": "GET",

@@ -94,7 +94,9 @@ def require_answer(forward: Forward, *, what: str, environment: str) -> None:
             next_ = f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50"
         else:
             next_ = f"hyperpod-ray status {environment}"
-        raise OpsError(f"{what} does not answer: {why}", next=next_) from None
+        raise OpsError(
+            f"{what} does not answer: {why}", expected="an answer through the port-forward", fix=next_
+        ) from None
     finally:
         connection.close()
 
@@ -121,7 +123,7 @@ def _head(target: Target) -> str:
         what = f"the head of RayCluster '{ray.cluster_name}' " + (
             f"is {heads[0].reason or heads[0].phase}" if heads else "does not exist"
         )
-        raise OpsError(what, next=f"hyperpod-ray wait {target.name} --for ray")
+        raise OpsError(what, expected="a head pod that is ready", fix=f"hyperpod-ray wait {target.name} --for ray")
     return ready[0].name
 
 
@@ -137,8 +139,9 @@ def token(target: Target) -> str:
         if not absent(error) and not isinstance(error, KeyError):
             raise
         raise OpsError(
-            f"there is no token in Secret {ray.namespace}/{ray.cluster_name}; KubeRay makes it with the RayCluster",
-            next=f"hyperpod-ray status {target.name}",
+            f"no token in Secret {ray.namespace}/{ray.cluster_name}",
+            expected="the token that KubeRay writes with the RayCluster",
+            fix=f"hyperpod-ray status {target.name}",
         ) from None
 
 
@@ -159,7 +162,11 @@ def submit_line(target: Target, port: int) -> str:
 def _grafana_url(target: Target) -> str:
     observability = target.plan.settings.ray.observability
     if observability is None or observability.grafana_host is None:
-        raise OpsError("the environment names no Grafana", next="set ray.observability.grafana_host in its file")
+        raise OpsError(
+            "the environment names no Grafana",
+            expected="ray.observability.grafana_host",
+            fix="set it in the environment's file",
+        )
     return observability.grafana_host
 
 
@@ -181,8 +188,9 @@ def _grafana(target: Target, *, port: int) -> Forward:
         if not absent(error):
             raise
         raise OpsError(
-            f"there is no service {namespace}/{name} ({_grafana_url(target)})",
-            next="install Grafana, or correct ray.observability.grafana_host",
+            f"no service {namespace}/{name} ({_grafana_url(target)})",
+            expected="the service of Grafana",
+            fix="install Grafana, or correct ray.observability.grafana_host",
         ) from None
     at = parts.port or (443 if parts.scheme == "https" else 80)
     remote = _port_behind(target, service, at)
@@ -201,8 +209,9 @@ def _pod_behind(target: Target, service: Json) -> Json:
     meta, selector = service["metadata"], service["spec"].get("selector") or {}
     if not selector:
         raise OpsError(
-            f"service {meta['namespace']}/{meta['name']} selects no pods; only pods can be forwarded to",
-            next="correct ray.observability.grafana_host in the environment's file",
+            f"service {meta['namespace']}/{meta['name']} selects no pods",
+            expected="a selector: only pods can be forwarded to",
+            fix="correct ray.observability.grafana_host in the environment's file",
         )
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
     pods = target.kubernetes.items(f"/api/v1/namespaces/{meta['namespace']}/pods", labels=labels)
@@ -214,7 +223,8 @@ def _pod_behind(target: Target, service: Json) -> Json:
     if not running:
         raise OpsError(
             f"no pod runs behind service {meta['namespace']}/{meta['name']}",
-            next=f"kubectl -n {meta['namespace']} get pods -l {shlex.quote(labels)}",
+            expected="a running pod",
+            fix=f"kubectl -n {meta['namespace']} get pods -l {shlex.quote(labels)}",
         )
     return max(running, key=_is_ready)
 
@@ -229,8 +239,9 @@ def _port_behind(target: Target, service: Json, port: int) -> int:
     entries = {entry["port"]: entry for entry in service["spec"].get("ports") or []}
     if port not in entries:
         raise OpsError(
-            f"service {name} has no port {port}; it has {', '.join(str(known) for known in entries) or 'none'}",
-            next="correct ray.observability.grafana_host in the environment's file",
+            f"service {name} has no port {port}",
+            expected=f"one of {', '.join(str(known) for known in entries) or 'none'}",
+            fix="correct ray.observability.grafana_host in the environment's file",
         )
     wanted = entries[port].get("targetPort", port)
     if isinstance(wanted, int):
@@ -239,7 +250,8 @@ def _port_behind(target: Target, service: Json, port: int) -> int:
     listed = {known.get("name"): known["containerPort"] for box in containers for known in box.get("ports") or []}
     if wanted not in listed:
         raise OpsError(
-            f"service {name} leads to port '{wanted}', which no container of its pods names",
-            next=f"kubectl -n {service['metadata']['namespace']} describe service {service['metadata']['name']}",
+            f"service {name} leads to port '{wanted}'",
+            expected="a port that a container of its pods names",
+            fix=f"kubectl -n {service['metadata']['namespace']} describe service {service['metadata']['name']}",
         )
     return int(listed[wanted])

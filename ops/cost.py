@@ -24,14 +24,19 @@ PRICING_REGION = "us-east-1"
 def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
     """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`."""
     if offline and update:
-        raise OpsError("--update asks the Pricing API", code=BAD_USE, next="leave --offline out")
+        raise OpsError(
+            "--update with --offline: both given",
+            expected="one: --update calls the Pricing API",
+            fix="remove --offline",
+            code=BAD_USE,
+        )
     try:
         known = price_file.recorded(target.folder)
         asked = Prices() if offline else _online(target)
         if update:
             return _update(target, asked, known, form=form)
     except PriceFileError as error:
-        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
+        raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     found = prices.cost(target.plan, asked.over(known), day=output.now().date())
     if form is Format.json:
         data: dict[str, Any] = {

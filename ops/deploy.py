@@ -55,7 +55,7 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
             state.
     """
     if not CDK.exists():
-        raise OpsError("the cdk CLI is not installed: expected node_modules/.bin/cdk", next="make setup")
+        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
     started = output.now()
     try:
         for _ in range(RUNS):
@@ -69,7 +69,7 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
         raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
     left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
-        raise OpsError(_why(target, left, ended, since=started), next=_next(target, left), code=ERROR)
+        raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
     took = output.duration((output.now() - started).total_seconds())
     output.say(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
     output.say(f"next: {target.command('wait', '--for', 'healthy')}")

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Self
+
+from core.errors import ProjectError
 
 OK, ERROR, BAD_USE, CONDITION_FALSE, STILL_GOING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes. 3: the condition is false (unhealthy, a check failed). 4: timeout; what was waited for continues."""
 
 
-class OpsError(Exception):
-    """A failure that the user can act on.
+class OpsError(ProjectError):
+    """A failure that ends a command.
 
     Args:
-        message: What is wrong; lower case, no final period.
-        next: What to do about it, a command where there is one.
+        what: What failed, with the value; lower case, no final period.
+        expected: What would have been right; continues the sentence "Expected …".
+        fix: What to do about it, a command where there is one.
         code: Exit code of the command.
     """
 
-    def __init__(self, message: str, *, next: str = "", code: int = ERROR) -> None:
-        super().__init__(message)
-        self.message = message
-        self.next = next
+    def __init__(self, what: str, *, expected: str, fix: str, code: int = ERROR) -> None:
+        super().__init__(what, expected=expected, fix=fix)
         self.code = code
+
+    @property
+    def message(self) -> str:
+        """The first line: what failed, and what was expected."""
+        return f"{self.what}. Expected {self.expected}" if self.expected else self.what
+
+    @classmethod
+    def of(cls, error: BaseException, *, fix: str = "", code: int = ERROR) -> Self:
+        """Another package's failure, whose message has its parts, as the end of this command."""
+        what, expected = getattr(error, "what", str(error)), getattr(error, "expected", "")
+        return cls(what, expected=expected, fix=getattr(error, "fix", "") or fix, code=code)
+
+    @classmethod
+    def outcome(cls, what: str, *, fix: str, code: int = ERROR) -> Self:
+        """An end without a wrong value: an interruption, a state that a stack reached, the verdict of a review."""
+        return cls(what, expected="", fix=fix, code=code)
 
 
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
@@ -56,24 +74,32 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if module in ("kubernetes", "urllib3"):
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        known = "no environment is called" not in str(error)
+        known = ": no environment '" not in str(error)
         fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
-        return OpsError(str(error), code=BAD_USE, next=fix)
+        return OpsError.of(error, fix=fix, code=BAD_USE)
     if name in ("DayError", "ProvenanceError"):
-        return OpsError(str(error), code=BAD_USE)
+        return OpsError.of(error, code=BAD_USE)
     if isinstance(error, OSError):
-        return OpsError(f"{type(error).__name__}: {error}")
+        return OpsError(
+            f"{type(error).__name__}: {error}",
+            expected="the file or connection to work",
+            fix="correct what the message names",
+        )
     return None
 
 
 def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:  # noqa: PLR0911
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
-        return OpsError("no AWS credentials were found", next=LOGIN)
+        return OpsError(
+            "no AWS credentials were found", expected="credentials in the environment, a profile or a role", fix=LOGIN
+        )
     if name in ("TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"):
-        return OpsError("the AWS sign-in has expired", next=LOGIN)
+        return OpsError("the AWS sign-in has expired", expected="a current sign-in", fix=LOGIN)
     if name == "ProfileNotFound":
         return OpsError(
-            str(error)[:1].lower() + str(error)[1:], next="`aws configure list-profiles` shows those there are"
+            str(error)[:1].lower() + str(error)[1:],
+            expected="a profile of ~/.aws/config",
+            fix="export AWS_PROFILE=…; `aws configure list-profiles` shows those there are",
         )
     if name in (
         "EndpointConnectionError",
@@ -86,35 +112,47 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
         url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "AWS"
         return OpsError(
             f"{url} does not answer ({name})",
-            next="check network, proxy and AWS_ENDPOINT_URL, then run the command again",
+            expected="an answer",
+            fix="check network, proxy and AWS_ENDPOINT_URL, then run the command again",
         )
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
-        return OpsError(f"{name}: {error}")
+        return OpsError(
+            f"{name}: {error}", expected="AWS to answer", fix="check the profile and the region in ~/.aws/config"
+        )
     code = str(response.get("Error", {}).get("Code", ""))
     message = shortened(str(response.get("Error", {}).get("Message", "")))
     operation = str(getattr(error, "operation_name", ""))
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
     if code in EXPIRED:
-        return OpsError("the AWS credentials have expired", next=LOGIN)
+        return OpsError("the AWS credentials have expired", expected="current credentials", fix=LOGIN)
     if code in REFUSED_CREDENTIALS:
-        return OpsError(f"AWS does not accept the credentials ({code})", next=LOGIN)
+        return OpsError(
+            f"AWS does not accept the credentials ({code})", expected="those of the environment's account", fix=LOGIN
+        )
     if code in DENIED:
         return OpsError(
             f"{operation} is not allowed: {message}",
-            next=f"ask for the permission; `hyperpod-ray preflight {environment}` lists those needed",
+            expected="the permission for it",
+            fix=f"ask for the permission; `hyperpod-ray preflight {environment}` lists those needed",
         )
     if code in THROTTLED or status == 429:
         return OpsError(
             f"{operation} is throttled by AWS, also after retries ({code})",
-            next="wait a minute and run the command again",
+            expected="fewer calls at a time",
+            fix="wait a minute and run the command again",
         )
     if status >= 500:
         return OpsError(
             f"{operation} failed on the side of AWS: {code or status} {message}".rstrip(),
-            next="run the command again; https://health.aws.amazon.com shows outages",
+            expected="an answer",
+            fix="run the command again; https://health.aws.amazon.com shows outages",
         )
-    return OpsError(f"{operation} failed: {code}: {message}")
+    return OpsError(
+        f"{operation} failed: {code}: {message}",
+        expected="AWS to accept the call",
+        fix="correct what AWS names, then run the command again",
+    )
 
 
 def shortened(text: str, *, most: int = 240) -> str:
@@ -128,35 +166,50 @@ def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  #
     status = getattr(error, "status", None)
     if type(error).__name__ == "ConfigException":
         return OpsError(
-            f"KUBECONFIG cannot be used: {error}", next="unset KUBECONFIG to use the environment's own cluster"
+            f"KUBECONFIG cannot be used: {error}",
+            expected="a kubeconfig with a current context",
+            fix="unset KUBECONFIG to use the environment's own cluster",
         )
     if status == 401:
         return OpsError(
             "the Kubernetes API does not know these credentials",
-            next="use a role that the environment lists (eks.admin_role_arns, eks.ray_users), or unset KUBECONFIG",
+            expected="a role with an access entry",
+            fix="use a role that the environment lists (eks.admin_role_arns, eks.ray_users), or unset KUBECONFIG",
         )
     if status == 403:
         return OpsError(
             f"the Kubernetes API refuses: {body_message(error)}",
-            next="ask for access: eks.admin_role_arns or eks.ray_users of the environment",
+            expected="a role with this right",
+            fix="ask for access: eks.admin_role_arns or eks.ray_users of the environment",
         )
     if status == 404:
         return OpsError(
-            f"not in the Kubernetes cluster: {body_message(error)}", next=f"hyperpod-ray status {environment}"
+            f"not in the Kubernetes cluster: {body_message(error)}",
+            expected="the environment to be deployed",
+            fix=f"hyperpod-ray status {environment}",
         )
     if status == 429:
         return OpsError(
-            "the Kubernetes API throttles, also after retries", next="wait a minute and run the command again"
+            "the Kubernetes API throttles, also after retries",
+            expected="fewer calls at a time",
+            fix="wait a minute and run the command again",
         )
     if isinstance(status, int) and status >= 500:
         return OpsError(
-            f"the Kubernetes API failed: {status} {body_message(error)}".rstrip(), next="run the command again"
+            f"the Kubernetes API failed: {status} {body_message(error)}".rstrip(),
+            expected="an answer",
+            fix="run the command again",
         )
     if status:
-        return OpsError(f"the Kubernetes API refuses: {body_message(error)}")
+        return OpsError(
+            f"the Kubernetes API refuses: {body_message(error)}",
+            expected="it to accept the request",
+            fix="correct what it names",
+        )
     return OpsError(
         f"the Kubernetes API is unreachable ({_innermost(error)})",
-        next="a private endpoint is reachable from the VPC only: use a VPN or a host in it (eks.endpoint)",
+        expected="a way to its endpoint",
+        fix="a private endpoint is reachable from the VPC only: use a VPN or a host in it (eks.endpoint)",
     )
 
 

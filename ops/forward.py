@@ -85,7 +85,8 @@ class Forward:
             user = f"; {who} uses it" if (who := holder(local)) else ""
             raise OpsError(
                 f"port {local} on {LOOPBACK} cannot be used ({error.strerror}){user}",
-                next=busy or "choose another port",
+                expected="a free port",
+                fix=busy or "choose another port",
             ) from None
 
     @property

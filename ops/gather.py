@@ -67,7 +67,7 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
                 known = explain(error, environment=target.name)
                 if known is None:
                     raise
-                unseen.append(Unseen(source=source, why=known.message, next=known.next, refused=refused(error)))
+                unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error)))
     if any(item.source == "Kubernetes" and not item.refused for item in unseen):
         unseen = [item for item in unseen if item.source != NODES]  # one cause, said once
     return Snapshot(
@@ -440,6 +440,7 @@ def require_cluster(target: Target) -> Cluster:
     if found is None:
         raise OpsError(
             f"HyperPod cluster '{target.plan.settings.hyperpod.cluster_name}' does not exist",
-            next=target.deploy_command,
+            expected="the environment to be deployed",
+            fix=target.deploy_command,
         )
     return found

@@ -341,7 +341,7 @@ def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
     unseen = [text for text in inventory.unseen if text.startswith("Kubernetes")]
     if unseen:
         raise OpsError(
-            f"the EKS cluster exists but cannot be asked ({unseen[0].removeprefix('Kubernetes: ')}): "
-            "its claims would be orphaned",
-            next=f"restore access, then hyperpod-ray teardown {environment}",
+            f"the EKS cluster does not answer: {unseen[0].removeprefix('Kubernetes: ')}",
+            expected="an answer: without one the claims' file systems would be orphaned",
+            fix=f"restore access, then hyperpod-ray teardown {environment}",
         )

@@ -40,9 +40,16 @@ def run(
     """Print log lines, oldest first; with `follow`, continue until interrupted."""
     begin, end = moment(since), moment(until) if until else None
     if end and end <= begin:
-        raise OpsError(f"--until {until} is not after --since {since}", code=BAD_USE)
+        raise OpsError(
+            f"--until: {until}",
+            expected=f"a time after --since {since}",
+            fix="exchange the two, or remove one",
+            code=BAD_USE,
+        )
     if follow and end:
-        raise OpsError("--follow has no end. Fix: remove --until", code=BAD_USE)
+        raise OpsError(
+            "--follow with --until: both given", expected="one: --follow has no end", fix="remove --until", code=BAD_USE
+        )
     cluster = gather.require_cluster(target)
     group = names.cluster_log_group(cluster.name, cluster.arn)
     wanted = _Reader(
@@ -80,7 +87,12 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise OpsError(f"'{text}' is no time; give 15m, 2h, 3d or 2026-11-21T17:40:00Z", code=BAD_USE) from None
+        raise OpsError(
+            f"time: '{text}'",
+            expected="15m, 2h, 3d or 2026-11-21T17:40:00Z",
+            fix="correct --since or --until",
+            code=BAD_USE,
+        ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -111,8 +123,9 @@ class _Reader:
         except Exception as error:
             if code(error) == "ResourceNotFoundException":
                 raise OpsError(
-                    f"there is no log group {self._group}: no node has started yet, or it was deleted",
-                    next=f"hyperpod-ray nodes events {self._target.name}",
+                    f"no log group {self._group}",
+                    expected="a cluster whose first node has started",
+                    fix=f"hyperpod-ray nodes events {self._target.name}",
                 ) from None
             raise
         return [stream["logStreamName"] for stream in listed if self._instance in stream["logStreamName"]]

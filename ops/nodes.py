@@ -69,7 +69,7 @@ def look(target: Target) -> Snapshot:
     seen = gather.snapshot(target, only=SOURCES)
     for item in seen.unseen:
         if item.source == "HyperPod":
-            raise OpsError(item.why, next=item.next)
+            raise OpsError.outcome(item.why, fix=item.next or target.command("status"))
     return seen
 
 
@@ -77,15 +77,16 @@ def require_kubernetes(seen: Snapshot) -> None:
     """An error where Kubernetes did not answer."""
     for item in seen.unseen:
         if item.source in ("Kubernetes", gather.NODES):
-            raise OpsError(item.why, next=item.next)
+            raise OpsError.outcome(item.why, fix=item.next or "run the command again")
 
 
 def unknown_group(target: Target, cluster: Cluster, group: str) -> OpsError:
     """An error that names the groups there are."""
     known = ", ".join(item.name for item in cluster.groups)
     return OpsError(
-        f"cluster '{cluster.name}' has no group '{group}'; it has {known}",
-        next=f"hyperpod-ray nodes {target.name}",
+        f"group: '{group}' is not in cluster '{cluster.name}'",
+        expected=f"one of {known}",
+        fix=f"hyperpod-ray nodes {target.name}",
         code=BAD_USE,
     )
 
@@ -172,10 +173,16 @@ def find(target: Target, node: str) -> tuple[Cluster, Instance]:
         return cluster, found[0]
     if found:
         raise OpsError(
-            f"'{node}' fits {', '.join(item.id for item in found)}", next="give more of the id", code=BAD_USE
+            f"node: '{node}' fits {', '.join(item.id for item in found)}",
+            expected="the id of one node",
+            fix="give more of the id",
+            code=BAD_USE,
         )
     raise OpsError(
-        f"cluster '{cluster.name}' has no node '{node}'", next=f"hyperpod-ray nodes {target.name}", code=BAD_USE
+        f"node: '{node}' is not in cluster '{cluster.name}'",
+        expected="the id of a node",
+        fix=f"hyperpod-ray nodes {target.name}",
+        code=BAD_USE,
     )
 
 
@@ -288,7 +295,10 @@ def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
 def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, loses: str, yes: bool) -> int:
     if len(nodes) > BATCH:
         raise OpsError(
-            f"one call takes at most {BATCH} nodes, got {len(nodes)}", next="give them in several calls", code=BAD_USE
+            f"{len(nodes)} nodes in one call",
+            expected=f"at most {BATCH}",
+            fix="give them in several calls",
+            code=BAD_USE,
         )
     found = [find(target, node) for node in nodes]
     cluster = found[0][0]
@@ -304,7 +314,11 @@ def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, lose
         output.write_line(node)
     if failed:
         why = "; ".join(f"{item['NodeId']}: {item['ErrorCode']} {item['Message']}" for item in failed)
-        raise OpsError(f"{doing} was refused: {why}", next=f"hyperpod-ray nodes {target.name}")
+        raise OpsError(
+            f"{doing} was refused: {why}",
+            expected="HyperPod to accept every node",
+            fix=f"hyperpod-ray nodes {target.name}",
+        )
     output.say(f"under way; hyperpod-ray wait {target.name} --for {instances[0].group}")
     return OK
 
@@ -331,7 +345,9 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
     cluster = gather.require_cluster(target)
     if cluster.node_recovery != "Automatic":
         raise OpsError(
-            "node recovery is off: nothing repairs the node", next="set hyperpod.node_recovery: Automatic and deploy"
+            f"node recovery: {cluster.node_recovery}",
+            expected="Automatic: otherwise nothing repairs the node",
+            fix="set hyperpod.node_recovery: Automatic and deploy",
         )
     seen = look(target)
     require_kubernetes(seen)
@@ -349,21 +365,25 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
         _, wanted = find(target, node)
         if names.node_name(wanted.id) in heads:
             raise OpsError(
-                f"node {wanted.id} carries the Ray head; a drill is for workers",
-                next=f"hyperpod-ray nodes {target.name}",
+                f"node {wanted.id} carries the Ray head",
+                expected="a node of the workers",
+                fix=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
         if wanted.id not in {item.id for item in workers}:
             raise OpsError(
-                f"node {wanted.id} is no running, ready, accelerated worker node",
-                next=f"hyperpod-ray nodes {target.name}",
+                f"node: {wanted.id}",
+                expected="a running, ready, accelerated worker node",
+                fix=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
         chosen = wanted
     else:
         if not workers:
             raise OpsError(
-                "there is no running, ready, accelerated worker node", next=f"hyperpod-ray nodes {target.name}"
+                "no node for a drill",
+                expected="a running, ready, accelerated worker node",
+                fix=f"hyperpod-ray nodes {target.name}",
             )
         carrying = {pod.node for pod in seen.pods if pod.role == "worker"}
         # a node that carries a worker makes the better drill; the first by name, so that two runs agree
@@ -398,11 +418,17 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     require_kubernetes(seen)
     found = next((item for item in seen.nodes if item.name == name), None)
     if found is None:
-        raise OpsError(f"Kubernetes has no node '{name}'", next=f"hyperpod-ray nodes {target.name}", code=BAD_USE)
+        raise OpsError(
+            f"node: '{name}' is not in Kubernetes",
+            expected="the name of a node",
+            fix=f"hyperpod-ray nodes {target.name}",
+            code=BAD_USE,
+        )
     if found.ready:
         raise OpsError(
-            f"node {name} answers Kubernetes: freeing its pods would run them twice",
-            next=f"hyperpod-ray nodes reboot {target.name} {names.instance_id(name)}",
+            f"node {name} answers Kubernetes",
+            expected="a lost node: freed pods of a live one run twice",
+            fix=f"hyperpod-ray nodes reboot {target.name} {names.instance_id(name)}",
             code=BAD_USE,
         )
     pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
@@ -458,6 +484,8 @@ def shell(target: Target, node: str, *, show_only: bool) -> int:
     ):
         if shutil.which(program) is None:
             raise OpsError(
-                f"'{program}' is not installed", next=f"install it ({where}), or add --print to see the command"
+                f"'{program}' is not installed",
+                expected="it on PATH",
+                fix=f"install it ({where}), or add --print to see the command",
             )
     return subprocess.run(command, check=False).returncode

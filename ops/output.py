@@ -195,9 +195,16 @@ def confirm(question: str, *, yes: bool, word: str = "") -> None:
         return
     if not interactive():
         how = f"run it in a terminal, or give --confirm {word}" if word else "run it in a terminal, or give --yes"
-        raise OpsError("a confirmation is needed and there is no terminal to ask on", next=how, code=BAD_USE)
+        raise OpsError(
+            "no terminal to ask for a confirmation",
+            expected="a terminal or an option that confirms",
+            fix=how,
+            code=BAD_USE,
+        )
     sys.stderr.write(f"{question}\n" + (f"Type {word} to continue: " if word else "Continue? [y/N] "))
     sys.stderr.flush()
     answer = sys.stdin.readline().strip()
     if answer != word if word else answer.lower() not in ("y", "yes"):
-        raise OpsError("nothing was done: not confirmed")
+        raise OpsError(
+            "nothing was done: not confirmed", expected=f"'{word or 'y'}'", fix="run the command again and confirm"
+        )

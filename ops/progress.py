@@ -31,7 +31,9 @@ def interrupted(stacks: Sequence[Stack], *, stops: str, again: str, also: Sequen
     """
     working = [f"CloudFormation continues with {stack.name} ({stack.status})" for stack in stacks if busy(stack)]
     continues = ", ".join([*working, *also]) or "nothing is in progress"
-    return OpsError(f"interrupted: {continues}; {stops}", next=f"to wait and continue: {again}", code=INTERRUPTED)
+    return OpsError.outcome(
+        f"interrupted: {continues}; {stops}", fix=f"to wait and continue: {again}", code=INTERRUPTED
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

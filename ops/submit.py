@@ -53,8 +53,9 @@ def run(
     """Submit, or follow the submitted `job`. Exit code of the job's driver where it failed, 0 where it succeeded."""
     if bool(entrypoint) == bool(job):
         raise OpsError(
-            "give a command after --, or --follow JOB",
-            next=f"hyperpod-ray submit {target.name} -- python train.py",
+            "no command to submit",
+            expected="a command after --, or --follow JOB",
+            fix=f"hyperpod-ray submit {target.name} -- python train.py",
             code=BAD_USE,
         )
     request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
@@ -84,16 +85,23 @@ def _request(
         try:
             runtime = yaml.safe_load(runtime_env.read_text(encoding="utf-8")) or {}
         except (OSError, yaml.YAMLError) as error:
-            raise OpsError(f"{runtime_env}: {str(error).splitlines()[0]}", code=BAD_USE) from None
+            raise OpsError(
+                f"{runtime_env}: {str(error).splitlines()[0]}",
+                expected="a readable YAML file",
+                fix="correct the file, or remove --runtime-env",
+                code=BAD_USE,
+            ) from None
         if not isinstance(runtime, dict):
             raise OpsError(
-                f"{runtime_env}: expected a mapping, as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+                f"{runtime_env}: {type(runtime).__name__}",
+                expected="a mapping",
+                fix="write it as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
                 code=BAD_USE,
             )
     for item in env_vars:
         name, equals, value = item.partition("=")
         if not equals or not name:
-            raise OpsError(f"--env: '{item}'. Expected NAME=VALUE", code=BAD_USE)
+            raise OpsError(f"--env: '{item}'", expected="NAME=VALUE", fix=f"--env {item or 'NAME'}=VALUE", code=BAD_USE)
         runtime.setdefault("env_vars", {})[name] = value
     planned = target.plan.settings.training
     if planned and planned.save_every_seconds and "--save-every-steps" not in " ".join(entrypoint):
@@ -119,7 +127,8 @@ def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> 
     if found:
         raise OpsError(
             "; ".join(refusal.what for refusal in found),
-            next="; ".join(refusal.fix for refusal in found),
+            expected="rights of the pods for what the job names",
+            fix="; ".join(refusal.fix for refusal in found),
             code=BAD_USE,
         )
 
@@ -127,7 +136,7 @@ def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> 
 def pack(folder: Path) -> tuple[str, bytes]:
     """A working directory as a zip file, called by its content as Ray calls them. What git ignores stays out."""
     if not folder.is_dir():
-        raise OpsError(f"--working-dir {folder} is no folder", code=BAD_USE)
+        raise OpsError(f"--working-dir: {folder}", expected="a folder", fix="correct the path", code=BAD_USE)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files_of(folder):
@@ -139,8 +148,9 @@ def pack(folder: Path) -> tuple[str, bytes]:
     data = buffer.getvalue()
     if len(data) > PACKAGE_LIMIT_MIB * 2**20:
         raise OpsError(
-            f"{folder} packs to {len(data) >> 20} MiB; Ray takes {PACKAGE_LIMIT_MIB}",
-            next=f"put data on {names.MOUNT_PATH}, and what is not needed into .gitignore",
+            f"{folder} packs to {len(data) >> 20} MiB",
+            expected=f"at most {PACKAGE_LIMIT_MIB}, which Ray takes",
+            fix=f"put data on {names.MOUNT_PATH}, and what is not needed into .gitignore",
         )
     return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
 
@@ -169,7 +179,12 @@ class Jobs:
     def __init__(self, url: str, *, token: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            raise OpsError(f"--address: '{url}'. Expected http://HOST:PORT", code=BAD_USE)
+            raise OpsError(
+                f"--address: '{url}'",
+                expected="http://HOST:PORT",
+                fix="give the address that `hyperpod-ray connect` prints",
+                code=BAD_USE,
+            )
         self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
         self._token = token
 
@@ -195,12 +210,17 @@ class Jobs:
         status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())
         if status in (401, 403):
             raise OpsError(
-                "Ray does not accept the token",
-                next="the Secret with the RayCluster's name contains it; was the cluster recreated?",
+                "the token: Ray does not accept it",
+                expected="the token in the Secret with the RayCluster's name",
+                fix="run the command again; a recreated cluster has a new token",
             )
         if status >= 400:
             lines = raw.decode(errors="replace").strip().splitlines()
-            raise OpsError(f"the Jobs API answers {status}: {lines[-1][:300] if lines else 'nothing more'}")
+            raise OpsError(
+                f"the Jobs API answers {status}: {lines[-1][:300] if lines else 'nothing more'}",
+                expected="it to accept the request",
+                fix="correct what it names; `hyperpod-ray status` shows Ray's state",
+            )
         return json.loads(raw or b"null")
 
 
@@ -212,7 +232,9 @@ def submit(
         jobs.json("GET", "/api/version")
     except OSError as error:
         raise OpsError(
-            f"Ray's dashboard does not answer: {error}", next=f"hyperpod-ray wait {environment} --for ray"
+            f"Ray's dashboard does not answer: {error}",
+            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+            fix=f"hyperpod-ray wait {environment} --for ray",
         ) from None
     if package:
         name, data = package
@@ -221,7 +243,11 @@ def submit(
             output.say(f"uploading the working directory, {max(1, len(data) >> 10)} KiB")
             status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
             if status >= 400:
-                raise OpsError(f"the upload was refused: {status} {raw[:200].decode(errors='replace')}")
+                raise OpsError(
+                    f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
+                    expected="Ray to store the working directory",
+                    fix="run the command again; `hyperpod-ray status` shows Ray's state",
+                )
         request = {**request, "runtime_env": {**request["runtime_env"], "working_dir": f"gcs://{name}"}}
     job = _post(jobs, request)
     output.say(f"submitted {job}: {request['entrypoint']}")
@@ -252,7 +278,11 @@ def _post(jobs: Jobs, request: dict[str, Any]) -> str:
         except OSError as error:
             sent = True
             if time.monotonic() > end:
-                raise OpsError(f"Ray's dashboard does not answer: {error}") from None
+                raise OpsError(
+                    f"Ray's dashboard does not answer: {error}",
+                    expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+                    fix="submit again",
+                ) from None
         except OpsError as error:
             if sent and "already exists" in error.message:
                 return str(job)  # it was the reply that got lost
@@ -274,7 +304,9 @@ def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > AWAY_SECONDS:
                 raise OpsError(
-                    f"the head has been away for {AWAY_SECONDS} s: {error}", next=f"hyperpod-ray status {environment}"
+                    f"the head has been away for {AWAY_SECONDS} s: {error}",
+                    expected="its return within that time",
+                    fix=f"hyperpod-ray status {environment}",
                 ) from None
             time.sleep(poll)
             continue

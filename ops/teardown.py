@@ -73,7 +73,11 @@ def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: b
     blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
     if blocking:
         named = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
-        raise OpsError(f"this blocks the destroy: {named}", next=f"remove it, then hyperpod-ray teardown {target.name}")
+        raise OpsError(
+            f"this blocks the destroy: {named}",
+            expected="nothing that CloudFormation cannot delete",
+            fix=f"remove it, then hyperpod-ray teardown {target.name}",
+        )
     _unprotect(target)
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
@@ -121,7 +125,11 @@ def _confirm(target: Target, *, yes: bool, word: str) -> None:
         if word == target.name:
             return
         if word:
-            raise OpsError(f"--confirm says '{word}', the environment is '{target.name}': nothing was done")
+            raise OpsError(
+                f"--confirm: '{word}'; nothing was done",
+                expected="the environment's name",
+                fix=f"--confirm {target.name}",
+            )
         output.confirm(f"'{target.name}' is protected. All of the above goes for good.", yes=False, word=target.name)
         return
     output.confirm(f"Take '{target.name}' down?", yes=yes or word == target.name)
@@ -152,7 +160,8 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
-            next=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
+            expected="the pods' end",
+            fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )
 
 
@@ -266,7 +275,11 @@ def _destroy(target: Target, *, app: str) -> None:
     if not any(stack.status for stack in stacks):
         return
     if not CDK.exists():
-        raise OpsError("the cdk CLI is not installed", next=f"make setup, then hyperpod-ray teardown {target.name}")
+        raise OpsError(
+            "the cdk CLI is not installed",
+            expected="node_modules/.bin/cdk",
+            fix=f"make setup, then hyperpod-ray teardown {target.name}",
+        )
     command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
     if app:
         command += ["--app", str(Path(app).resolve())]
@@ -297,7 +310,8 @@ def _destroy(target: Target, *, app: str) -> None:
         ]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
-            next=f"see the reason above, then hyperpod-ray teardown {target.name}",
+            expected="0",
+            fix=f"see the reason above, then hyperpod-ray teardown {target.name}",
             code=ERROR,
         )
 
@@ -320,6 +334,6 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
         output.say(f"kept: {item.kind} {item.id} ({item.note})")
     if left:
         named = ", ".join(f"{item.kind} {item.id}" for item in left)
-        raise OpsError(f"left over: {named}", next=f"hyperpod-ray teardown {target.name}")
+        raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
     output.say(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
     return OK

@@ -93,7 +93,9 @@ def goal(target: Target, what: str) -> Goal:
             look=lambda seen: _group(seen, what),
         )
     raise OpsError(
-        f"nothing is called '{what}'; one can wait for {', '.join(KINDS)} or a group ({', '.join(groups)})",
+        f"target: '{what}'",
+        expected=f"one of {', '.join(KINDS)}, or a group: {', '.join(groups)}",
+        fix=f"hyperpod-ray wait {target.name} --for {KINDS[0]}",
         code=BAD_USE,
     )
 
@@ -259,7 +261,7 @@ def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: 
     elif code == INTERRUPTED:
         output.say(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
     else:
-        raise OpsError(last.failed, next=last.next or f"hyperpod-ray status {target.name}")
+        raise OpsError.outcome(last.failed, fix=last.next or f"hyperpod-ray status {target.name}")
 
 
 class _Display:

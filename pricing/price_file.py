@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from core.errors import ProjectError, in_three_parts
 from pricing.prices import Price, Prices, RegionFallback
 
 FILE = "prices_usd.yaml"
@@ -26,7 +27,7 @@ _SECTIONS = {
 }
 
 
-class PriceFileError(Exception):
+class PriceFileError(ProjectError):
     """The price file cannot be used; one line for everything that is wrong with it."""
 
 
@@ -71,13 +72,21 @@ def _read(path: Path) -> Prices:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise PriceFileError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
+        raise PriceFileError(
+            f"{where}: not YAML: {getattr(error, 'problem', error)}",
+            expected="a price file",
+            fix="correct the file, or delete it",
+        ) from error
     except ValidationError as error:
-        wrong = "\n".join(
-            f"{path}: {'.'.join(map(str, one['loc'])) or '(file)'}: {one['msg'][:1].lower()}{one['msg'][1:]}"
+        wrong = [
+            in_three_parts(
+                f"{path}: {'.'.join(map(str, one['loc'])) or '(file)'}: {one['msg'][:1].lower()}{one['msg'][1:]}",
+                expected="an entry of a price file",
+                fix="correct it, or delete the file",
+            )
             for one in error.errors()
-        )
-        raise PriceFileError(wrong) from error
+        ]
+        raise PriceFileError.together(wrong) from error
 
 
 def _header(text: str) -> str:

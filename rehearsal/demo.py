@@ -22,6 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from core.errors import ProjectError
 from rehearsal.commands import rehearse
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.runner import Options
@@ -35,7 +36,7 @@ WORK = PROJECT / ".local" / "demo"
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 
 
-class DemoError(Exception):
+class DemoError(ProjectError):
     """A step did not do what the story says; the message says which."""
 
 
@@ -145,7 +146,7 @@ class Cdk:
             lines.append(line)
         code = process_.wait()
         if code not in expect:
-            raise DemoError(f"cdk {arguments[0]} ended with exit code {code}")
+            raise DemoError(f"cdk {arguments[0]} failed: exit code {code}", expected="0", fix="see its messages above")
         return code, "".join(lines)
 
 
@@ -180,11 +181,19 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
         assembly = cdk.synth(validation=False)  # it was valid, and a count changes
         _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
         if "InstanceCount" not in text and "InstanceGroups" not in text:
-            raise DemoError("cdk diff does not show the changed group")
+            raise DemoError(
+                "cdk diff: no word of the changed group",
+                expected="the group in its output",
+                fix="see its messages above",
+            )
         cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3")
         after = _show_cluster(story, cdk.running)
         if after != nodes + 1:
-            raise DemoError(f"{nodes + 1} nodes were asked for, {after} are there")
+            raise DemoError(
+                f"{after} nodes",
+                expected=f"{nodes + 1} after the change of the count",
+                fix="hyperpod-ray nodes ENV shows them",
+            )
         story.note("changed", f"group workers to {count} nodes; cluster has {after}")
     if rehearsal:
         with story.phase("train, lose a node, resume"):
@@ -195,7 +204,9 @@ def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
         for resource in left:
             story.console.print(f"[red]left behind: {resource['type']} {resource['id']}")
         if left:
-            raise DemoError(f"{len(left)} resources are left behind")
+            raise DemoError(
+                f"{len(left)} resources are left", expected="none after the destroy", fix="hyperpod-ray local down"
+            )
         story.note("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
 
 
@@ -219,10 +230,16 @@ def _show_cluster(story: Story, running: process.Running) -> int:
         if len(nodes) == wanted and all(node["InstanceStatus"]["Status"] == "Running" for node in nodes):
             break
         if time.monotonic() > deadline:
-            raise DemoError(f"nodes are not running after two minutes: {[node['InstanceStatus'] for node in nodes]}")
+            raise DemoError(
+                f"nodes after two minutes: {[node['InstanceStatus'] for node in nodes]}",
+                expected="all Running",
+                fix="see the logs of the embedded AWS",
+            )
         time.sleep(0.5)
     if cluster["ClusterStatus"] != "InService":
-        raise DemoError(f"the cluster is {cluster['ClusterStatus']}")
+        raise DemoError(
+            f"cluster: {cluster['ClusterStatus']}", expected="InService", fix="see the logs of the embedded AWS"
+        )
     table = Table(title=f"HyperPod cluster {name}: {cluster['ClusterStatus']}, node recovery {cluster['NodeRecovery']}")
     for column in ("group", "type", "node", "status"):
         table.add_column(column)
@@ -243,7 +260,11 @@ def _scale_workers() -> int:
     text = path.read_text(encoding="utf-8")
     found = re.search(r"(- name: workers\b.*?\n\s+count: )(\d+)", text, re.DOTALL)
     if not found:
-        raise DemoError(f"{path.name} has no group called workers with a count")
+        raise DemoError(
+            f"{path.name}: no group called workers with a count",
+            expected="one: the demo changes its count",
+            fix="add the group",
+        )
     count = int(found[2]) + 1
     path.write_text(text[: found.start()] + found[1] + str(count) + text[found.end() :], encoding="utf-8")
     return count
@@ -255,12 +276,18 @@ def _rehearse(story: Story) -> str:
     try:
         survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1, step_delay_s=0.1), out=out)
     except LocalError as error:
-        raise DemoError(f"the rehearsal failed: {error}") from error
+        raise DemoError(
+            f"the rehearsal failed: {error}", expected="a run that survives the lost node", fix="see its messages above"
+        ) from error
     if not survived:
-        raise DemoError("the training did not survive the lost node")
+        raise DemoError(
+            "the run ended with the lost node", expected="a run that survives it", fix="see its messages above"
+        )
     pictures = sorted(out.rglob("*.png"))
     if not pictures:
-        raise DemoError("the rehearsal drew no picture")
+        raise DemoError(
+            "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages above"
+        )
     fault = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"][0]
     return (
         f"node lost, a spare took over, training back in {fault['recovery_s']} s with {fault['steps_lost']} step done "

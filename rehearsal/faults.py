@@ -44,8 +44,9 @@ class Fault:
         """LocalError where the rehearsal's cluster is too small."""
         if nodes < self.nodes or spares < self.spares:
             raise LocalError(
-                f"--faults {self.name}: {self.nodes} training nodes and {self.spares} spare nodes are needed, got "
-                f"{nodes} and {spares} (--nodes, --spares)"
+                f"--faults {self.name}: {nodes} training nodes and {spares} spare nodes",
+                expected=f"{self.nodes} and {self.spares} or more",
+                fix=f"add --nodes {self.nodes} --spares {self.spares}",
             )
 
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
@@ -276,7 +277,7 @@ class CoordinatorKilled(Fault):
     def inject(self, scene: Rehearsal) -> Harm:
         found = [pid for pod in scene.cluster.alive_pods() for pid in scene.cluster.find(pod, "ray::Coordinator")]
         if not found:
-            raise LocalError("no coordinator process found", code=1)
+            raise LocalError("no coordinator process", expected="one on the head", fix="see the head's log", code=1)
         t = time.time()
         isolation.send(found, signal.SIGKILL)
         return t, "the coordinator"
@@ -365,5 +366,9 @@ def faults_named(names: Sequence[str]) -> list[Fault]:
     """Faults by name; LocalError for an unknown one, or none."""
     unknown = [name for name in names if name not in FAULTS]
     if unknown or not names:
-        raise LocalError(f"--faults: got {', '.join(unknown) or 'none'}, allowed: {', '.join(FAULTS)}")
+        raise LocalError(
+            f"--faults: {', '.join(unknown) or 'none'}",
+            expected=f"some of {', '.join(FAULTS)}",
+            fix="correct the names",
+        )
     return [FAULTS[name] for name in names]

@@ -53,7 +53,11 @@ class Job:
             known = (
                 ", ".join(sorted(path.parent.name for path in (self.project / "jobs").glob(f"*/{DRIVER}"))) or "none"
             )
-            raise LocalError(f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER}, allowed: {known}")
+            raise LocalError(
+                f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER}",
+                expected=f"one of {known}",
+                fix="correct the name",
+            )
 
     @property
     def folder(self) -> Path:
@@ -124,9 +128,16 @@ class Undisturbed:
             code = self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.stop()
-            raise LocalError(f"the undisturbed run did not end within {timeout_s:g} s; {self.log}", code=1) from None
+            raise LocalError(
+                "the undisturbed run did not end",
+                expected=f"its end within {timeout_s:g} s",
+                fix=f"see {self.log}, or rehearse fewer steps",
+                code=1,
+            ) from None
         if code:
-            raise LocalError(f"the undisturbed run failed ({code}); {self.log}", code=1)
+            raise LocalError(
+                f"the undisturbed run failed: exit code {code}", expected="0", fix=f"see {self.log}", code=1
+            )
         self.tail.read()
         return self.tail.events
 

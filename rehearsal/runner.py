@@ -106,14 +106,16 @@ class Options:
     def __post_init__(self) -> None:
         faults_named(self.faults)
         if self.step_delay_s <= 0:
-            raise LocalError(f"--step-delay: got {self.step_delay_s:g}, allowed: more than 0")
+            raise LocalError(f"--step-delay: {self.step_delay_s:g}", expected="more than 0", fix="correct the option")
         if self.interval < 4:
             raise LocalError(
-                f"--interval: got {self.interval}, allowed: 4 or more (a fault must fit between two checkpoints)"
+                f"--interval: {self.interval}",
+                expected="4 or more: a fault must fit between two checkpoints",
+                fix="correct the option",
             )
         for name, value, least in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
             if value < least:
-                raise LocalError(f"--{name}: got {value}, allowed: {least} or more")
+                raise LocalError(f"--{name}: {value}", expected=f"{least} or more", fix="correct the option")
 
 
 class Watcher(threading.Thread):
@@ -259,13 +261,26 @@ class Rehearsal:
                 self.tell(f"{run}: Jobs API says {status.lower()}; submitted again, as documented")
                 self.submit(job, run)
             elif status in {"FAILED", "STOPPED"}:
-                raise LocalError(f"{run}: {status.lower()} while {doing}: {_last(self.watcher.message)}", code=1)
+                raise LocalError(
+                    f"{run}: {status.lower()} while {doing}: {_last(self.watcher.message)}",
+                    expected="a running job",
+                    fix="see the run's log",
+                    code=1,
+                )
             elif status == "SUCCEEDED" and doing != "finishing":
                 raise LocalError(
-                    f"{run}: ended before all faults were done (while {doing}); a longer run is needed", code=1
+                    f"{run}: ended while {doing}",
+                    expected="a run longer than its faults",
+                    fix="add --steps, or rehearse fewer faults",
+                    code=1,
                 )
             if time.time() > deadline:
-                raise NotRecoveredError(f"{run}: {doing}: nothing within {self.options.fault_timeout_s:g} s", code=1)
+                raise NotRecoveredError(
+                    f"{run}: {doing}: not recovered",
+                    expected=f"it within {self.options.fault_timeout_s:g} s",
+                    fix="see the run's events; on a slow machine raise --fault-timeout",
+                    code=1,
+                )
             time.sleep(0.05)
 
     def settled(self, tail: Tail, *, after: float, size: int) -> bool:
@@ -395,7 +410,9 @@ class Rehearsal:
             order = list(dict.fromkeys(str(ranks[rank]["node"]) for rank in sorted(ranks, key=int, reverse=True)))
             pods = sorted((pod for pod in pods if pod.ip in order), key=lambda pod: order.index(pod.ip))
         if not pods:
-            raise LocalError("no pod trains", code=1)
+            raise LocalError(
+                "no pod trains", expected="a pod with a worker of the run", fix="see the run's log", code=1
+            )
         return pods
 
     def training_pod(self) -> Pod:
@@ -420,7 +437,7 @@ class Rehearsal:
 
     def _running(self) -> tuple[str, Job]:
         if self.under_way is None:
-            raise LocalError("no run is under way", code=1)
+            raise LocalError("no run is active", expected="one", fix="see the run's log", code=1)
         return self.under_way
 
     def driver(self) -> int:
@@ -436,7 +453,7 @@ class Rehearsal:
             ]
             if found:
                 return found[-1]
-        raise LocalError(f"{run}: no driver process found", code=1)
+        raise LocalError(f"{run}: no driver process", expected="one", fix="see the run's log", code=1)
 
     # --- all of it ------------------------------------------------------------------------------------------------
 
@@ -521,7 +538,9 @@ class Rehearsal:
         self.watcher.join(timeout=20)
         left = self.cluster.stop()
         if left:
-            raise LocalError(f"still running after the rehearsal: processes {left}", code=1)
+            raise LocalError(
+                f"still running after the rehearsal: processes {left}", expected="none", fix="end them by id", code=1
+            )
 
 
 def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bool) -> tuple[int, int]:
@@ -545,7 +564,9 @@ def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:
     out: dict[str, Any] = copy.deepcopy(dict(manifest))
     group = next((g for g in out["spec"]["workerGroupSpecs"] if int(g.get("replicas") or 0)), None)
     if group is None:
-        raise LocalError("--spares: the manifest has no worker group with a pod")
+        raise LocalError(
+            "--spares: no worker group with a pod", expected="one", fix="set replicas of a worker group to 1 or more"
+        )
     group["replicas"] = min(int(group["replicas"]) * int(group.pop("numOfHosts", None) or 1), most) + spares
     return out
 
@@ -564,7 +585,12 @@ def draw(report_file: Path, *, bin_folder: Path) -> dict[str, str]:
         check=False,
     )
     if done.returncode:
-        raise LocalError(f"the picture could not be drawn: {_last(done.stderr)}", code=1)
+        raise LocalError(
+            f"the picture could not be drawn: {_last(done.stderr)}",
+            expected="exit code 0",
+            fix="make rehearsal-env",
+            code=1,
+        )
     return {path.suffix[1:]: str(path) for path in map(Path, done.stdout.split())}
 
 
@@ -598,7 +624,11 @@ def run(
     wanted = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
     bin_folder = rehearsal_bin(project=project)
     if not any(bin_folder.parent.glob("lib/python*/site-packages/matplotlib")):  # now, not after minutes of training
-        raise LocalError("the rehearsal environment has no matplotlib for the picture; recreate it: make rehearsal-env")
+        raise LocalError(
+            "no matplotlib in the rehearsal environment",
+            expected="it, for the picture",
+            fix="recreate it: make rehearsal-env",
+        )
     rehearsal = Rehearsal(
         environment=environment,
         manifest=manifest or manifest_of(environment, project=project),

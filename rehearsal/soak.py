@@ -54,7 +54,7 @@ class Kill:
 def plan(*, kills: int, seed: int, interval: int, size: int) -> list[Kill]:
     """The kills of a seed; the same arguments give the same plan."""
     if kills < 1:
-        raise LocalError(f"--kills: got {kills}, allowed: 1 or more")
+        raise LocalError(f"--kills: {kills}", expected="1 or more", fix="correct the option")
     dice = random.Random(seed)  # noqa: S311  # a plan, not a secret
     out = []
     for number in range(1, kills + 1):

@@ -218,8 +218,9 @@ def check_writable(folder: RunFolder) -> None:
         folder.fs.rm_file(probe)
     except OSError as error:
         raise InputError(
-            f"storage {folder.url}: cannot be written ({error.strerror or error}); allowed: a path that every node can "
-            "write, for example the shared file system's mount; check the mount, its owner and its free space"
+            f"storage: {folder.url} cannot be written ({error.strerror or error})",
+            expected="a path that every node can write, for example the shared file system's mount",
+            fix="check the mount, its owner and its free space",
         ) from error
 
 

@@ -37,7 +37,11 @@ def survive(trainer: Trainer, run: Run) -> Trainer:
     """
     missing = [name for name in _HOOKS if not hasattr(trainer, name)]
     if missing:
-        raise InputError(f"transformers: this version's Trainer has no {', '.join(missing)}, expected: transformers 5")
+        raise InputError(
+            f"transformers: this version's Trainer has no {', '.join(missing)}",
+            expected="transformers 5",
+            fix="install it in the image",
+        )
     keeper = Survive(trainer, run)
     trainer.add_callback(keeper)
     trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)

@@ -64,7 +64,11 @@ class Looping:
             step = self.step
             yield step
             if self.step != step + 1:
-                raise InputError(f"step {step}: call finished({step}, …) once at the end of each step")
+                raise InputError(
+                    f"step: {step} ended twice or not at all",
+                    expected=f"one call of finished({step}, …) at the end of each step",
+                    fix="correct the loop",
+                )
         self.end()
 
     def epochs(self, total: int) -> Iterator[int]:
@@ -99,7 +103,7 @@ class Looping:
         index; else they are loaded and dropped.
         """
         if accumulate < 1:
-            raise InputError(f"accumulate: got {accumulate}, allowed: 1 or more")
+            raise InputError(f"accumulate: {accumulate}", expected="1 or more", fix="correct the argument")
         self.begin()
         self.end_step()
         self._loaders += 1

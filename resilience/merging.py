@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from resilience.errors import InputError
+from resilience.errors import InputError, in_three_parts
 
 if TYPE_CHECKING:
     from resilience.run import Run
@@ -49,13 +49,21 @@ def merged(
             scaling.num_workers if isinstance(scaling.num_workers, int) else ":".join(map(str, scaling.num_workers))
         )
         if workers is not None and str(workers) != str(theirs) and theirs != 1:
-            wrong.append(f"workers: got {workers} and ScalingConfig(num_workers={theirs}), allowed: one of them")
+            wrong.append(
+                in_three_parts(
+                    f"workers: {workers} and ScalingConfig(num_workers={theirs})",
+                    expected="one of them",
+                    fix="remove one",
+                )
+            )
         size = theirs if workers is None else workers
         gpus, cpus = _resources(scaling, gpus, cpus, wrong)
     _check_run(run, run_config, wrong)
     _check_torch(run, torch_config, wrong)
     if dataset_config is not None and not datasets:
-        wrong.append("dataset_config: got one without datasets, allowed: both or none")
+        wrong.append(
+            in_three_parts("dataset_config: one without datasets", expected="both or none", fix="add datasets")
+        )
     if wrong:
         raise InputError("; ".join(wrong))
     return Asked(
@@ -73,7 +81,13 @@ def _resources(
         if kind == "GPU" and theirs is None:
             theirs = 1.0 if scaling.use_gpu else None
         if ours is not None and theirs is not None and float(ours) != float(theirs):
-            wrong.append(f"{name}: got {ours:g} and ScalingConfig with {theirs:g} {kind}, allowed: one of them")
+            wrong.append(
+                in_three_parts(
+                    f"{name}: {ours:g} and ScalingConfig with {theirs:g} {kind}",
+                    expected="one of them",
+                    fix="remove one",
+                )
+            )
         if ours is None:
             gpus, cpus = (theirs, cpus) if kind == "GPU" else (gpus, theirs)
     if gpus and not resources.get("CPU") and cpus is None and "GPU" in resources:
@@ -87,20 +101,45 @@ def _check_run(run: Run, given: Any, wrong: list[str]) -> None:
     from ray.train import CheckpointConfig, FailureConfig
 
     if given.name is not None and given.name != run.name:
-        wrong.append(f"RunConfig(name): got {given.name!r}, allowed: the run's, {run.name!r}, or none")
+        wrong.append(
+            in_three_parts(
+                f"RunConfig(name): {given.name!r}", expected=f"the run's, {run.name!r}, or none", fix="remove it"
+            )
+        )
     storage = None if given.storage_path is None else str(given.storage_path).rstrip("/")
     if storage is not None and storage != run.storage.rstrip("/"):
-        wrong.append(f"RunConfig(storage_path): got {storage!r}, allowed: the run's, {run.storage!r}, or none")
+        wrong.append(
+            in_three_parts(
+                f"RunConfig(storage_path): {storage!r}",
+                expected=f"the run's, {run.storage!r}, or none",
+                fix="remove it",
+            )
+        )
     failures = given.failure_config
     if failures not in (None, FailureConfig()) and failures.max_failures != -1:
         wrong.append(
-            f"RunConfig(failure_config): got max_failures={failures.max_failures}, allowed: -1 or none; a run that "
-            "survives is not given up (the setting crash_loop_limit ends one whose code fails)"
+            in_three_parts(
+                f"RunConfig(failure_config): max_failures={failures.max_failures}",
+                expected="-1 or none: a run that survives is not given up",
+                fix="remove it; crash_loop_limit ends a run whose code fails",
+            )
         )
     if given.checkpoint_config not in (None, CheckpointConfig()):
-        wrong.append("RunConfig(checkpoint_config): allowed: none; use Run(keep=…, best=(METRIC, 'min' or 'max'))")
+        wrong.append(
+            in_three_parts(
+                "RunConfig(checkpoint_config): one given",
+                expected="none",
+                fix="use Run(keep=…, best=(METRIC, 'min' or 'max'))",
+            )
+        )
     if given.storage_filesystem is not None:
-        wrong.append("RunConfig(storage_filesystem): allowed: none; the run's storage is a path or an fsspec URL")
+        wrong.append(
+            in_three_parts(
+                "RunConfig(storage_filesystem): one given",
+                expected="none",
+                fix="give the run's storage as a path or an fsspec URL",
+            )
+        )
 
 
 def _check_torch(run: Run, given: Any, wrong: list[str]) -> None:
@@ -110,14 +149,19 @@ def _check_torch(run: Run, given: Any, wrong: list[str]) -> None:
 
     limit = run.settings.process_group_timeout_s
     if type(given) is not TorchConfig:
-        wrong.append(f"torch_config: got {type(given).__name__}, allowed: TorchConfig")
+        wrong.append(in_three_parts(f"torch_config: {type(given).__name__}", expected="TorchConfig", fix="give one"))
     elif given.timeout_s not in (TorchConfig().timeout_s, limit):
         wrong.append(
-            f"TorchConfig(timeout_s): got {given.timeout_s}, allowed: {limit} or none; set "
-            "RESILIENCE_PROCESS_GROUP_TIMEOUT_S, and put long validations into training.pause()"
+            in_three_parts(
+                f"TorchConfig(timeout_s): {given.timeout_s}",
+                expected=f"{limit} or none",
+                fix="set RESILIENCE_PROCESS_GROUP_TIMEOUT_S, and put long validations into training.pause()",
+            )
         )
     elif given.init_method != "env":
-        wrong.append(f"TorchConfig(init_method): got {given.init_method!r}, allowed: 'env'")
+        wrong.append(
+            in_three_parts(f"TorchConfig(init_method): {given.init_method!r}", expected="'env'", fix="remove it")
+        )
 
 
 def resources_of(asked: Asked) -> dict[str, float]:

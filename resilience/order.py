@@ -23,7 +23,9 @@ def batch_of(step: int, *, global_batch: int, samples: int, seed: int = 0) -> np
     """
     if samples < 1 or global_batch < 1:
         raise InputError(
-            f"data: got {samples} samples and a global batch of {global_batch}, allowed: 1 or more of each"
+            f"data: {samples} samples and a global batch of {global_batch}",
+            expected="1 or more of each",
+            fix="correct the arguments",
         )
     positions = np.arange(step * global_batch, (step + 1) * global_batch)
     epochs = positions // samples
@@ -40,6 +42,8 @@ def share_of(batch: Sequence[int] | npt.NDArray[np.int64], *, rank: int, world: 
     """
     if len(batch) < world:
         raise InputError(
-            f"global batch: got {len(batch)}, allowed: at least one sample for each of the {world} workers"
+            f"global batch: {len(batch)}",
+            expected=f"at least one sample for each of the {world} workers",
+            fix="a larger global batch, or fewer workers",
         )
     return np.asarray(batch)[rank::world]

@@ -29,9 +29,9 @@ def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: fl
         need = " + ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
         if time.monotonic() >= until:
             raise InputError(
-                f"workers: the cluster can hold {room} of the {least} workers asked for ({need} each), waited "
-                f"{wait_s:g} s; "
-                "add nodes, ask for fewer workers or make the size elastic (MIN:MAX)"
+                f"workers: the cluster can hold {room} after {wait_s:g} s",
+                expected=f"{least}, of {need} each",
+                fix="add nodes, ask for fewer workers or make the size elastic (MIN:MAX)",
             )
         if time.monotonic() - told > 30:
             told = time.monotonic()

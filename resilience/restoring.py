@@ -72,7 +72,11 @@ class Restorer:
             folder = RunFolder(self.run.start_from)
             candidates = self._candidates(folder)
             if not candidates:
-                raise InputError(f"start_from: got {self.run.start_from}, which holds no checkpoint folder step-*")
+                raise InputError(
+                    f"start_from: {self.run.start_from}",
+                    expected="a run with a checkpoint folder step-*",
+                    fix="correct the path",
+                )
         restored = self._first_usable(folder, candidates, started)
         if self.ranks.rank == 0:
             for name in self.folder.remove_unfinished(keep_attempt=self.attempt):
@@ -97,13 +101,16 @@ class Restorer:
             self.journal.event("error", message=f"checkpoint passed over: {trouble}", path=folder.at(found.name))
         if troubles:
             raise Unrecoverable(
-                f"run {folder.url} has checkpoints but none can be used: {'; '.join(troubles)}; nothing was "
-                "overwritten. Bring one back from a backup, or start under a new name"
+                f"run: {folder.url} has no usable checkpoint: {'; '.join(troubles)}; nothing was overwritten",
+                expected="a complete one",
+                fix="bring one back from a backup, or start under a new name",
             )
         if unfinished and ray.train.get_checkpoint() is not None:
             raise Unrecoverable(
-                f"run {folder.url}: Ray's snapshot names a checkpoint, and no folder is complete; nothing was "
-                "overwritten. Bring one back from a backup, or start under a new name"
+                f"run: {folder.url}: Ray's snapshot names a checkpoint, and no folder is complete; nothing "
+                "was overwritten",
+                expected="a complete one",
+                fix="bring one back from a backup, or start under a new name",
             )
         return None
 

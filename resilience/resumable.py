@@ -179,7 +179,11 @@ class Resumable(Looping):
         if self.saver.saved_step != self.step:
             self.save("final", wait=True)
         if self.saver.saved_step != self.step:
-            raise Unrecoverable(f"the final checkpoint of step {self.step} could not be written: {self._last_error()}")
+            raise Unrecoverable(
+                f"the final checkpoint of step {self.step} could not be written: {self._last_error()}",
+                expected="storage that can be written",
+                fix="free space or repair the storage, then submit the same run again",
+            )
         noted: dict[str, Any] = {**self.metrics, "step": self.step, "world": self.world}
         self.journal.event("done", **noted)
         self.journal.update(now=True, state="done")
@@ -187,7 +191,7 @@ class Resumable(Looping):
     def finished(self, step: int, **metrics: float) -> None:
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
         if step != self.step:
-            raise InputError(f"finished: got step {step}, expected {self.step}")
+            raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
         self.step = step + 1
         self.metrics = metrics
         if self.step % self.run.event_every_steps == 0:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from resilience.errors import MARK, InputError, Unrecoverable
+from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.journal import Journal, say
 from resilience.live import closing
@@ -75,19 +75,30 @@ class Run:
         wrong = []
         if "://" not in self.storage and not os.path.isabs(self.storage):  # noqa: PTH117 - may be a URL
             wrong.append(
-                f"storage: got {self.storage!r}, allowed: an absolute path (workers have other folders) or a URL"
+                in_three_parts(
+                    f"storage: {self.storage!r}",
+                    expected="an absolute path, because workers have other folders, or a URL",
+                    fix="correct it",
+                )
             )
         if not self.name or "/" in self.name or self.name.startswith("."):
-            wrong.append(f"name: got {self.name!r}, allowed: one folder name")
+            wrong.append(in_three_parts(f"name: {self.name!r}", expected="one folder name", fix="correct it"))
         if self.save_every_steps < 1 or self.event_every_steps < 1:
             wrong.append(
-                f"save_every_steps, event_every_steps: got {self.save_every_steps}, {self.event_every_steps}, "
-                "allowed: 1 or more"
+                in_three_parts(
+                    f"save_every_steps, event_every_steps: {self.save_every_steps}, {self.event_every_steps}",
+                    expected="1 or more",
+                    fix="correct them",
+                )
             )
         if self.keep is not None and self.keep < 1:
-            wrong.append(f"keep: got {self.keep}, allowed: 1 or more, or none to keep all")
+            wrong.append(
+                in_three_parts(f"keep: {self.keep}", expected="1 or more, or none to keep all", fix="correct it")
+            )
         if self.best is not None and self.best[1] not in {"min", "max"}:
-            wrong.append(f"best: got {':'.join(self.best)}, allowed: METRIC:min or METRIC:max")
+            wrong.append(
+                in_three_parts(f"best: {':'.join(self.best)}", expected="METRIC:min or METRIC:max", fix="correct it")
+            )
         if wrong:
             raise InputError("; ".join(wrong))
 
@@ -140,19 +151,30 @@ class Run:
         )  # fmt: skip
         sizes = parse_workers(asked.workers)
         if asked.gpus < 0 or asked.cpus < 0 or asked.gpus + asked.cpus == 0:
-            raise InputError(f"resources: got {asked.gpus} GPU and {asked.cpus} CPU per worker, allowed: some of one")
+            raise InputError(
+                f"resources: {asked.gpus} GPU and {asked.cpus} CPU per worker",
+                expected="some of one",
+                fix="set gpus_per_worker or cpus_per_worker",
+            )
         spares = self.settings.spares if spares is None else spares
         if spares < 0 or (spares and sizes[0] != sizes[1]):
             raise InputError(
-                f"spares: got {spares} with workers {asked.workers}, allowed: 0 or more, and 0 for an elastic size "
-                "(MIN:MAX)"
+                f"spares: {spares} with workers {asked.workers}",
+                expected="0 or more, and 0 for an elastic size (MIN:MAX)",
+                fix="correct one of the two",
             )
         if spares and dataset_config is not None:
             raise InputError(
-                "dataset_config: got one with spares, allowed: none; each rank takes its rows of each batch"
+                "dataset_config: one with spares",
+                expected="none: each rank takes its rows of each batch",
+                fix="remove it, or set spares to 0",
             )
         if spares and isinstance(getattr(scaling_config, "label_selector", None), list):
-            raise InputError("ScalingConfig(label_selector): got a list with spares, allowed: one for all workers")
+            raise InputError(
+                "ScalingConfig(label_selector): a list with spares",
+                expected="one for all workers",
+                fix="correct it, or set spares to 0",
+            )
         self.settings.apply()
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
@@ -267,8 +289,12 @@ class Run:
             )
             return folder
         raise InputError(
-            f"run {folder.url}: {problem}; nothing was changed. Resume from the newest complete checkpoint with "
-            f"--rebuild-snapshot, or start a new name with --start-from {folder.url}"
+            f"run: {folder.url}: {problem}; nothing was changed",
+            expected="the snapshot of this run by this Ray",
+            fix=(
+                "resume from the newest complete checkpoint with --rebuild-snapshot, or start a new name with "
+                f"--start-from {folder.url}"
+            ),
         )
 
     @staticmethod
@@ -295,10 +321,10 @@ def parse_workers(text: str | int) -> tuple[int, int]:
     """`4` to (4, 4), `2:8` to (2, 8), 0 to local mode; InputError for a size that cannot be formed."""
     parts = str(text).split(":")
     if len(parts) > 2 or not all(part.isdigit() for part in parts):
-        raise InputError(f"workers: got {text!r}, allowed: N, MIN:MAX or 0 for local mode")
+        raise InputError(f"workers: {text!r}", expected="N, MIN:MAX or 0 for local mode", fix="correct the argument")
     least, most = int(parts[0]), int(parts[-1])
     if least > most or (len(parts) == 2 and least < 1):
-        raise InputError(f"workers: got {text!r}, allowed: 1 <= MIN <= MAX")
+        raise InputError(f"workers: {text!r}", expected="1 <= MIN <= MAX", fix="correct the argument")
     return least, most
 
 

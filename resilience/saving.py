@@ -204,9 +204,10 @@ class Saver:
         self.journal.update(now=True, last_error=f"save failed at step {save.step}: {text}")
         if self.failures >= limit:
             raise Unrecoverable(
-                f"{self.failures} saves in a row failed under {self.folder.url}, last: {text}; the newest complete "
-                f"checkpoint is step {max(self.saved_step, 0)} and untouched; free space or repair the storage and "
-                "submit the same run again"
+                f"{self.failures} saves in a row failed under {self.folder.url}, last: {text}; step "
+                f"{max(self.saved_step, 0)}, the newest complete checkpoint, is untouched",
+                expected="storage that can be written",
+                fix="free space or repair the storage, then submit the same run again",
             )
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-from resilience.errors import InputError
+from resilience.errors import InputError, in_three_parts
 
 ENV_PREFIX = "RESILIENCE_"
 
@@ -103,16 +103,31 @@ class Settings:
             value = getattr(self, field.name)
             least = 0 if field.name in MAY_BE_ZERO else 1e-9
             if not isinstance(value, bool) and value < least:
-                wrong.append(f"{field.name}: got {value}, allowed: {'0 or more' if least == 0 else 'more than 0'}")
+                wrong.append(
+                    in_three_parts(
+                        f"{field.name}: {value}",
+                        expected="0 or more" if least == 0 else "more than 0",
+                        fix="correct it",
+                    )
+                )
         if self.health_check_interval_s > self.worker_health_check_timeout_s:
             wrong.append(
-                f"worker_health_check_timeout_s: got {self.worker_health_check_timeout_s}, allowed: at least "
-                f"health_check_interval_s ({self.health_check_interval_s})"
+                in_three_parts(
+                    f"worker_health_check_timeout_s: {self.worker_health_check_timeout_s}",
+                    expected=f"at least health_check_interval_s ({self.health_check_interval_s})",
+                    fix="correct one of the two",
+                )
             )
         if self.silence_s < 3 * self.beat_s:
-            wrong.append(f"silence_s: got {self.silence_s}, allowed: at least 3 times beat_s ({self.beat_s})")
+            wrong.append(
+                in_three_parts(
+                    f"silence_s: {self.silence_s}",
+                    expected=f"at least 3 times beat_s ({self.beat_s})",
+                    fix="correct one of the two",
+                )
+            )
         if wrong:
-            raise InputError("settings: " + "; ".join(wrong))
+            raise InputError("; ".join(f"settings: {one}" for one in wrong))
 
     @property
     def termination_grace_period_s(self) -> int:
@@ -139,12 +154,18 @@ class Settings:
                 continue
             field = known.get(name)
             if field is None:
-                wrong.append(f"{name}: unknown; known: {', '.join(sorted(known))}")
+                wrong.append(
+                    in_three_parts(
+                        f"{name}: unknown", expected=f"one of {', '.join(sorted(known))}", fix="correct or unset it"
+                    )
+                )
                 continue
             try:
                 values[field.name] = _parse(text, type(field.default))
             except ValueError:
-                wrong.append(f"{name}: got {text!r}, allowed: {type(field.default).__name__}")
+                wrong.append(
+                    in_three_parts(f"{name}: {text!r}", expected=type(field.default).__name__, fix="correct it")
+                )
         if wrong:
             raise InputError("; ".join(wrong))
         return cls(**values)  # type: ignore[arg-type]

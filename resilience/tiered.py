@@ -25,9 +25,12 @@ def _module(part: str) -> Any:
         return importlib.import_module(f"amzn_sagemaker_checkpointing.{part}")
     except ImportError as error:
         raise InputError(
-            "writer tiered: needs the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity "
-            f"({error}); the project's image has them, and image/requirements-tiered.txt pins them for an image of "
-            "your own; or use writer auto"
+            f"writer tiered: {error}",
+            expected=(
+                "the package amzn-sagemaker-checkpointing with s3torchconnector and tenacity, which the "
+                "project's image has"
+            ),
+            fix="install image/requirements-tiered.txt in an image of your own, or use writer auto",
         ) from error
 
 
@@ -50,11 +53,13 @@ class Tier:
         self.base = os.environ.get(S3_BASE, "")
         if not self.base.startswith("s3://"):
             raise InputError(
-                f"{S3_BASE}: got {self.base!r}, allowed: s3://bucket/prefix; without S3 a lost cluster loses all"
+                f"{S3_BASE}: {self.base!r}",
+                expected="s3://bucket/prefix: without S3 a lost cluster loses all",
+                fix="set the variable",
             )
         every = os.environ.get(S3_EVERY, "5")
         if not every.isdigit() or int(every) < 1:
-            raise InputError(f"{S3_EVERY}: got {every!r}, allowed: a whole number from 1")
+            raise InputError(f"{S3_EVERY}: {every!r}", expected="a whole number from 1", fix="correct the variable")
         self.every = int(every)
         self.saves = 0
 

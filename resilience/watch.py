@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray.train import UserCallback
 
-from resilience.errors import MARK, InputError, Unrecoverable
+from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.fresh_view import FreshView
 from resilience.journal import Journal, say
 from resilience.submissions import cause_of
@@ -74,7 +74,11 @@ class Watch(UserCallback):
             self.times = self.times + 1 if key == self.last else 1
             self.last = key
             if self.times >= limit:
-                fatal = f"the same error {self.times} times in a row without a new checkpoint: {own}"
+                fatal = in_three_parts(
+                    f"the same error {self.times} times in a row without a new checkpoint: {own}",
+                    expected="a checkpoint between two errors",
+                    fix="repair the code, then submit the same run again",
+                )
         journal.update(
             now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
         )

@@ -127,10 +127,10 @@ def system_error_in(error: BaseException) -> BaseException:
 def kind_for(folder: RunFolder, asked: str) -> str:
     """The writer to use: `auto` is `shared` on a mounted path, else `fsspec`. InputError for an unknown name."""
     if asked not in WRITERS:
-        raise InputError(f"writer: got {asked!r}, allowed: {', '.join(WRITERS)}")
+        raise InputError(f"writer: {asked!r}", expected=f"one of {', '.join(WRITERS)}", fix="correct the setting")
     if asked == "shared" and not folder.local:
         raise InputError(
-            f"writer shared: got storage {folder.url}, allowed: a mounted path; use writer fsspec or tiered"
+            f"writer shared: storage {folder.url}", expected="a mounted path", fix="use writer fsspec or tiered"
         )
     return ("shared" if folder.local else "fsspec") if asked == "auto" else asked
 

@@ -210,9 +210,15 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ReviewError(f"{path}: no such file. Expected a folder that 'cdk synth' wrote") from None
+        raise ReviewError(
+            f"{path}: no such file",
+            expected="a folder that `cdk synth` wrote",
+            fix="correct the path, or synthesize first",
+        ) from None
     except (OSError, ValueError) as error:
-        raise ReviewError(f"{path}: cannot be read as JSON: {error}") from None
+        raise ReviewError(
+            f"{path}: cannot be read as JSON: {error}", expected="a file of an assembly", fix="synthesize again"
+        ) from None
     if not isinstance(data, dict):
-        raise ReviewError(f"{path}: got {type(data).__name__}. Expected a JSON object")
+        raise ReviewError(f"{path}: {type(data).__name__}", expected="a JSON object", fix="synthesize again")
     return data

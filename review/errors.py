@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from core.errors import ProjectError
 
-class ReviewError(Exception):
+
+class ReviewError(ProjectError):
     """The review cannot be made; the message says why and what to do."""

@@ -113,7 +113,7 @@ def money(changes: Changes, *, day: date) -> Money:
     try:
         known = price_file.recorded()
     except price_file.PriceFileError as error:
-        raise ReviewError(str(error)) from error
+        raise ReviewError.together([str(error)]) from error
     before = _items(changes.base, changes.base_cluster, known, day)
     after = _items(changes.head, changes.head_cluster, known, day)
     lines = []

@@ -104,7 +104,11 @@ def review(
     names = [*unchanged, *({**after, **before})]
     if only is not None:
         if only not in names:
-            raise ReviewError(f"no environment is called '{only}'; there are {', '.join(names) or 'none'}")
+            raise ReviewError(
+                f"environment: '{only}'",
+                expected=f"one of {', '.join(names) or 'none'}",
+                fix="correct the name, or synthesize it",
+            )
         names = [only]
     day = day or datetime.now(UTC).date()
     reviews = [

@@ -189,10 +189,16 @@ def _synthesize(source: Path, sides: Sequence[Side | None]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ReviewError(f"'python app.py' in {source} did not end within {_SYNTH_SECONDS} s") from None
+        raise ReviewError(
+            f"'python app.py' in {source} did not end",
+            expected=f"its end within {_SYNTH_SECONDS} s",
+            fix="run it there and see where it waits",
+        ) from None
     if done.returncode != 0:
         raise ReviewError(
-            f"'python app.py' failed in {source} (exit code {done.returncode}):\n{done.stderr.strip()[-4000:]}"
+            f"'python app.py' failed in {source}: exit code {done.returncode}:\n{done.stderr.strip()[-4000:]}\n",
+            expected="0",
+            fix="correct the environment files of that revision",
         )
 
 
@@ -201,12 +207,14 @@ def _git(project: Path, *arguments: str) -> str:
         done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise ReviewError(
-            "git is not installed: expected on PATH. Fix: install git, or give two assemblies "
-            "(--base-assembly, --head-assembly)"
+            "git is not installed",
+            expected="git on PATH",
+            fix="install git, or give two assemblies (--base-assembly, --head-assembly)",
         ) from None
     if done.returncode != 0:
         raise ReviewError(
-            f"'git {' '.join(arguments)}' failed: {done.stderr.strip() or 'no message'}; in a shallow clone fetch "
-            "the base first"
+            f"'git {' '.join(arguments)}' failed: {done.stderr.strip() or 'no message'}",
+            expected="a revision that this clone has",
+            fix="correct the revision; in a shallow clone fetch the base first",
         )
     return done.stdout.strip()

@@ -88,7 +88,9 @@ def read_text(path: str | None) -> torch.Tensor:
         return torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"--data {path}: cannot be read or is empty ({error}); allowed: a file every node sees"
+            f"--data: {path} cannot be read or is empty ({error})",
+            expected="a file that every node sees",
+            fix="put it on the shared file system",
         ) from error
 
 
@@ -130,8 +132,9 @@ def train(config: dict[str, Any]) -> None:
     samples, held_out = (len(text) - 1) // config["context"], config["validation_windows"]
     if samples <= held_out + config["global_batch"]:
         raise InputError(
-            f"--data: got {len(text)} bytes, allowed: more than "
-            f"{(held_out + config['global_batch']) * config['context']}"
+            f"--data: {len(text)} bytes",
+            expected=f"more than {(held_out + config['global_batch']) * config['context']}",
+            fix="give a longer text, or a smaller --context",
         )
 
     def loss_of(indices: Any, total: int) -> torch.Tensor:
@@ -162,7 +165,9 @@ def train(config: dict[str, Any]) -> None:
                     metrics["validation_loss"] = over_ranks(loss_of(share_of(unseen, rank=rank, world=world), held_out))
                 model.train()
             if not math.isfinite(metrics["loss"]):
-                raise FloatingPointError(f"loss is {metrics['loss']} at step {step + 1}; lower --learning-rate")
+                raise FloatingPointError(
+                    f"loss: {metrics['loss']} at step {step + 1}. Expected a number. Fix: lower --learning-rate"
+                )
             if config["step_delay_s"]:
                 time.sleep(config["step_delay_s"])
             training.finished(step, **metrics)
@@ -190,7 +195,11 @@ def main() -> None:
     group.add_argument("--step-delay-s", type=float, default=0.0, help="slows each step down, for rehearsals")
     arguments = parser.parse_args()
     if arguments.width % arguments.heads:
-        raise InputError(f"--width {arguments.width}: allowed: a multiple of --heads {arguments.heads}")
+        raise InputError(
+            f"--width: {arguments.width}",
+            expected=f"a multiple of --heads {arguments.heads}",
+            fix="correct one of the two",
+        )
     config = {key: value for key, value in vars(arguments).items() if key not in {"storage", "name", "workers", "best"}}
     result = run_from(arguments).fit(
         train,

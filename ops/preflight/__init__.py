@@ -71,7 +71,7 @@ def credentials(target: Target) -> list[Outcome]:
     try:
         arn = target.aws.require_account()
     except OpsError as error:
-        return [failed(error.message, error.next)]
+        return [failed(error.message, error.fix)]
     return [ok(f"{target.plan.settings.account} as {arn.rpartition(':')[2]}")]
 
 
@@ -91,7 +91,7 @@ def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[
         known = explain(error, environment=target.name)
         if known is None:
             raise
-        return [Check(check=name, result="unknown", why=known.message, do=known.next)]
+        return [Check(check=name, result="unknown", why=known.message, do=known.fix)]
 
 
 def _priced(target: Target, check: Check) -> Check:

@@ -29,7 +29,9 @@ class Kubernetes:
             self._server: Json = json.loads((folder / "server.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise LocalError(
-                f"no local kubernetes api in {folder}; hyperpod-ray local up, then deploy the environment"
+                f"no local Kubernetes API in {folder}",
+                expected="a running one",
+                fix="hyperpod-ray local up, then deploy the environment",
             ) from None
 
     def request(self, method: str, path: str, body: Json, *, content_type: str = "application/json") -> None:
@@ -47,10 +49,17 @@ class Kubernetes:
         try:
             opener.open(request, timeout=30).close()
         except urllib.error.HTTPError as error:
-            raise LocalError(f"the local kubernetes api refuses: {_message(error)}", code=1) from None
+            raise LocalError(
+                f"the local Kubernetes API refuses: {_message(error)}",
+                expected="it to accept the request",
+                fix="deploy the environment again",
+                code=1,
+            ) from None
         except OSError as error:
             raise LocalError(
-                f"the local kubernetes api at {self._server['url']} does not answer ({error}); hyperpod-ray local up",
+                f"the local Kubernetes API at {self._server['url']} does not answer: {error}",
+                expected="an answer",
+                fix="hyperpod-ray local up",
                 code=1,
             ) from None
 

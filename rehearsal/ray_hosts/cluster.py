@@ -51,7 +51,7 @@ def rehearsal_bin(*, project: Path) -> Path:
     """
     folder = project / REHEARSAL_ENV / "bin"
     if not (folder / "ray").exists():
-        raise LocalError(f"{REHEARSAL_ENV} with Ray is missing; make it with: make rehearsal-env")
+        raise LocalError(f"no {REHEARSAL_ENV}", expected="an environment with Ray", fix="make rehearsal-env")
     return folder
 
 
@@ -122,7 +122,9 @@ def free_port(ip: str, wanted: int = 0) -> int:
             if port and any(_connects(other, port) for other in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
                 continue
             return int(probe.getsockname()[1])
-    raise LocalError(f"no free port on {ip}", code=1)
+    raise LocalError(
+        f"no free port on {ip}", expected="one", fix="hyperpod-ray local ray stop frees those of other clusters", code=1
+    )
 
 
 def _connects(ip: str, port: int) -> bool:
@@ -138,7 +140,12 @@ def wait(check: Callable[[], Any], *, seconds: float, what: str, every: float = 
         if result := check():
             return result
         if time.monotonic() > deadline:
-            raise LocalError(f"{what}: not within {seconds:g} s", code=1)
+            raise LocalError(
+                f"{what}: not yet",
+                expected=f"it within {seconds:g} s",
+                fix="run the command again on a quieter machine",
+                code=1,
+            )
         time.sleep(every)
 
 
@@ -185,7 +192,11 @@ class Cluster:
         for gone in cls.sweep(project=project):
             tell(f"cleared up after {gone}, whose command was killed")
         if wanted.name in cls.running(project=project):
-            raise LocalError(f"ray cluster {wanted.name!r} runs already; hyperpod-ray local ray stop {wanted.name}")
+            raise LocalError(
+                f"ray cluster {wanted.name!r} runs already",
+                expected="a new name",
+                fix=f"hyperpod-ray local ray stop {wanted.name}",
+            )
         _check_version(bin_folder, wanted)
         if folder.exists():
             for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
@@ -238,7 +249,11 @@ class Cluster:
             manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             known = ", ".join(cls.names(project=project)) or "none"
-            raise LocalError(f"no ray cluster {name!r} here; running: {known}") from None
+            raise LocalError(
+                f"ray cluster: {name!r}",
+                expected=f"one of {known}",
+                fix="correct the name, or start it: hyperpod-ray local ray start",
+            ) from None
         raw["pods"] = [Pod(**pod) for pod in raw["pods"]]
         raw["store"] = Pod(**raw["store"]) if raw["store"] else None
         return cls(project=project, state=State(**raw), manifest=manifest)
@@ -308,7 +323,11 @@ class Cluster:
         for pod in self.state.pods:
             if name in (pod.name, pod.ip):
                 return pod
-        raise LocalError(f"no pod {name!r}; there are: {', '.join(pod.name for pod in self.state.pods) or 'none'}")
+        raise LocalError(
+            f"pod: {name!r}",
+            expected=f"one of {', '.join(pod.name for pod in self.state.pods) or 'none'}",
+            fix="correct the name",
+        )
 
     def alive_pods(self) -> list[Pod]:
         """Pods whose processes exist."""
@@ -324,7 +343,9 @@ class Cluster:
         for pod in self.state.pods:
             if pod.group == self.plan.head.group:
                 return pod
-        raise LocalError("the cluster has no head pod", code=1)
+        raise LocalError(
+            "the cluster has no head pod", expected="one", fix="hyperpod-ray local ray stop, then start", code=1
+        )
 
     def group(self, pod: Pod) -> PodPlan:
         """The plan a pod was made from."""
@@ -375,7 +396,9 @@ class Cluster:
                 continue
             isolation.send([pid], signal.SIGKILL)
             return pid
-        raise LocalError(f"{pod.name}: no training process there", code=1)
+        raise LocalError(
+            f"{pod.name}: no training process", expected="a worker of the run", fix="choose a pod that trains", code=1
+        )
 
     def delete(self, pod: Pod) -> None:
         """What deleting the pod does: `preStop`, then SIGTERM. `expire` ends what outstays the grace period."""
@@ -410,14 +433,24 @@ class Cluster:
         done = subprocess.run(command, env=self.client_env(), capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-            raise LocalError(f"ray drain-node failed ({done.returncode}): {last}", code=1)
+            raise LocalError(
+                f"ray drain-node failed: exit code {done.returncode}: {last}",
+                expected="0",
+                fix="hyperpod-ray local ray status shows the pods",
+                code=1,
+            )
 
     def _node_id(self, pod: Pod) -> str:
         _, body = self.dashboard.request("/api/v0/nodes?limit=1000&detail=0")
         for row in body["data"]["result"]["result"] if body else []:
             if row["node_ip"] == pod.ip and row["state"] == "ALIVE":
                 return str(row["node_id"])
-        raise LocalError(f"{pod.name}: the head does not count it as alive", code=1)
+        raise LocalError(
+            f"{pod.name}: not in the head's list of live nodes",
+            expected="a live node",
+            fix="hyperpod-ray local ray status shows the pods",
+            code=1,
+        )
 
     def replace(self, pod: Pod, *, wait_for_it: bool = True) -> Pod:
         """A new pod of the same group on a new address; the old one is ended if it still runs.
@@ -470,7 +503,12 @@ class Cluster:
         for pod in [pod for pod in self.state.pods if pod.ip in addresses and not pod.alive]:
             restarts[pod.ip] += 1
             if restarts[pod.ip] > RESTARTS:
-                raise LocalError(f"{pod.name} ended while starting: {self._last_line(pod)}", code=1)
+                raise LocalError(
+                    f"{pod.name} ended while it started: {self._last_line(pod)}",
+                    expected="a running Ray process",
+                    fix="see the pod's log",
+                    code=1,
+                )
             self.restart(pod)
 
     def stop(self) -> list[int]:
@@ -633,8 +671,9 @@ def _check_version(bin_folder: Path, wanted: ClusterPlan) -> None:
         installed = folder.name.removeprefix("ray-").removesuffix(".dist-info")
         if installed != wanted.ray_version:
             raise LocalError(
-                f"raycluster spec.rayVersion: expected {wanted.ray_version}, {REHEARSAL_ENV} has {installed}; "
-                "recreate it: make rehearsal-env"
+                f"raycluster spec.rayVersion: {wanted.ray_version}",
+                expected=f"{installed}, as in {REHEARSAL_ENV}",
+                fix="recreate it: make rehearsal-env",
             )
 
 

@@ -24,7 +24,7 @@ def only(name: str | None) -> Cluster:
     if name is None:
         names = Cluster.running(project=PROJECT) or Cluster.names(project=PROJECT)
         if len(names) != 1:
-            raise LocalError(f"--name is needed; running: {', '.join(names) or 'none'}")
+            raise LocalError("no --name", expected=f"one of {', '.join(names) or 'none'}", fix="add --name")
         name = names[0]
     return Cluster.load(name=name, project=PROJECT)
 
@@ -100,7 +100,7 @@ def stop(name: str | None) -> None:
     cluster = only(name)
     left = cluster.stop()
     if left:
-        raise LocalError(f"still running: processes {left}", code=1)
+        raise LocalError(f"still running: processes {left}", expected="none", fix="end them by id", code=1)
     _say(f"{cluster.state.name}: stopped; logs and the shared folder stay in {ROOT / cluster.state.name}")
 
 
@@ -124,7 +124,7 @@ def _pod(cluster: Cluster, name: str | None) -> Pod:
         return cluster.pod(name)
     pods = cluster.training_pods()
     if not pods:
-        raise LocalError("no live worker pod; hyperpod-ray local ray replace-node", code=1)
+        raise LocalError("no live worker pod", expected="one", fix="hyperpod-ray local ray replace-node", code=1)
     return pods[0]
 
 
@@ -179,7 +179,9 @@ def replace_node(name: str | None, *, pod: str | None) -> None:
     else:
         gone = [item for item in cluster.state.pods if not item.alive or item.frozen]
         if not gone:
-            raise LocalError("every pod runs; --pod names the one to replace anyway")
+            raise LocalError(
+                "no lost pod: every pod runs", expected="a lost one, or --pod", fix="add --pod to replace one that runs"
+            )
         chosen = gone[0]
     fresh = cluster.replace(chosen)
     _say(f"{chosen.name}: replaced by {fresh.name} at {fresh.ip}")

@@ -133,5 +133,10 @@ def submit(
     done = subprocess.run([*command, "--", *entrypoint], env=env, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         last = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]
-        raise LocalError(f"ray job submit failed ({done.returncode}): {last.strip()}", code=1)
+        raise LocalError(
+            f"ray job submit failed: exit code {done.returncode}: {last.strip()}",
+            expected="0",
+            fix="hyperpod-ray local ray status shows the cluster",
+            code=1,
+        )
     return submission_id

@@ -120,9 +120,15 @@ def load(path: Path) -> Manifest:
     try:
         documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise LocalError(f"{path}: cannot be read: {error.strerror}") from error
+        raise LocalError(
+            f"{path}: cannot be read: {error.strerror}",
+            expected="a manifest",
+            fix="correct the path or its permissions",
+        ) from error
     except yaml.YAMLError as error:
-        raise LocalError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise LocalError(
+            f"{path}: not YAML: {' '.join(str(error).split())}", expected="a manifest", fix="correct the line"
+        ) from error
     return pick(documents, where=str(path))
 
 
@@ -131,13 +137,19 @@ def pick(documents: Iterable[Any], *, where: str) -> Manifest:
     found = [doc for doc in documents if isinstance(doc, Mapping) and doc.get("kind") == "RayCluster"]
     if len(found) != 1:
         names = ", ".join(sorted(str(doc.get("metadata", {}).get("name")) for doc in found)) or "none"
-        raise LocalError(f"{where}: one RayCluster is needed, got {len(found)} ({names})")
+        raise LocalError(
+            f"{where}: {len(found)} RayClusters ({names})", expected="one", fix="give a manifest with one RayCluster"
+        )
     return found[0]
 
 
 def _need(node: Any, path: str, kind: type) -> Any:
     if not isinstance(node, kind):
-        raise LocalError(f"raycluster {path}: a {'mapping' if kind is dict else kind.__name__} is needed, got {node!r}")
+        raise LocalError(
+            f"raycluster {path}: {node!r}",
+            expected=f"a {'mapping' if kind is dict else kind.__name__}",
+            fix="correct the manifest",
+        )
     return node
 
 
@@ -147,7 +159,9 @@ def _quantity(value: Any, path: str) -> float:
     try:
         return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
     except ValueError:
-        raise LocalError(f"raycluster {path}: a number or milli-number is needed, got {value!r}") from None
+        raise LocalError(
+            f"raycluster {path}: {value!r}", expected="a number or milli-number", fix="correct the manifest"
+        ) from None
 
 
 def custom_resources(params: Mapping[str, Any], group: Mapping[str, Any], path: str) -> dict[str, float]:
@@ -167,7 +181,9 @@ def custom_resources(params: Mapping[str, Any], group: Mapping[str, Any], path: 
             if isinstance(mapping, str):
                 mapping = json.loads(mapping)
         except json.JSONDecodeError as error:
-            raise LocalError(f"raycluster {path}: JSON is needed, got {text!r}: {error.msg.lower()}") from error
+            raise LocalError(
+                f"raycluster {path}: {text!r}: {error.msg.lower()}", expected="JSON", fix="correct the manifest"
+            ) from error
     _need(mapping, path, dict)
     known = {"CPU", "GPU", "memory"}
     return {str(key): _quantity(value, f"{path}.{key}") for key, value in mapping.items() if str(key) not in known}
@@ -208,7 +224,11 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
     spec = _need(template.get("spec"), f"{path}.template.spec", dict)
     containers = _need(spec.get("containers"), f"{path}.template.spec.containers", list)
     if not containers:
-        raise LocalError(f"raycluster {path}.template.spec.containers: the Ray container is needed, got none")
+        raise LocalError(
+            f"raycluster {path}.template.spec.containers: none",
+            expected="the Ray container",
+            fix="correct the manifest",
+        )
     container = _need(containers[0], f"{path}.template.spec.containers[0]", dict)
     where = f"{path}.template"
     resources = container.get("resources") or {}
@@ -252,8 +272,9 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
     pre_stop = tuple(str(part) for part in handler.get("command") or ())
     if "ray stop" in " ".join(pre_stop):
         raise LocalError(
-            f"raycluster {where} preStop: `ray stop` ends training instead of draining it, and here would stop every "
-            "Ray of this machine; remove it"
+            f"raycluster {where} preStop: `ray stop`",
+            expected="none: it ends training instead of draining it, and here every Ray of this machine",
+            fix="remove it",
         )
     return PodPlan(
         group=names.HEAD_GROUP if head else str(group.get("groupName")),
@@ -282,10 +303,14 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None, pod_
         LocalError: not a RayCluster, or a part of it has the wrong shape; the message names its path.
     """
     if manifest.get("kind") != "RayCluster":
-        raise LocalError(f"a RayCluster is needed, got kind {manifest.get('kind')!r}")
+        raise LocalError(
+            f"kind: {manifest.get('kind')!r}", expected="RayCluster", fix="give the manifest of a RayCluster"
+        )
     if manifest.get("apiVersion") != names.RAY_API_VERSION:
         raise LocalError(
-            f"raycluster apiVersion: {names.RAY_API_VERSION} is needed, got {manifest.get('apiVersion')!r}"
+            f"raycluster apiVersion: {manifest.get('apiVersion')!r}",
+            expected=f"{names.RAY_API_VERSION}",
+            fix="correct the manifest",
         )
     spec = _need(manifest.get("spec"), "spec", dict)
     dropped: list[str] = []
@@ -309,7 +334,9 @@ def plan(manifest: Manifest, *, max_pods: int = 2, name: str | None = None, pod_
     workers = tuple(replace(group, cpus=pod_cpus if group.trains else group.cpus) for group in workers)
     if not any(group.trains and group.pods for group in workers):
         raise LocalError(
-            "raycluster spec.workerGroupSpecs: no group with a pod that can train, got nothing to rehearse"
+            "raycluster spec.workerGroupSpecs: no pod to rehearse with",
+            expected="a group with a pod that can train",
+            fix="set replicas to 1 or more",
         )
     options = spec.get("gcsFaultToleranceOptions")
     tolerance = None if options is None else str(options.get("backend") or "redis")

@@ -37,7 +37,7 @@ def manifest_of(environment: str, *, project: Path) -> Manifest:
         check=False,
     )
     if done.returncode:
-        raise LocalError(
+        raise LocalError.passed_on(
             (done.stderr.strip().splitlines() or ["rendering the raycluster failed"])[-1], code=done.returncode
         )
     return pick(yaml.safe_load_all(done.stdout), where=f"environment {environment}")

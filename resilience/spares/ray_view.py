@@ -28,8 +28,9 @@ class View(DistributedTrainFnUtils):
         """Metrics go into the run's journal and progress file; checkpoints are the run's own."""
         if checkpoint is not None:
             raise InputError(
-                "ray.train.report: got a checkpoint in a run with spares, allowed: metrics; Resumable saves, and "
-                "training.save() saves now"
+                "ray.train.report: a checkpoint in a run with spares",
+                expected="metrics: Resumable saves",
+                fix="remove the checkpoint; training.save() saves now",
             )
         for training in LIVE:
             training.told(metrics)
@@ -73,7 +74,7 @@ class Shard:
 
     def _parts(self, read: Any, batch_size: int | None, options: Mapping[str, Any]) -> Iterator[Any]:
         if batch_size is None:
-            raise InputError("batch_size: got None in a run with spares, allowed: 1 or more")
+            raise InputError("batch_size: None in a run with spares", expected="1 or more", fix="set it")
         for batch in read(batch_size=batch_size * self.world, **options):
             rows = len(batch) if torch.is_tensor(batch) else len(next(iter(batch.values())))
             each = rows // self.world

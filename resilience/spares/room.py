@@ -58,8 +58,12 @@ def check(state_bytes: int, *, nodes: Sequence[str], rank: int, replicas: bool, 
     )
     if needed > free + held * ranks:
         raise InputError(
-            f"memory for spares: needs {text}. Fix: more memory for the pod, RESILIENCE_MEMORY_EVERY_STEPS=0 (no "
-            "copies: a lost rank goes back to the checkpoint), or spares 0"
+            f"memory for spares: needs {text}",
+            expected="enough that is free",
+            fix=(
+                "more memory for the pod, RESILIENCE_MEMORY_EVERY_STEPS=0 (no copies: a lost rank goes back to "
+                "the checkpoint), or spares 0"
+            ),
         )
     if tell:
         say(f"memory for spares: {text}")

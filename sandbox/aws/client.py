@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.aws import paths
+from sandbox.errors import SandboxError
 
 # settings of the person's own AWS that must not reach a command meant for the emulator
 FORBIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -19,7 +20,7 @@ FORBIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ROL
 CONTROL_SERVICE = "sandbox"
 
 
-class ControlError(RuntimeError):
+class ControlError(SandboxError):
     """The emulator refused a command of the control plane, or does not answer."""
 
 
@@ -166,9 +167,15 @@ class Client:
                 decoded: dict[str, Any] = json.load(answer)
                 return decoded
         except urllib.error.HTTPError as error:
-            raise ControlError(_message(error)) from None
+            raise ControlError(
+                _message(error), expected="a request that the control plane knows", fix="correct what it names"
+            ) from None
         except (OSError, ValueError) as error:
-            raise ControlError(f"the embedded AWS does not answer on {self.endpoint}: {error}") from None
+            raise ControlError(
+                f"the embedded AWS does not answer on {self.endpoint}: {error}",
+                expected="an answer",
+                fix=f"{paths.COMMAND} up",
+            ) from None
 
 
 def _message(error: urllib.error.HTTPError) -> str:

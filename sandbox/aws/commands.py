@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sandbox.aws import client, install, paths, pods, process
 
-NOT_RUNNING = f"the embedded AWS is not running; start it with `{paths.COMMAND} up`"
+NOT_RUNNING = "the embedded AWS is not running"
 
 
 def setup() -> None:
@@ -50,7 +50,9 @@ def up(
                  if value and value != getattr(running, name)]  # fmt: skip
         if other:
             raise process.StartError(
-                f"the embedded AWS runs already, with {', '.join(other)}. Fix: `{paths.COMMAND} down`, or --state"
+                f"the embedded AWS runs already, with {', '.join(other)}",
+                expected="one with the same options",
+                fix=f"`{paths.COMMAND} down`, or --state",
             )
         _say(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
         return running
@@ -59,7 +61,9 @@ def up(
     if kubernetes == "local":
         kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     elif kubeconfig:
-        raise process.StartError(f"--kubernetes {kubernetes} and --kubeconfig exclude each other. Fix: leave one out")
+        raise process.StartError(
+            f"--kubernetes {kubernetes} with --kubeconfig: both given", expected="one", fix="remove one of the two"
+        )
     running = process.start(
         state=state.resolve(),
         port=port,
@@ -80,7 +84,7 @@ def status(*, state: Path = paths.STATE) -> bool:
     """Print where it runs; whether it does."""
     running = process.find(state)
     if not running:
-        _say(NOT_RUNNING)
+        _say(f"{NOT_RUNNING}; start it with `{paths.COMMAND} up`")
         return False
     ready = running.client.health()
     _print(
@@ -152,7 +156,7 @@ def found(state: Path = paths.STATE) -> process.Running:
     """
     running = process.find(state)
     if not running:
-        raise process.StartError(NOT_RUNNING)
+        raise process.StartError(NOT_RUNNING, expected="a running one", fix=f"{paths.COMMAND} up")
     return running
 
 

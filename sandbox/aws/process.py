@@ -23,6 +23,7 @@ import yaml
 from sandbox import leash
 from sandbox.aws import eks_login, install, paths
 from sandbox.aws.client import Client
+from sandbox.errors import SandboxError
 
 ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
@@ -56,7 +57,7 @@ SERVICES = [
 ]
 
 
-class StartError(RuntimeError):
+class StartError(SandboxError):
     """The emulator could not be started; the message says why."""
 
 
@@ -112,7 +113,11 @@ def start(
     assets = _assets() if kubernetes == "envtest" and kubeconfig is None else None
     with _alone(state):
         if running := find(state):
-            raise StartError(f"an embedded AWS runs in {state} already, on {running.client.endpoint}")
+            raise StartError(
+                f"an embedded AWS runs in {state} already, on {running.client.endpoint}",
+                expected="none there",
+                fix=f"{paths.COMMAND} down, or --state",
+            )
         end_processes(state)
         _empty(state)
         _private(state / "home")
@@ -243,7 +248,9 @@ def _alone(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StartError(f"another `up` is starting an embedded AWS in {state}; wait for it") from None
+            raise StartError(
+                f"another `up` is starting an embedded AWS in {state}", expected="one at a time", fix="wait for it"
+            ) from None
         yield
 
 
@@ -251,7 +258,11 @@ def _private(folder: Path) -> None:
     """Make a folder that only its owner can look into."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
-        raise StartError(f"{folder} belongs to another user: it would hold this emulator's secret. Fix: pass --state")
+        raise StartError(
+            f"{folder} belongs to another user",
+            expected="a folder of yours: it stores this emulator's secret",
+            fix="add --state",
+        )
     folder.chmod(0o700)
 
 
@@ -320,8 +331,9 @@ def _assets() -> Path:
     for name in ("etcd", "kube-apiserver"):
         if not given or not os.access(Path(given) / name, os.X_OK):
             raise StartError(
-                f"envtest needs an executable {name} in KUBEBUILDER_ASSETS, got '{given}'. "
-                "Fix: export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)"
+                f"KUBEBUILDER_ASSETS: '{given}' has no executable {name}",
+                expected="the binaries of envtest",
+                fix="export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)",
             )
     return Path(given).resolve()
 
@@ -337,7 +349,11 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise StartError(f"the local Kubernetes API exited with {process.returncode}; see {log}\n{_tail(log)}")
+            raise StartError(
+                f"the local Kubernetes API ended: exit code {process.returncode}\n{_tail(log)}\n",
+                expected="a running process",
+                fix=f"see {log}",
+            )
         if ready.exists():
             try:
                 server: dict[str, Any] = json.loads(ready.read_text())
@@ -346,7 +362,11 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
                 continue
             return process.pid, server
         time.sleep(0.05)
-    raise StartError(f"the local Kubernetes API was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
+    raise StartError(
+        f"the local Kubernetes API is not ready\n{_tail(log)}\n",
+        expected=f"it within {START_SECONDS} s",
+        fix=f"see {log}",
+    )
 
 
 def _start_follower(state: Path, running: Running, environment: dict[str, str], kubeconfig: Path) -> int:
@@ -362,7 +382,11 @@ def _start_follower(state: Path, running: Running, environment: dict[str, str], 
     end = time.monotonic() + START_SECONDS
     while "following the embedded AWS" not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > end:
-            raise StartError(f"HyperPod's nodes cannot join the cluster of {kubeconfig}; see {log}\n{_tail(log)}")
+            raise StartError(
+                f"HyperPod's nodes cannot join the cluster of {kubeconfig}\n{_tail(log)}\n",
+                expected="a cluster that accepts them",
+                fix=f"see {log}",
+            )
         time.sleep(0.05)
     return process.pid
 
@@ -372,11 +396,17 @@ def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> Non
     log = Path(running.log)
     while time.monotonic() < end:
         if started.poll() is not None:
-            raise StartError(f"the embedded AWS exited with {started.returncode}; see {log}\n{_tail(log)}")
+            raise StartError(
+                f"the embedded AWS ended: exit code {started.returncode}\n{_tail(log)}\n",
+                expected="a running process",
+                fix=f"see {log}",
+            )
         if running.client.health():
             return
         time.sleep(0.05)
-    raise StartError(f"the embedded AWS was not ready within {START_SECONDS} s; see {log}\n{_tail(log)}")
+    raise StartError(
+        f"the embedded AWS is not ready\n{_tail(log)}\n", expected=f"it within {START_SECONDS} s", fix=f"see {log}"
+    )
 
 
 def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
@@ -390,7 +420,11 @@ def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
         )
         return str(cluster["server"]), str(authority)
     except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
-        raise StartError(f"{kubeconfig}: no usable cluster with a CA in its current context ({error!r})") from None
+        raise StartError(
+            f"{kubeconfig}: no usable cluster ({error!r})",
+            expected="one with a CA in the current context",
+            fix="correct the file",
+        ) from None
 
 
 def _write_aws(state: Path) -> None:
@@ -428,7 +462,9 @@ def free_port(*wanted_first: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise StartError("no free port on 127.0.0.1")
+    raise StartError(
+        "no free port on 127.0.0.1", expected="one", fix="end a process that listens, or run the command again"
+    )
 
 
 def _alive(pid: int, module: str) -> bool:

@@ -137,7 +137,9 @@ class TestRepository:
         (tmp_path / "charts" / "op-1.0.0.tgz").unlink()
         second = repository.publish("op", "1.0.0", extra=b"evil: true")
         before = (tmp_path / "charts.lock.yaml").read_text()
-        with pytest.raises(ChartError, match=f"locked is {sha(first)}, got {sha(second)}; nothing was replaced"):
+        with pytest.raises(
+            ChartError, match=f"got {sha(second)}; nothing was replaced. Expected {sha(first)}, which is locked"
+        ):
             store.fetch(read(tmp_path))
         assert left_over(tmp_path) == []
         assert (tmp_path / "charts.lock.yaml").read_text() == before
@@ -153,7 +155,7 @@ class TestRepository:
 
     def test_index_and_download_must_agree_at_the_first_fetch(self, repository: Repository, tmp_path: Path) -> None:
         repository.publish("op", "1.0.0", digest="0" * 64)
-        with pytest.raises(ChartError, match="index states sha256 0000"):
+        with pytest.raises(ChartError, match=r"Expected 0000.*index states"):
             store.fetch(lock(tmp_path, repository.url))
         assert read(tmp_path).sha256 is None
         assert left_over(tmp_path) == []
@@ -176,7 +178,7 @@ class TestRepository:
     def test_the_archive_must_be_the_chart_it_is_called(self, repository: Repository, tmp_path: Path) -> None:
         repository.publish("op", "1.0.0", digest=None)
         repository.files["/archives/op-1.0.0.tgz"] = chart_archive("op", "6.6.6")
-        with pytest.raises(ChartError, match=r"Chart\.yaml says op 6\.6\.6, wanted op 1\.0\.0"):
+        with pytest.raises(ChartError, match=r"Chart\.yaml is of op 6\.6\.6\. Expected op 1\.0\.0"):
             store.fetch(lock(tmp_path, repository.url))
         repository.files["/archives/op-1.0.0.tgz"] = chart_archive("other", "1.0.0")
         with pytest.raises(ChartError, match="no folder 'op'"):
@@ -184,7 +186,7 @@ class TestRepository:
 
     def test_versions_and_charts_that_do_not_exist(self, repository: Repository, tmp_path: Path) -> None:
         repository.publish("op", "0.9.0")
-        with pytest.raises(ChartError, match=r"no version 1\.0\.0 of op; newest there: 0\.9\.0"):
+        with pytest.raises(ChartError, match=r"no version 1\.0\.0 of op\. Expected a version it has, newest: 0\.9\.0"):
             store.fetch(lock(tmp_path, repository.url))
         repository.files["/index.yaml"] = b"entries: {}"
         with pytest.raises(ChartError, match="no chart 'op'"):
@@ -199,14 +201,14 @@ class TestRepository:
         secret.write_bytes(chart_archive("op", "1.0.0"))
         for target in (f"file://{secret}", "http://example.invalid/op.tgz", "ftp://example.invalid/op.tgz"):
             repository.files["/archives/op-1.0.0.tgz"] = f"redirect:{target}".encode()
-            with pytest.raises(ChartError, match=r"refused|not allowed"):
+            with pytest.raises(ChartError, match=r"Expected https://|not allowed"):
                 store.fetch(lock(tmp_path, repository.url))
             assert left_over(tmp_path) == []
 
     def test_size_is_limited(self, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         repository.publish("op", "1.0.0")
         monkeypatch.setattr("charts.download.fetch.__kwdefaults__", {"limit": 100})
-        with pytest.raises(ChartError, match="more than 100 bytes; refused"):
+        with pytest.raises(ChartError, match="more than 100 bytes"):
             store.fetch(lock(tmp_path, repository.url))
 
     def test_nobody_there(self, tmp_path: Path) -> None:
@@ -217,7 +219,8 @@ class TestRepository:
 class TestLocate:
     def test_missing_says_what_to_run(self, tmp_path: Path) -> None:
         with pytest.raises(
-            ChartMissingError, match=r"charts\.op: op-1\.0\.0\.tgz is not in charts/; run `make charts`"
+            ChartMissingError,
+            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in charts/\. Fix: run `make charts`",
         ):
             store.locate(lock(tmp_path, "https://example.com"))
 
@@ -225,7 +228,7 @@ class TestLocate:
         locked = lock(tmp_path, "https://example.com")
         (tmp_path / "charts").mkdir()
         locked.path.write_bytes(chart_archive("op", "1.0.0"))
-        with pytest.raises(ChartError, match=r"sha256: empty; run `make charts` and commit charts\.lock\.yaml"):
+        with pytest.raises(ChartError, match=r"sha256: empty.*run `make charts` and commit charts\.lock\.yaml"):
             store.locate(locked)
 
     def test_a_tampered_archive_is_never_deployed(self, tmp_path: Path) -> None:
@@ -233,7 +236,7 @@ class TestLocate:
         locked = lock(tmp_path, "https://example.com", sha256=sha(data))
         (tmp_path / "charts").mkdir()
         locked.path.write_bytes(data + b"\0")
-        with pytest.raises(ChartError, match=f"locked is {sha(data)}; remove the file"):
+        with pytest.raises(ChartError, match=f"Expected {sha(data)}. Fix: remove the file"):
             store.locate(locked)
 
     def test_unpacked_is_mended_when_it_was_changed(self, tmp_path: Path) -> None:
@@ -324,7 +327,7 @@ class TestGit:
         store.fetch(git_lock(tmp_path, source, repository))
         shutil.rmtree(tmp_path / "charts")
         repository.publish("sub", "v2.0.0", extra=b"evil: true")
-        with pytest.raises(ChartError, match=r"sub_charts\[0\]\.sha256: locked is"):
+        with pytest.raises(ChartError, match=r"sub_charts\[0\]\.sha256: got .* which is locked"):
             store.fetch(read(tmp_path))
 
     def test_a_sub_chart_that_cannot_be_had_records_nothing(
@@ -352,7 +355,7 @@ class TestGit:
         (folder / "helm" / "Chart" / "secret").symlink_to("/etc/passwd")
         git(folder, "add", ".")
         git(folder, "commit", "-q", "-m", "three")
-        with pytest.raises(ChartError, match="link or device; refused"):
+        with pytest.raises(ChartError, match="link or device"):
             store.fetch(git_lock(tmp_path, (folder, git(folder, "rev-parse", "HEAD")), repository))
 
 
@@ -392,5 +395,5 @@ class TestMirror:
         "mirror", ["http://example.invalid", "ftp://example.invalid", "file://relative/x", "charts"]
     )
     def test_other_addresses_are_refused(self, mirror: str, tmp_path: Path) -> None:
-        with pytest.raises(ChartError, match="neither https:// nor file:///"):
+        with pytest.raises(ChartError, match="Expected https:// or file:///"):
             store.fetch(lock(tmp_path, "https://example.invalid"), mirror=mirror)

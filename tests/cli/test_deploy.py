@@ -112,7 +112,7 @@ def test_a_change_that_loses_nodes_stops_and_names_the_command(
         review(tmp_path, templates(workers=2), templates())
     assert caught.value.code == CONDITION_FALSE
     assert caught.value.message == "the review stops the deploy of 'dev': loses nodes. Nothing was changed"
-    assert caught.value.next == "to deploy it all the same: hyperpod-ray deploy dev --accept loses-nodes"
+    assert caught.value.fix == "to deploy it all the same: hyperpod-ray deploy dev --accept loses-nodes"
     assert "loses nodes" in capsys.readouterr().out
 
 
@@ -133,7 +133,7 @@ def test_what_the_service_rejects_is_accepted_by_its_own_name_only(tmp_path: Pat
     with pytest.raises(OpsError) as caught:
         review(tmp_path, renamed, templates(), Effect.LOSES_DATA)
     assert "will be rejected by the service" in caught.value.message
-    assert caught.value.next.endswith("deploy dev --accept loses-data --accept rejected")
+    assert caught.value.fix.endswith("deploy dev --accept loses-data --accept rejected")
     assert review(tmp_path / "again", renamed, templates(), Effect.LOSES_DATA, Effect.REJECTED)
 
 

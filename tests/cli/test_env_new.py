@@ -67,7 +67,7 @@ def test_the_zones_of_a_new_file_are_those_that_eks_accepts(region: str, zones: 
 def test_a_type_for_the_head_is_one_that_the_region_offers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {regions.offers(region, regions.head_type(region)) for region in regions.regions()} == {True}
     monkeypatch.setattr(regions, "HEAD_TYPES", ("ml.p5e.48xlarge",))
-    with pytest.raises(LookupError, match="no type for Ray's head is known in us-west-2"):
+    with pytest.raises(regions.NoHeadTypeError, match="no type for Ray's head in us-west-2"):
         regions.head_type("us-west-2")
 
 
@@ -100,7 +100,10 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path, capsys: pytest.Ca
     [
         (["b", *GIVEN[:1], "11", *GIVEN[2:]], "account: '11'"),
         (["Bad", *GIVEN], "cannot name an environment"),
-        (["b", *GIVEN[:4], "--type", "ml.p5.48xlarg", "--count", "1"], "is not offered in eu-west-1"),
+        (
+            ["b", *GIVEN[:4], "--type", "ml.p5.48xlarg", "--count", "1"],
+            "Expected an accelerated type that eu-west-1 offers",
+        ),
         (["b", *GIVEN[:2], "--region", "mars-1", *GIVEN[4:]], "region: 'mars-1'. Expected one of"),
         (["b", *GIVEN[:2]], "--region is missing"),
         ([], "no name"),

@@ -19,24 +19,24 @@ def line_of(text: str, part: str) -> int:
 
 
 EIGHTEEN = {
-    "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge' is not a HyperPod instance type; did you mean 'ml.p5.48xlarge'?"),
+    "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge'. Expected a HyperPod instance type. Fix: did you mean 'ml.p5.48xlarge'?"),
     "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here; did you mean 'ml.p5.48xlarge'? If it is new, give its figures in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
-    "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small; the least is 0"),
-    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: got the text 'nine'; expected a whole number"),
-    "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn' is not allowed; allowed: InstanceStress, InstanceConnectivity"),
+    "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small. Expected 0 or more. Fix: correct the value"),
+    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: the text 'nine'. Expected a whole number. Fix: correct the value"),
+    "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn'. Expected one of InstanceStress, InstanceConnectivity. Fix: choose one of them"),
     "health check on a CPU type": ("threads_per_core: 2", "threads_per_core: 2\n      deep_health_checks: [InstanceStress]", "deep_health_checks: [InstanceStress]", "hyperpod.instance_groups[0].deep_health_checks: ml.m5.2xlarge has no accelerator and deep health checks exist for GPU and Trainium types only; remove the setting"),
     "network of /99": ("10.64.0.0/16", "10.64.0.0/99", "10.64.0.0/99", "network.cidr: '10.64.0.0/99' is no IPv4 range: the prefix length is 0 to 32"),
-    "unknown key": ("alarm_emails:", "alarm_email:", "alarm_email:", "hyperpod.alarm_email: unknown setting; did you mean 'alarm_emails'?"),
-    "key in the wrong section": ("protected: true", "capacity_gib: 9600", "capacity_gib: 9600", "capacity_gib: unknown setting here; 'capacity_gib' belongs at storage.capacity_gib"),
-    "missing key": ("      count: 9 ", "      # count: 9 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing (`InstanceCount`: number of nodes)"),
-    "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers' is not valid; expected a HyperPod name (letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit), such as 'gpu-workers'"),
+    "unknown key": ("alarm_emails:", "alarm_email:", "alarm_email:", "hyperpod.alarm_email: unknown setting. Expected a setting of this section. Fix: did you mean 'alarm_emails'?"),
+    "key in the wrong section": ("protected: true", "capacity_gib: 9600", "capacity_gib: 9600", "capacity_gib: unknown setting here. Expected a setting of this section. Fix: move it to storage.capacity_gib"),
+    "missing key": ("      count: 9 ", "      # count: 9 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing. Expected count: `InstanceCount`: number of nodes. Fix: add it"),
+    "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers'. Expected a HyperPod name (letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit), such as 'gpu-workers'. Fix: correct the value"),
     "group that is not there": ("instance_group: workers", "instance_group: wrokers", "instance_group: wrokers", "ray.workers[0].instance_group: no instance group is called 'wrokers'; did you mean 'workers'?"),
     "more workers than nodes": ("replicas: 8 ", "replicas: 10 ", "replicas: 10 ", "ray.workers[0].replicas: 10 × worker of 'gpu' (8 accelerators, 32 EFA, 94 vCPUs, 1892 GiB) need 10 nodes, 'workers' has 9 × ml.p5.48xlarge, which carry 9"),
     "more nodes than addresses": ("count: 9 ", "count: 400 ", "count: 400 ", "hyperpod.instance_groups[1].count: the nodes in usw2-az3 take 32,445 addresses (400 × 81 of ml.p5.48xlarge and 1 more group); the subnet there, a /19, has 8,187: at most 100 nodes of this group fit; a wider network.cidr or a smaller node_subnet_prefix makes room"),
-    "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c' is not valid; expected an Availability Zone ID (not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs), such as 'usw2-az1'"),
+    "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c'. Expected an Availability Zone ID (not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs), such as 'usw2-az1'. Fix: correct the value"),
     "size that FSx does not have": ("capacity_gib: 9600", "capacity_gib: 10000", "capacity_gib: 10000", "storage.capacity_gib: 10000 is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of 2400 (9600 or 12000)"),
-    "account without quotes": ('account: "444455556666"', "account: 444455556666", "account: 444455556666", "account: `444455556666` is a number in YAML; quote it to use it as text ('444455556666')"),
-    "the same key twice": ("      count: 9 ", "      count: 9\n      count: 8 ", "count: 8 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}; keep one"),
+    "account without quotes": ('account: "444455556666"', "account: 444455556666", "account: 444455556666", "account: `444455556666` is a number in YAML. Expected text. Fix: quote it: '444455556666'"),
+    "the same key twice": ("      count: 9 ", "      count: 9\n      count: 8 ", "count: 8 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}. Expected one value. Fix: keep one"),
 }  # fmt: skip
 """Name → what is replaced in prod.yaml, by what, where the message must point, and the message."""
 
@@ -76,41 +76,41 @@ def test_all_problems_of_a_file_come_together() -> None:
 YAML_TRAPS = {
     "tab": ("a:\n\tb: 1\n", 2, "(file)", "a tab in the indentation"),
     "no closing bracket": ("a: [1,\nb: 2\n", 2, "(file)", "not valid YAML"),
-    "no closing quote": ('a: "x\n', 1, "(file)", "a quote or bracket is not closed"),
-    "colon in a value": ("a: b: c\n", 1, "(file)", "a value with ': ' in it needs quotes"),
-    "at sign": ("a: @b\n", 1, "(file)", "needs quotes"),
-    "nothing": ("", 1, "(file)", "has no settings"),
-    "only a comment": ("# later\n", 1, "(file)", "has no settings"),
-    "a list": ("- a\n- b\n", 1, "(file)", "got a list of 2"),
-    "a word": ("hello\n", 1, "(file)", "got the text 'hello'"),
+    "no closing quote": ('a: "x\n', 1, "(file)", "close the open quote or bracket"),
+    "colon in a value": ("a: b: c\n", 1, "(file)", "quote a value that contains ': '"),
+    "at sign": ("a: @b\n", 1, "(file)", "quote a value that starts with a special character"),
+    "nothing": ("", 1, "(file)", "the file is empty"),
+    "only a comment": ("# later\n", 1, "(file)", "the file is empty"),
+    "a list": ("- a\n- b\n", 1, "(file)", "a list of 2. Expected settings"),
+    "a word": ("hello\n", 1, "(file)", "the text 'hello'. Expected settings"),
     "two documents": ("region: us-west-2\n---\nregion: us-west-2\n", 2, "(file)", "a second document starts here"),
-    "anchor": ("region: &r us-west-2\n", 1, "region", "anchors are not used"),
-    "alias of nothing": ("region: us-west-2\ntags: *r\n", 2, "tags", "aliases are not used"),
-    "alias of an anchor": ("region: &r us-west-2\nprotected: *r\n", 2, "protected", "aliases are not used"),
-    "merge key": ("<<: {region: us-west-2}\n", 1, "(file)", "merge keys (<<) are not used"),
-    "tag": ("region: !!python/object:os.system us-west-2\n", 1, "region", "tags are not used"),
-    "key that is a list": ("? [a]\n: b\n", 1, "(file)", "a key must be text"),
+    "anchor": ("region: &r us-west-2\n", 1, "region", "anchor &r. Expected no anchors"),
+    "alias of nothing": ("region: us-west-2\ntags: *r\n", 2, "tags", "Expected no aliases"),
+    "alias of an anchor": ("region: &r us-west-2\nprotected: *r\n", 2, "protected", "Expected no aliases"),
+    "merge key": ("<<: {region: us-west-2}\n", 1, "(file)", "merge key <<. Expected no merge keys"),
+    "tag": ("region: !!python/object:os.system us-west-2\n", 1, "region", "tag !!python/object:os.system. Expected no tags"),
+    "key that is a list": ("? [a]\n: b\n", 1, "(file)", "a list, a mapping or an alias as key. Expected text"),
     "octal": ("account: 000000000017\n", 1, "account", "means different things to different YAML readers"),
     "underscored number": ("storage: {capacity_gib: 1_200}\n", 1, "storage.capacity_gib", "means different things"),
     "base 60": ("tags: {time: 12:30}\n", 1, "tags.time", "means different things"),
     "0o": ("protected: 0o17\n", 1, "protected", "means different things"),
-    "no as text": ("tags: {spot: no}\n", 1, "tags.spot", "`no` is a boolean in YAML; quote it to use it as text ('no')"),
-    "version as a number": ("eks: {version: 1.30}\n", 1, "eks.version", "`1.30` is a number in YAML; quote it to use it as text ('1.30')"),
+    "no as text": ("tags: {spot: no}\n", 1, "tags.spot", "`no` is a boolean in YAML. Expected text. Fix: quote it: 'no'"),
+    "version as a number": ("eks: {version: 1.30}\n", 1, "eks.version", "`1.30` is a number in YAML. Expected text. Fix: quote it: '1.30'"),
     "quoted number": ('storage: {capacity_gib: "1200"}\n', 1, "storage.capacity_gib", "remove the quotes"),
-    "number with its unit": ("storage: {capacity_gib: 1200GiB}\n", 1, "storage.capacity_gib", "without its unit"),
-    "control character": ('region: "us\\x01west"\n', 1, "region", "holds U+0001"),
-    "raw control character": ("region: us\x01west\n", 1, "(file)", "not a character that YAML allows: U+0001"),
-    "empty section": ("storage:\nregion: us-west-2\n", 1, "storage", "the section is empty; write its settings (capacity_gib,"),
-    "twice": ("region: us-west-2\nregion: us-east-1\n", 2, "region", "set twice: first in line 1; keep one"),
-    "too deep": ("a: " + "[" * 60 + "]" * 60 + "\n", 1, "a" + "[0]" * 23, "nested more than 24 levels deep"),
+    "number with its unit": ("storage: {capacity_gib: 1200GiB}\n", 1, "storage.capacity_gib", "remove the unit"),
+    "control character": ('region: "us\\x01west"\n', 1, "region", "character U+0001. Expected characters that a setting can contain"),
+    "raw control character": ("region: us\x01west\n", 1, "(file)", "character U+0001. Expected characters that YAML allows"),
+    "empty section": ("storage:\nregion: us-west-2\n", 1, "storage", "the section is empty. Expected a section of settings (capacity_gib,"),
+    "twice": ("region: us-west-2\nregion: us-east-1\n", 2, "region", "set twice: first in line 1. Expected one value. Fix: keep one"),
+    "too deep": ("a: " + "[" * 60 + "]" * 60 + "\n", 1, "a" + "[0]" * 23, "nested too deep. Expected at most 24 levels"),
     "huge number": ("storage: {capacity_gib: " + "9" * 5000 + "}\n", 1, "storage.capacity_gib", "a number of 5000 digits"),
-    "float": ("storage: {capacity_gib: 1200.5}\n", 1, "storage.capacity_gib", "got the number 1200.5; expected a whole number"),
-    "infinity": ("storage: {capacity_gib: .inf}\n", 1, "storage.capacity_gib", "expected a whole number"),
-    "truth value as a number": ("storage: {capacity_gib: yes}\n", 1, "storage.capacity_gib", "got the boolean true; expected a whole number"),
-    "number as an enum": ("storage: {lustre_version: 2.15}\n", 1, "storage.lustre_version", "quote it to use it as text ('2.15')"),
+    "float": ("storage: {capacity_gib: 1200.5}\n", 1, "storage.capacity_gib", "the number 1200.5. Expected a whole number"),
+    "infinity": ("storage: {capacity_gib: .inf}\n", 1, "storage.capacity_gib", "Expected a whole number"),
+    "truth value as a number": ("storage: {capacity_gib: yes}\n", 1, "storage.capacity_gib", "the boolean true. Expected a whole number"),
+    "number as an enum": ("storage: {lustre_version: 2.15}\n", 1, "storage.lustre_version", "quote it: '2.15'"),
     "text as a number enum": ("storage: {throughput_mbs_per_tib: '250'}\n", 1, "storage.throughput_mbs_per_tib", "remove the quotes"),
-    "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "expected a list"),
-    "too short a list": ("network: {availability_zone_ids: [usw2-az1]}\n", 1, "network.availability_zone_ids", "at least 2 entries needed"),
+    "scalar as a list": ("network: {availability_zone_ids: usw2-az1}\n", 1, "network.availability_zone_ids", "Expected a list"),
+    "too short a list": ("network: {availability_zone_ids: [usw2-az1]}\n", 1, "network.availability_zone_ids", "1 entry. Expected at least 2 entries"),
     "bad key of a map": ("ray: {env: {1X: a}}\n", 1, "ray.env['1X']", "not beginning with a digit"),
 }  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_yaml_traps(name: str) -> None:
 
 def test_alias_bombs_are_refused_without_being_built() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
-    with pytest.raises(EnvironmentFileError, match="aliases are not used"):
+    with pytest.raises(EnvironmentFileError, match="Expected no aliases"):
         parse("\n".join(lines), name="x", path=FOLDER / "x.yaml")
 
 
@@ -139,8 +139,8 @@ def test_a_hundred_thousand_brackets_do_not_exhaust_the_stack() -> None:
     ("raw", "line", "message"),
     [
         (b"region: us-west-2\ntags: {a: \xff}\n", 2, "byte 0xff is not UTF-8"),
-        ("region: us-west-2\n".encode("utf-16"), 1, "is UTF-16; save it as UTF-8"),
-        (b"#" * 1_000_001, 1, "is larger than 1,000,000 bytes"),
+        ("region: us-west-2\n".encode("utf-16"), 1, "it is UTF-16. Expected UTF-8. Fix: save the file as UTF-8"),
+        (b"#" * 1_000_001, 1, "more than 1,000,000 bytes"),
     ],
 )
 def test_files_that_are_no_text(tmp_path: Path, raw: bytes, line: int, message: str) -> None:
@@ -169,7 +169,7 @@ def test_a_missing_file_names_its_neighbours() -> None:
     (problem,) = caught.value.problems
     assert (
         problem.message
-        == "no environment is called 'prd'; there are dev, local, prod in environments; did you mean 'prod'?"
+        == "no environment 'prd'. Expected one of dev, local, prod in environments. Fix: did you mean 'prod'?"
     )
     assert (problem.file, problem.line) == ("environments/prd.yaml", 1)
 
@@ -181,7 +181,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFileError, match="there is none in"):
+    with pytest.raises(EnvironmentFileError, match="Expected an environment file in"):
         load("x", folder=tmp_path / "nowhere")
 
 

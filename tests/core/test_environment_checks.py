@@ -407,12 +407,15 @@ def test_what_is_new_cannot_stand_beside_what_exists(changes: dict[str, Any], pa
     said = problems(changes)
     assert [problem.path for problem in said] == [path]
     mark = "uri" if path.startswith("image") else "existing"
-    assert said[0].message == f"cannot be used with '{mark}'; remove one of the two"
+    assert said[0].message == f"cannot be used with '{mark}'. Expected one of the two. Fix: remove one"
 
 
 def test_a_mode_that_does_not_exist() -> None:
     (said,) = problems({"storage": {"mode": "existing"}})
-    assert (said.path, said.message) == ("storage.mode", "'existing' is not allowed; allowed: static, dynamic")
+    assert (said.path, said.message) == (
+        "storage.mode",
+        "'existing'. Expected one of static, dynamic. Fix: choose one of them",
+    )
 
 
 def test_every_shape_has_an_example_of_its_own_form() -> None:
@@ -423,7 +426,7 @@ def test_every_shape_has_an_example_of_its_own_form() -> None:
 def test_removing_a_required_key_is_said_once() -> None:
     said = problems({f"{WORKER}/replicas": GONE})
     assert [problem.path for problem in said] == ["ray.workers[0].replicas"]
-    assert "required setting is missing (Number of pods)" in said[0].message
+    assert "required setting is missing. Expected replicas: number of pods" in said[0].message
 
 
 REFUSED_ZONE = "EKS takes no control-plane subnet"

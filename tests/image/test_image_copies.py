@@ -52,7 +52,7 @@ def test_nothing_is_written_where_one_registry_does_not_answer(tmp_path: Path) -
 
     def ask(reference: Reference) -> str:
         if reference.registry == "quay.io":
-            raise ImageError("quay.io cannot be reached: refused")
+            raise ImageError("quay.io cannot be reached: refused", expected="an answer", fix="run the command again")
         return FIRST
 
     with pytest.raises(ImageError, match="cannot be reached"):

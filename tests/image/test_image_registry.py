@@ -95,18 +95,18 @@ def test_the_digest_is_that_of_the_manifest_which_came(registry: Registry, anony
 
 def test_a_registry_that_contradicts_itself_is_refused(registry: Registry) -> None:
     registry.headers = {"Docker-Content-Digest": "sha256:" + "0" * 64}
-    with pytest.raises(ImageError, match="the registry says sha256:0000"):
+    with pytest.raises(ImageError, match="Expected sha256:0000"):
         digest(BASE, "2.60.0", mirror=registry.url)
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (manifest(BOTH[1:]), "is not there for linux/amd64, only for linux/arm64"),
+        (manifest(BOTH[1:]), "only for linux/arm64. Expected linux/amd64"),
         (manifest([]), "only for nothing"),
-        (b"<html>", "is no JSON object"),
-        (b"[]", "is no JSON object"),
-        (b" " * 4_000_001, "larger than 4,000,000 bytes"),
+        (b"<html>", "is not JSON"),
+        (b"[]", "is not JSON"),
+        (b" " * 4_000_001, "Expected at most 4,000,000 bytes"),
     ],
 )
 def test_answers_that_are_no_use(registry: Registry, body: bytes, message: str) -> None:
@@ -116,7 +116,7 @@ def test_answers_that_are_no_use(registry: Registry, body: bytes, message: str) 
 
 
 def test_an_unknown_tag_is_named(registry: Registry) -> None:
-    with pytest.raises(ImageError, match=r"docker.io/rayproject/ray:9.9 does not exist in http.*correct `tag`"):
+    with pytest.raises(ImageError, match=r"docker.io/rayproject/ray:9.9. Expected a tag of http.*correct `tag`"):
         digest(BASE, "9.9", mirror=registry.url)
 
 
@@ -124,8 +124,8 @@ def test_an_unknown_tag_is_named(registry: Registry) -> None:
     ("challenge", "message"),
     [
         ('Basic realm="private"', "requires credentials"),
-        ('Bearer realm="http://registry.example/token"', "only https://"),
-        ('Bearer realm="{url}/token",service="another"', "gives no anonymous token"),
+        ('Bearer realm="http://registry.example/token"', "Expected https://"),
+        ('Bearer realm="{url}/token",service="another"', "Expected an anonymous token"),
     ],
 )
 def test_challenges_that_are_not_followed(registry: Registry, challenge: str, message: str) -> None:
@@ -135,14 +135,14 @@ def test_challenges_that_are_not_followed(registry: Registry, challenge: str, me
 
 
 def test_plain_http_leaves_this_machine_never() -> None:
-    with pytest.raises(ImageError, match="only https://"):
+    with pytest.raises(ImageError, match="Expected https://"):
         digest(BASE, "2.60.0", mirror="http://mirror.example")
 
 
 def test_nobody_there_is_one_line() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # taken, but nobody listens
-        with pytest.raises(ImageError, match=r"cannot be reached: .*refused"):
+        with pytest.raises(ImageError, match=r".*refused"):
             digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{bound.getsockname()[1]}")
 
 
@@ -177,8 +177,11 @@ def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
 
     before = FILE.read_bytes()
     failed = run("pin", "--mirror", registry.url)  # it knows another tag only
-    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 2)
     assert choose().tag in failed.stderr
     wrong = run("pin", "cu99")
-    assert (wrong.returncode, wrong.stderr) == (2, "error: image set: got 'cu99', allowed: cu130, cu128\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "error: image set: 'cu99'. Expected one of cu130, cu128\nFix: correct the name\n",
+    )
     assert FILE.read_bytes() == before

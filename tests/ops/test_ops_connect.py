@@ -200,7 +200,7 @@ def test_a_head_that_goes_for_good_is_said_once(bridged: World) -> None:
             assert "Traceback" not in "".join(made.err)
             result = bridged.ops("connect", "demo", "--check", "--port", "0")
             assert result.code == 1
-            assert "next: hyperpod-ray wait demo --for ray" in result.err
+            assert "Fix: hyperpod-ray wait demo --for ray" in result.err
         finally:
             suspend(False)
     bridged.settle()
@@ -211,7 +211,7 @@ def test_nothing_listens_in_the_pod(faults: World) -> None:
     assert (result.code, result.out) == (1, "")
     found = re.search(r"nothing listens on port 8265 of pod ray/(\S+) \(connection refused\)", result.err)
     assert found, result.err
-    assert f"next: kubectl -n ray logs {found[1]}" in result.err
+    assert f"Fix: kubectl -n ray logs {found[1]}" in result.err
 
 
 def test_a_busy_port_names_its_holder_and_the_next_command(bridged: World) -> None:
@@ -224,7 +224,7 @@ def test_a_busy_port_names_its_holder_and_the_next_command(bridged: World) -> No
         assert f"port {port} on 127.0.0.1 cannot be used (Address already in use); " in result.err
         assert f"(pid {other.pid})" in result.err
         command = "hyperpod-ray connect demo --port 0"
-        assert f"next: {command}\n" in result.err
+        assert f"Fix: {command}\n" in result.err
         other.kill()
     assert bridged.ops(*command.removeprefix("hyperpod-ray ").split(), "--check").code == 0
 
@@ -251,7 +251,7 @@ def test_access_that_is_refused_is_said(bridged: World) -> None:
     result = bridged.ops("connect", "demo", "--check", "--port", "0")
     assert result.code == 1
     assert "the Kubernetes API answers 403: User cannot get pods/portforward" in result.err
-    assert "next: ask for get and create on pods/portforward" in result.err
+    assert "Fix: ask for get and create on pods/portforward" in result.err
 
 
 def test_through_a_kubeconfig_too(bridged: World) -> None:
@@ -329,7 +329,7 @@ def test_grafana_that_is_not_there(grafana: World, host: str, words: str) -> Non
     result = grafana.ops("connect", "demo", "--check", "--port", "0", "--grafana", "--grafana-port", "0")
     assert (result.code, result.out) == (1, "")
     assert words in result.err
-    assert "next: " in result.err
+    assert "Fix: " in result.err
 
 
 def test_grafana_outside_the_cluster_needs_no_forwarding(grafana: World) -> None:
@@ -347,7 +347,7 @@ def test_busy_port_of_grafana(grafana: World) -> None:
         result = grafana.ops("connect", "demo", "--check", "--port", "0", "--grafana", "--grafana-port", port)
     assert result.code == 1
     assert f"(pid {os.getpid()})" in result.err
-    assert "next: hyperpod-ray connect demo --grafana --grafana-port 0" in result.err
+    assert "Fix: hyperpod-ray connect demo --grafana --grafana-port 0" in result.err
 
 
 # --- a real Ray -----------------------------------------------------------------------------------------------------

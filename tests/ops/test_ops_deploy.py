@@ -136,7 +136,7 @@ def test_success_of_the_cli_is_not_enough(cli: Path) -> None:
     with pytest.raises(OpsError) as caught:
         run(Account(every("CREATE_COMPLETE"), every("")))
     assert "dev-Network does not exist" in caught.value.message
-    assert caught.value.next.endswith("hyperpod-ray deploy dev")
+    assert caught.value.fix.endswith("hyperpod-ray deploy dev")
 
 
 def test_a_failing_resource_speaks_for_itself(cli: Path) -> None:
@@ -167,7 +167,7 @@ def test_ctrl_c_says_what_goes_on(cli: Path, monkeypatch: pytest.MonkeyPatch) ->
         run(Account(every("CREATE_COMPLETE"), every("CREATE_COMPLETE", Eks="UPDATE_IN_PROGRESS")))
     assert caught.value.code == INTERRUPTED
     assert "CloudFormation continues with dev-Eks (UPDATE_IN_PROGRESS)" in caught.value.message
-    assert caught.value.next.endswith("hyperpod-ray deploy dev")
+    assert caught.value.fix.endswith("hyperpod-ray deploy dev")
 
 
 def test_the_review_comes_after_the_wait_and_stops_before_the_cli(cli: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_review_comes_after_the_wait_and_stops_before_the_cli(cli: Path) -> 
 
     def refuses(stacks: Any) -> Expected:
         seen.append([stack.status for stack in stacks])
-        raise OpsError("the review stops it", code=CONDITION_FALSE)
+        raise OpsError.outcome("the review stops it", fix="", code=CONDITION_FALSE)
 
     account = Account(every("CREATE_COMPLETE", Ray="DELETE_IN_PROGRESS"), every("CREATE_COMPLETE", Ray=""))
     with pytest.raises(OpsError) as caught:

@@ -101,7 +101,7 @@ def test_a_wrong_token_is_said(
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
     assert main(["submit", "demo", "--address", dashboard, "--", "true"]) == 1
-    assert "Ray does not accept the token" in capfd.readouterr().err
+    assert "Ray does not accept it" in capfd.readouterr().err
 
 
 def test_no_dashboard_there(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,10 +177,10 @@ def test_what_they_may_reach_goes_on_to_the_dashboard(
     ("arguments", "words"),
     [
         (["--env", "NOVALUE", "--", "true"], "--env: 'NOVALUE'. Expected NAME=VALUE"),
-        (["--working-dir", "/nowhere", "--", "true"], "is no folder"),
+        (["--working-dir", "/nowhere", "--", "true"], "Expected a folder"),
         (["--runtime-env", "/nowhere.yaml", "--", "true"], "/nowhere.yaml"),
         (["--address", "ray://x:1", "--", "true"], "Expected http://HOST:PORT"),
-        (["--follow", "x", "--", "true"], "give a command after --"),
+        (["--follow", "x", "--", "true"], "Expected a command after --"),
     ],
 )
 def test_bad_use(environment: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

@@ -48,7 +48,7 @@ def test_what_blocks_the_destroy_is_named_and_nothing_is_destroyed(
     monkeypatch.setattr(inventory, "take", lambda target: blocking)
     with pytest.raises(OpsError, match="VPC endpoint vpce-1: delete it") as refused:
         take_down(target(), found())
-    assert "hyperpod-ray teardown demo" in refused.value.next
+    assert "hyperpod-ray teardown demo" in refused.value.fix
     assert destroyed == []
 
 
@@ -92,5 +92,5 @@ def test_a_protected_environment_goes_by_its_name_only(
 
 
 def test_another_name_is_no_consent() -> None:
-    with pytest.raises(OpsError, match="--confirm says 'prod', the environment is 'demo': nothing was done"):
+    with pytest.raises(OpsError, match="--confirm: 'prod'; nothing was done"):
         teardown._confirm(target(protected=True), yes=True, word="prod")

@@ -100,7 +100,7 @@ def test_more_workers_than_samples_in_a_batch_is_refused(run_job: Start) -> None
     arguments = [*TINY, "--global-batch", "1"]
     done = run_job("finetune", "--name", "thin", "--steps", "3", *arguments, ranks=2, check=False)
     assert done.returncode != 0
-    assert "global batch: got 1, allowed: at least one sample for each of the 2 workers" in done.stderr
+    assert "global batch: 1. Expected at least one sample for each of the 2 workers" in done.stderr
 
 
 def test_the_smallest_job_learns_and_resumes(run_job: Start, tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_the_smallest_job_learns_and_resumes(run_job: Start, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "4:2"], "workers: got '4:2', allowed: 1 <= MIN <= MAX"),
-        (["--workers", "some"], "workers: got 'some', allowed: N, MIN:MAX or 0 for local mode"),
-        (["--best", "loss"], "best: got loss:, allowed: METRIC:min or METRIC:max"),
+        (["--workers", "4:2"], "workers: '4:2'. Expected 1 <= MIN <= MAX"),
+        (["--workers", "some"], "workers: 'some'. Expected N, MIN:MAX or 0 for local mode"),
+        (["--best", "loss"], "best: loss:. Expected METRIC:min or METRIC:max"),
         (["--data", "/nowhere"], "--data /nowhere: cannot be read or is empty"),
-        (["--width", "33"], "--width 33: allowed: a multiple of --heads 4"),
+        (["--width", "33"], "--width: 33. Expected a multiple of --heads 4"),
     ],
 )
 def test_wrong_arguments_exit_2_with_one_line(run_job: Start, arguments: list[str], said: str) -> None:
@@ -158,5 +158,5 @@ def test_a_full_file_system_is_told_in_words(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1, done.stderr[-3000:]
     assert "No space left on device" in done.stderr
-    assert "untouched; free space or repair the storage and submit the same run again" in done.stderr
+    assert "free space or repair the storage, then submit the same run again" in done.stderr
     assert "Traceback" not in done.stderr.rsplit("[resilience] error:", 1)[1]

@@ -244,5 +244,5 @@ def test_a_restart_with_less_room_has_fewer_spares(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("workers", "spares"), [("1:2", 1), (2, -1)])
 def test_wrong_spares_are_refused(tmp_path: Any, workers: Any, spares: int) -> None:
     run = Run(storage=str(tmp_path), name="run", settings=Settings())
-    with pytest.raises(InputError, match=r"spares: got .* allowed: 0 or more, and 0 for an elastic size"):
+    with pytest.raises(InputError, match=r"spares: .* Expected 0 or more, and 0 for an elastic size"):
         run.fit(lambda _: None, workers=workers, spares=spares)

@@ -46,12 +46,15 @@ def test_every_field_can_be_overridden_by_the_environment() -> None:
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "soon"}, "got 'soon', allowed: int"),
-        ({"RESILIENCE_PROCESS_GROUP_TIMOUT_S": "5"}, "RESILIENCE_PROCESS_GROUP_TIMOUT_S: unknown; known: RESILIENCE_"),
-        ({"RESILIENCE_VERIFY_CHECKSUMS": "maybe"}, "got 'maybe', allowed: bool"),
+        ({"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "soon"}, "'soon'. Expected int"),
+        (
+            {"RESILIENCE_PROCESS_GROUP_TIMOUT_S": "5"},
+            "RESILIENCE_PROCESS_GROUP_TIMOUT_S: unknown. Expected one of RESILIENCE_",
+        ),
+        ({"RESILIENCE_VERIFY_CHECKSUMS": "maybe"}, "'maybe'. Expected bool"),
         (
             {"RESILIENCE_WORKER_GROUP_START_TIMEOUT_S": "-1"},
-            "worker_group_start_timeout_s: got -1.0, allowed: more than 0",
+            "worker_group_start_timeout_s: -1.0. Expected more than 0",
         ),
         ({"RESILIENCE_HEALTH_CHECK_INTERVAL_S": "90"}, "at least health_check_interval_s (90.0)"),
     ],

@@ -154,7 +154,7 @@ def test_what_neither_has_is_said_and_nothing_begins_anew(memory: Memory, run: R
     stopped(run, at=7)
     memory.lose()
     Objects.held.clear()
-    with pytest.raises(Unrecoverable, match="has checkpoints but none can be used"):
+    with pytest.raises(Unrecoverable, match="has no usable checkpoint"):
         fit(run)
 
 
@@ -169,7 +169,7 @@ def test_ray_deletes_nothing_of_what_it_reports(tmp_path: Path) -> None:
 def test_without_its_package_it_is_refused_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("amzn_sagemaker_checkpointing")]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match="writer tiered: needs the package amzn-sagemaker-checkpointing"):
+    with pytest.raises(InputError, match="writer tiered: .* Expected the package amzn-sagemaker-checkpointing"):
         fit(run)
 
 
@@ -177,5 +177,5 @@ def test_without_its_package_it_is_refused_in_words(run: Run, monkeypatch: pytes
 @pytest.mark.usefixtures("memory")
 def test_a_wrong_variable_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=f"{name}: got '{value}'"):
+    with pytest.raises(InputError, match=f"{name}: '{value}'"):
         fit(run)

@@ -75,7 +75,7 @@ def test_json(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         ([], "no revision to compare with"),
-        (["--base-assembly", "x"], "expected --base-assembly and --head-assembly together"),
+        (["--base-assembly", "x"], "Expected --base-assembly and --head-assembly together"),
         (["--base-assembly", "nowhere", "--head-assembly", "nowhere"], "no such file"),
     ],
 )
@@ -90,7 +90,7 @@ def test_an_unknown_environment_is_named_with_those_there_are(
     folders: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["other", *folders]) == 2
-    assert "no environment is called 'other'; there are env" in capsys.readouterr().err
+    assert "environment: 'other'. Expected one of env" in capsys.readouterr().err
 
 
 def test_equal_assemblies_give_an_empty_report(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_
     error, following = said.strip().splitlines()[-2:]
     assert error.startswith(f"error: {NAME}-HyperPod is UPDATE_ROLLBACK_COMPLETE: ")
     assert "AWS::SageMaker::Cluster" in error and "no such quota" in error
-    assert following.startswith("next: correct the reason, then hyperpod-ray ")
+    assert following.startswith("Fix: correct the reason, then hyperpod-ray ")
     again = _start(story)
     assert again.wait(timeout=500) == 0, again.communicate()
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.aws import paths
+from sandbox.errors import SandboxError
 
 PINNED = "1.5.33"
 
 
-class HookError(RuntimeError):
+class HookError(SandboxError):
     """MiniStack is not the release this extension was written for."""
 
 
@@ -194,9 +195,9 @@ def load() -> Hooks:
     try:
         installed = importlib.metadata.version("ministack")
     except importlib.metadata.PackageNotFoundError:
-        raise HookError(f"ministack is not installed; run `{paths.COMMAND} setup`") from None
+        raise HookError("ministack is not installed", expected=f"{PINNED}", fix=f"{paths.COMMAND} setup") from None
     if installed != PINNED:
-        raise HookError(f"ministack {installed} is installed, the extension needs exactly {PINNED}")
+        raise HookError(f"ministack {installed}", expected=f"{PINNED}, exactly", fix=f"{paths.COMMAND} setup")
     modules = {field: importlib.import_module(name) for field, name in _MODULES.items()}
     problems = [
         f"{_MODULES[field]}.{name} {problem}"
@@ -205,7 +206,11 @@ def load() -> Hooks:
         if (problem := _problem(modules[field], name, arguments))
     ]
     if problems:
-        raise HookError(f"ministack {installed} lacks what the extension uses: {'; '.join(problems)}")
+        raise HookError(
+            f"ministack {installed}: {'; '.join(problems)}",
+            expected="what the extension uses",
+            fix=f"{paths.COMMAND} setup",
+        )
     return Hooks(**modules)
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from sandbox.errors import SandboxError
 from sandbox.kubernetes import envtest
 from sandbox.kubernetes.conformance.runner import Client, cases, clean, prepare, run
 
 
-class NoServerError(Exception):
+class NoServerError(SandboxError):
     """No API server was named."""
 
 
@@ -38,7 +39,9 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
             kubeconfig = stack.enter_context(envtest.started(Path(os.environ["KUBEBUILDER_ASSETS"]), state))
             controllers = False
         if not kubeconfig.is_file():
-            raise NoServerError("no API server. Expected --kubeconfig, KUBECONFIG or KUBEBUILDER_ASSETS")
+            raise NoServerError(
+                "no API server", expected="--kubeconfig, KUBECONFIG or KUBEBUILDER_ASSETS", fix="add --kubeconfig FILE"
+            )
         client = Client.of(kubeconfig)
         prepare(client)
         stack.callback(clean, client)

@@ -31,10 +31,10 @@ def test_without_the_rehearsal_environment_one_line_names_the_command(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["stop"], "--name is needed; running: none"),
-        (["status", "nope"], "no ray cluster 'nope' here; running: none"),
-        (["kill-head"], "--name is needed"),
-        (["bridge"], "--name is needed"),
+        (["stop"], "no --name; running: none"),
+        (["status", "nope"], "ray cluster: 'nope'. Expected one of none"),
+        (["kill-head"], "no --name"),
+        (["bridge"], "no --name"),
         (["start", "no-such.yaml"], "no-such"),
     ],
 )

@@ -182,7 +182,7 @@ def test_stop_ends_everything_and_leaves_no_secret_and_no_folder(cluster: Cluste
     assert not cluster.token_path.exists()
     assert (cluster.folder / "logs").exists()
     assert gone not in cluster.state.pods
-    with pytest.raises(LocalError, match="no ray cluster"):
+    with pytest.raises(LocalError, match="ray cluster: "):
         Cluster.load(name=cluster.state.name, project=cluster.project)
 
 

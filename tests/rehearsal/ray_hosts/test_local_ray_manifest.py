@@ -122,9 +122,9 @@ def change(raycluster: dict[str, Any], what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "part"),
     [
-        ("kind", "a RayCluster is needed, got kind 'RayJob'"),
-        ("version", "got 'ray.io/v1alpha1'"),
-        ("no worker", "no group with a pod that can train"),
+        ("kind", "kind: 'RayJob'. Expected RayCluster"),
+        ("version", "apiVersion: 'ray.io/v1alpha1'. Expected ray.io/v1"),
+        ("no worker", "Expected a group with a pod that can train"),
         ("no container", "spec.workerGroupSpecs[0].template.spec.containers"),
         ("resources", "spec.workerGroupSpecs[0].rayStartParams.resources: JSON is needed"),
         ("cpus", "spec.headGroupSpec.rayStartParams.num-cpus"),

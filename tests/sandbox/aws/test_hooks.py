@@ -33,7 +33,7 @@ def test_without_ministack_one_line_says_what_to_run() -> None:
     [
         ("import ministack.services.eks as e; del e._cluster_endpoint", "eks._cluster_endpoint is missing"),
         ("import ministack.services.ecr as e; e._put_image = lambda: None", "_put_image does not take 1 arguments"),
-        ("from sandbox.aws.emulator import hooks; hooks.PINNED = '1.5.34'", "needs exactly 1.5.34"),
+        ("from sandbox.aws.emulator import hooks; hooks.PINNED = '1.5.34'", "Expected 1.5.34, exactly"),
     ],
 )  # fmt: skip
 def test_another_ministack_is_refused_in_one_line(sabotage: str, said: str) -> None:

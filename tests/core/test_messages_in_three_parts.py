@@ -1,0 +1,154 @@
+"""Every error that ends a command names what failed, what was expected and the fix."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+ROOMS = (
+    "core", "pricing", "charts", "image", "k8s", "ops", "review", "cli", "jobs", "sandbox", "rehearsal", "resilience",
+)  # fmt: skip
+BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
+FORM = {"in_three_parts", "_unreadable", "_not_a_setting"}
+"""Functions that take the parts, as the errors do."""
+PARTS = ("expected", "fix")
+WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
+"""Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
+JOINED = {"resilience/merging.py", "resilience/run.py", "resilience/settings.py"}
+"""An error of several messages that each have their parts."""
+OTHERS = {
+    "sandbox/aws/emulator/": "the services' own codes and texts; the control plane's client adds the parts",
+    "sandbox/kubernetes/": "Kubernetes' own texts",
+    "sandbox/aws/eks_login.py": "the AWS CLI's own text",
+    "charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
+    "core/loader.py": "built of problems, which have the parts",
+    "core/yaml_source.py": "caught by its reader, which adds the parts",
+    "core/__init__.py": "Python's own text for a missing attribute",
+    "k8s/__init__.py": "Python's own text for a missing attribute",
+    "resilience/__init__.py": "Python's own text for a missing attribute",
+    "resilience/batches.py": "Python's own text for a missing attribute",
+    "resilience/writers.py": "a stream's missing methods, for torch",
+    "resilience/faults.py": "the operating system's own text",
+    "resilience/folder.py": "caught by its reader",
+    "resilience/journal.py": "a defect of the library",
+    "resilience/settings.py": "caught by its reader, which adds the parts",
+    "resilience/spares/": "between the library's own processes",
+    "resilience/watch.py": "built of the parts, before it is raised",
+    "review/findings.py": "a defect of a review rule",
+    "rehearsal/picture.py": "a defect of the report",
+    "rehearsal/ray_hosts/jobs_api.py": "a lost connection, which is tried again",
+    "rehearsal/ray_hosts/scale.py": "a defect of the caller",
+    "jobs/finetune/train.py": "a class that names the fault, with the parts in its text",
+    "ops/submit.py": "a lost connection, which is tried again",
+    "ops/clients.py": "the Kubernetes client's own class",
+    "ops/gather.py": "a kind that is not installed: caught there",
+}
+"""Where an exception of another class may be raised, and why."""
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=PROJECT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in listed:
+        if name.partition("/")[0] in ROOMS and (PROJECT / name).is_file():
+            yield name, ast.parse((PROJECT / name).read_text("utf-8"))
+
+
+def in_the_form(found: list[tuple[str, ast.Module]]) -> set[str]:
+    """Names of the error classes that take the parts: the bases and what derives from them."""
+    names = set(BASES)
+    while True:
+        more = {
+            node.name
+            for _, tree in found
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef) and any(last(base) in names for base in node.bases)
+        }
+        if more <= names:
+            return names
+        names |= more
+
+
+def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = last(node.func)
+            if called in (classes | FORM) and not complete(name, node):
+                yield f"{name}:{node.lineno}: {called}(…) lacks expected= or fix="
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            called = last(node.exc.func)
+            owner = last(node.exc.func.value) if isinstance(node.exc.func, ast.Attribute) else ""
+            known = classes | FORM | {"SystemExit", "Exit"}
+            if called in known or (called in WITHOUT_A_VALUE and owner in classes):
+                continue
+            if called in ("interrupted", "_interrupted", "unknown_group"):
+                continue  # a function that returns one of the errors; its own call of the class is judged
+            if node.exc.args and isinstance(node.exc.args[0], ast.Call) and last(node.exc.args[0].func) in FORM:
+                continue
+            if not name.startswith(tuple(OTHERS)):
+                yield f"{name}:{node.lineno}: raise {called}: not an error with expected= and fix="
+
+
+def last(node: ast.expr) -> str:
+    """The last part of a dotted name."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def complete(name: str, call: ast.Call) -> bool:
+    given = {word.arg: word.value for word in call.keywords}
+    if all(part in given and not (isinstance(given[part], ast.Constant) and not given[part].value) for part in PARTS):  # type: ignore[attr-defined]
+        return True
+    if name.startswith(("core/errors.py", "ops/errors.py", "resilience/errors.py")):
+        return True  # where they are built
+    only = call.args[0] if call.args else None
+    joined = isinstance(only, ast.Call) and last(only.func) == "join"
+    return (name in JOINED and joined) or (name.startswith("resilience/") and isinstance(only, ast.Name))
+
+
+def test_errors_have_their_three_parts() -> None:
+    found = list(trees())
+    assert len(found) > 300
+    classes = in_the_form(found)
+    assert {"OpsError", "ChartError", "LocalError", "StartError", "InputError", "ReviewError"} <= classes
+    problems = [line for name, tree in found for line in wrong(name, tree, classes)]
+    assert problems == [], "\n".join(problems)
+
+
+def test_no_exception_of_the_list_is_idle() -> None:
+    names = [name for name, _ in trees()]
+    assert [place for place in OTHERS if not any(name.startswith(place) for name in names)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("raise OpsError('x: 1', expected='2', fix='3')", 0),
+        ("raise OpsError('x: 1', expected='2')", 1),
+        ("raise OpsError('x: 1', expected='', fix='3')", 1),
+        ("raise ValueError('x')", 1),
+        ("raise OpsError.of(error)", 0),
+        ("text = in_three_parts('x', expected='2', fix='')", 1),
+        ("raise self.refusal()", 1),
+    ],
+)
+def test_the_search_finds_them(line: str, count: int) -> None:
+    assert len(list(wrong("ops/x.py", ast.parse(line), {"OpsError"}))) == count
+
+
+@pytest.mark.parametrize("part", ["expected", "fix"])
+def test_the_form(part: str) -> None:
+    from core.errors import ProjectError
+    from resilience.errors import InputError
+    from sandbox.errors import SandboxError
+
+    words = {"expected": "2", "fix": "write 2"}
+    for kind in (ProjectError, InputError, SandboxError):
+        assert str(kind("count: 1", **words)) == "count: 1. Expected 2. Fix: write 2"
+    assert part in ProjectError("count: 1", **words).__dict__
