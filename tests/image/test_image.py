@@ -126,7 +126,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, object], said
 
 
 def test_an_unknown_set_is_refused() -> None:
-    with pytest.raises(ImageError, match="image set: 'cu1'. Expected one of cu130, cu128"):
+    with pytest.raises(ImageError, match=r"image set: 'cu1'. Expected one of cu130, cu128"):
         choose("cu1")
 
 

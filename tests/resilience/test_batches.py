@@ -193,7 +193,7 @@ def test_gradients_are_accumulated_within_a_step() -> None:
     for stop in range(1, len(whole.losses)):
         first = loop("shuffled", copy=None, stop=stop, accumulate=3)
         assert first.losses | loop("shuffled", copy=first.copy, accumulate=3).losses == whole.losses
-    with pytest.raises(InputError, match="accumulate: 0. Expected 1 or more"):
+    with pytest.raises(InputError, match=r"accumulate: 0. Expected 1 or more"):
         whole.batches([], accumulate=0)
 
 

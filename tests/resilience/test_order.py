@@ -31,7 +31,7 @@ def test_shares_make_up_the_batch_at_every_world_size(world: int) -> None:
 
 
 def test_fewer_samples_than_workers_is_refused() -> None:
-    with pytest.raises(InputError, match="3. Expected at least one sample for each of the 4 workers"):
+    with pytest.raises(InputError, match=r"3. Expected at least one sample for each of the 4 workers"):
         share_of([1, 2, 3], rank=0, world=4)
 
 

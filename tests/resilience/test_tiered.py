@@ -169,7 +169,7 @@ def test_ray_deletes_nothing_of_what_it_reports(tmp_path: Path) -> None:
 def test_without_its_package_it_is_refused_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("amzn_sagemaker_checkpointing")]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match="writer tiered: .* Expected the package amzn-sagemaker-checkpointing"):
+    with pytest.raises(InputError, match=r"writer tiered: .* Expected the package amzn-sagemaker-checkpointing"):
         fit(run)
 
 
