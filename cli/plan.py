@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
                 written = writing.write(folder() / f"{env}.yaml", made[0].outlook)
                 output.say(f"wrote section training of {written}: look at it with git diff")
         except PlanError as error:
-            raise OpsError(error.message, next=error.fix, code=BAD_USE) from error
+            raise OpsError.of(error, code=BAD_USE) from error
         return OK if all(one.fits for one in made) else CONDITION_FALSE
 
 
@@ -131,7 +131,7 @@ def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path
     try:
         prices = price_file.recorded(foreign_folder())
     except price_file.PriceFileError as error:
-        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
+        raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     return answers.plan(outlook, bill(plan, prices, day=output.now().date()), deploy=deploy)
 
 
@@ -162,7 +162,7 @@ def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
         try:
             return deploy_of(out, name)
         except ReviewError as error:
-            raise OpsError(str(error), next="give the folder that `cdk synth` wrote", code=BAD_USE) from error
+            raise OpsError.of(error, fix="give the folder that `cdk synth` wrote", code=BAD_USE) from error
 
 
 def deploy_of(folder_: Path, name: str) -> Deploy | str:

@@ -105,8 +105,9 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
 
     if env is None or others:
         raise OpsError(
-            "--deployed takes one environment, and no other base: expected ENV --deployed",
-            next=f"{PROGRAM} review prod --deployed",
+            "--deployed with another base",
+            expected="one environment, and no base",
+            fix=f"{PROGRAM} review prod --deployed",
             code=BAD_USE,
         )
     chosen = target(env)

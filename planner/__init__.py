@@ -7,17 +7,10 @@ and invents nothing: a figure without a source is refused, and so is a question 
 
 from __future__ import annotations
 
+from core.errors import ProjectError
+
 __all__ = ["PlanError"]
 
 
-class PlanError(Exception):
-    """The planner cannot answer.
-
-    Attributes:
-        message: What is wrong, and what is expected.
-        fix: What to do.
-    """
-
-    def __init__(self, message: str, *, fix: str = "") -> None:
-        super().__init__(message)
-        self.message, self.fix = message, fix
+class PlanError(ProjectError):
+    """The planner cannot answer."""

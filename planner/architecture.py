@@ -72,7 +72,8 @@ def named(name: str) -> Architecture:
         close = difflib.get_close_matches(name.lower(), data.models(), n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise PlanError(
-            f"no model is called {name}. Expected one of {', '.join(data.models())}",
+            f"model: {name}",
+            expected=f"one of {', '.join(data.models())}",
             fix=f"{hint}give --params 70B, or --config config.json",
         )
     fields = shape.model_dump(exclude={"parameters", "read"})
@@ -86,7 +87,7 @@ def of_size(parameters: float) -> Architecture:
         PlanError: the number is no size of a language model.
     """
     if not 1e8 <= parameters <= 2e12:
-        raise PlanError(f"--params {parameters:.3g}: expected 100M to 2T", fix="write 70B for 70e9")
+        raise PlanError(f"--params: {parameters:.3g}", expected="100M to 2T", fix="write 70B for 70e9")
     made = [_llama(width) for width in range(4 * ROUND, 256 * ROUND, ROUND)]
     best = min(made, key=lambda one: abs(one.parameters - parameters))
     # the last step of the width is coarse: the number of layers takes the rest
@@ -119,9 +120,13 @@ def from_config(path: Path) -> Architecture:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise PlanError(f"{path}: {error}", fix="give a config.json of a language model") from None
+        raise PlanError(
+            f"{path}: {error}", expected="a JSON file", fix="give a config.json of a language model"
+        ) from None
     if not isinstance(raw, dict):
-        raise PlanError(f"{path}: expected a JSON object", fix="give a config.json of a language model")
+        raise PlanError(
+            f"{path}: not an object", expected="a JSON object", fix="give a config.json of a language model"
+        )
     _refuse_kinds(path, raw)
     try:
         heads = int(raw["num_attention_heads"])
@@ -141,8 +146,8 @@ def from_config(path: Path) -> Architecture:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
-            f"{path}: no usable {error}. Expected hidden_size, num_hidden_layers, num_attention_heads, "
-            "intermediate_size, vocab_size",
+            f"{path}: no usable {error}",
+            expected="hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size",
             fix="give --params instead",
         ) from None
 
@@ -155,15 +160,18 @@ def _refuse_kinds(path: Path, raw: dict[str, Any]) -> None:
     experts = next((key for key in raw if "expert" in key and raw[key]), None)
     if experts:
         raise PlanError(
-            f"{path}: {experts}: a mixture of experts is not modelled: memory, traffic and speed differ from a dense "
-            "model's",
+            f"{path}: {experts}: a mixture of experts is not modelled",
+            expected="a dense model, whose memory, traffic and speed differ",
             fix="measure a short run, and plan with --params of a dense model only if you know why",
         )
     if any(key in raw for key in ("peft_type", "lora_alpha", "r")):
-        raise PlanError(f"{path}: LoRA is not modelled; full training is", fix="give the base model's config.json")
+        raise PlanError(
+            f"{path}: LoRA is not modelled", expected="full training", fix="give the base model's config.json"
+        )
     kind = str(raw.get("model_type", ""))
     if kind not in GATED:
         raise PlanError(
-            f"{path}: model_type {kind} is not modelled. Expected one of {', '.join(filter(None, GATED))}",
+            f"{path}: model_type {kind} is not modelled",
+            expected=f"one of {', '.join(filter(None, GATED))}",
             fix="give --params instead",
         )

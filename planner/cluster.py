@@ -92,31 +92,39 @@ def cluster(plan: Plan) -> Cluster:
     settings = plan.settings
     workers = [worker for worker in settings.ray.workers if plan.worker_resources(worker).gpus]
     if not workers:
-        raise PlanError(f"{plan.name} trains on no GPU: no group of ray.workers has one", fix="add a GPU worker group")
+        raise PlanError(
+            f"{plan.name} trains on no GPU", expected="a group of ray.workers with one", fix="add a GPU worker group"
+        )
     groups = {worker.instance_group: plan.group(worker.instance_group) for worker in workers}
     kinds = sorted({group.type for group in groups.values()})
     if len(kinds) > 1:
         raise PlanError(
-            f"{plan.name}: workers on {' and '.join(kinds)}; one training run is planned on one type",
+            f"{plan.name}: workers on {' and '.join(kinds)}",
+            expected="one type: one training run is planned on one",
             fix="plan them one by one, in files of their own",
         )
     kind = kinds[0]
     node = data.node_types().get(kind)
     if node is None:
         raise PlanError(
-            f"{kind}: memory and rate of its accelerators are not on file. Expected one of "
-            f"{', '.join(data.node_types())}",
+            f"{kind}: memory and rate of its accelerators are not on file",
+            expected=f"one of {', '.join(data.node_types())}",
             fix="measure on the type itself: this planner does not guess",
         )
     if settings.hyperpod.node_recovery == "None":
         raise PlanError(
-            f"{plan.name}: node_recovery None: nobody replaces a lost node, and no public figure says when you do",
+            f"{plan.name}: node_recovery None: nobody replaces a lost node",
+            expected="a way to get nodes back: no public figure says when you do it",
             fix="plan with node_recovery: Automatic",
         )
     per_node = plan.figures(kind).accelerators
     world = sum(worker.replicas * plan.worker_resources(worker).gpus for worker in workers)
     if not world:
-        raise PlanError(f"{plan.name}: ray.workers has 0 replicas", fix="set replicas to the size of the training run")
+        raise PlanError(
+            f"{plan.name}: ray.workers has 0 replicas",
+            expected="1 or more",
+            fix="set replicas to the size of the training run",
+        )
     nodes = math.ceil(world / per_node)
     counted = [group for group in groups.values() if group not in plan.scaled_groups]
     system = plan.new_file_system

@@ -55,16 +55,20 @@ def from_file(path: Path) -> Rates:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
         found = Interruptions.model_validate(raw)
     except (OSError, yaml.YAMLError) as error:
-        raise PlanError(f"{path}: {str(error).splitlines()[0]}", fix="give low, central, high or a file") from None
+        raise PlanError(
+            f"{path}: {str(error).splitlines()[0]}", expected="a readable file", fix="give low, central, high or a file"
+        ) from None
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors())
         raise PlanError(
-            f"{path}: {wrong}. Expected what, events, node_days, read and source",
+            f"{path}: {wrong}",
+            expected="what, events, node_days, read and source",
             fix="count interruptions and node-days, and name their source",
         ) from None
     if found.events is None or found.node_days is None:
         raise PlanError(
-            f"{path}: no events and node_days: a rate without its exposure has no span",
+            f"{path}: no events and node_days",
+            expected="both: a rate without its exposure has no span",
             fix="count interruptions (events) and the nodes times the days (node_days)",
         )
     low, high = poisson_interval(found.events)

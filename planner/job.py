@@ -51,11 +51,13 @@ def job(wish: Wish, section: Training | None) -> Job:
     """
     given = [name for name in ("model", "parameters", "config") if getattr(wish, name)]
     if len(given) > 1:
-        raise PlanError("two models. Expected one of --model, --params and --config", fix="give one")
+        raise PlanError("two models", expected="one of --model, --params and --config", fix="give one")
     tokens = wish.tokens or (section.tokens if section else "")
     if not tokens:
         raise PlanError(
-            "how many tokens to train on is not given", fix="give --tokens 1T, or write a section training in the file"
+            "how many tokens to train on is not given",
+            expected="--tokens",
+            fix="give --tokens 1T, or write a section training in the file",
         )
     every = section.save_every_seconds if section else None
     try:
@@ -72,7 +74,7 @@ def job(wish: Wish, section: Training | None) -> Job:
             save_every_seconds=float(every) if every else None,
         )
     except ValueError as error:
-        raise PlanError(str(error), fix="write 70B for 70e9, 1T for 1e12") from None
+        raise PlanError(str(error), expected="a number with a unit", fix="write 70B for 70e9, 1T for 1e12") from None
 
 
 def _positive(number: float, name: str) -> float:
@@ -89,12 +91,10 @@ def _model(wish: Wish, section: Training | None) -> Architecture:
     if wish.parameters:
         return architecture.of_size(amount(wish.parameters))
     if section and section.model and section.parameters:
-        raise PlanError("training: model and parameters. Expected one of the two", fix="remove one")
+        raise PlanError("training: model and parameters", expected="one of the two", fix="remove one")
     if section and section.model:
         return architecture.named(section.model)
     if section and section.parameters:
         return architecture.of_size(amount(section.parameters))
-    raise PlanError(
-        "no model is given", fix="give --model llama-3.1-70b, --params 70B or --config config.json, or write a section "
-        "training in the file",
-    )  # fmt: skip
+    raise PlanError("no model is given", expected="--model, --params or --config", fix="give --model llama-3.1-70b, --params 70B or --config config.json, or write a section "
+        "training in the file")  # fmt: skip

@@ -64,6 +64,7 @@ class Outlook:
         if self.cluster.file_system is None:
             raise PlanError(
                 f"{self.cluster.environment}: the file has no size and throughput of its existing file system",
+                expected="both, for the time of a checkpoint",
                 fix="give them: --storage 9600@1000",
             )
         return self.cluster.file_system

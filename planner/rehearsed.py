@@ -21,9 +21,15 @@ def read(path: Path) -> Rehearsed:
         times = [(float(one["detected_after_s"]), float(one["resumed_after_s"])) for one in lost]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlanError(
-            f"--rehearsal {path}: no report of a rehearsal ({error})", fix="give the report.json that it wrote"
+            f"--rehearsal {path}: no report of a rehearsal ({error})",
+            expected="a report of a rehearsal",
+            fix="give the report.json that it wrote",
         ) from None
     if not times:
-        raise PlanError(f"--rehearsal {path}: no lost node that was recovered from", fix="rehearse with --faults node")
+        raise PlanError(
+            f"--rehearsal {path}: no lost node that was recovered from",
+            expected="one",
+            fix="rehearse with --faults node",
+        )
     detect = max(one for one, _ in times)
     return Rehearsed(detect=detect, start=max(end - begin for begin, end in times), source=str(path))

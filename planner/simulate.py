@@ -75,6 +75,7 @@ def simulate(
     except ModuleNotFoundError:
         raise PlanError(
             "the simulation needs numpy, which is not installed",
+            expected="numpy",
             fix="pip install '.[plan]' in a checkout, or run `make setup`",
         ) from None
     period, late = every + run.stall, run.usable_after - run.stall

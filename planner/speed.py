@@ -41,7 +41,8 @@ def tokens_per_second(model: Architecture, *, gpu: str, sequence: int) -> tuple[
     if not found:
         known = ", ".join(sorted(data.speed_kinds()))
         raise PlanError(
-            f"no training throughput of {gpu} is published that this project trusts; there is one for {known}",
+            f"no training throughput of {gpu} is published that this project trusts",
+            expected=f"one of {known}",
             fix="measure a short run and give --tokens-per-second, per GPU",
         )
     peak = data.gpus()[gpu].bf16_tflops * 1e12

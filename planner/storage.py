@@ -65,10 +65,12 @@ def parse(text: str) -> FileSystem:
     match = re.match(r"^(\d+)@(125|250|500|1000)(\+efa)?$", text)
     if match is None:
         raise PlanError(
-            f"--storage {text}: expected GIB@MBS with 125, 250, 500 or 1000 MB/s per TiB", fix="write 4800@500"
+            f"--storage: {text}", expected="GIB@MBS with 125, 250, 500 or 1000 MB/s per TiB", fix="write 4800@500"
         )
     capacity, tier, efa = int(match[1]), int(match[2]), bool(match[3])
     refusal = next(iter(fsx.capacity(capacity, deployment="PERSISTENT_2", efa_throughput=tier if efa else None)), None)
     if refusal:
-        raise PlanError(f"--storage {text}: {refusal.message}", fix="choose such a size")
+        raise PlanError(
+            f"--storage {text}: {refusal.message}", expected="a size of FSx for Lustre", fix="choose such a size"
+        )
     return FileSystem(capacity_gib=capacity, throughput_mbs_per_tib=tier, efa=efa)

@@ -37,7 +37,9 @@ def _section(outlook: Outlook) -> list[str]:
         subject = f"parameters: {shown(model.parameters)}"
     else:
         raise PlanError(
-            "--write: a file cannot hold the shape of a config.json", fix="give --model or --params, or plan without it"
+            "--write: a file cannot hold the shape of a config.json",
+            expected="a model by its name or size",
+            fix="give --model or --params, or plan without it",
         )
     seconds = max(1, round(best.seconds))
     lines = [

@@ -58,7 +58,9 @@ def read(folder: Path) -> Locks:
         try:
             found[name] = dict(_pins(name, path.read_text(encoding="utf-8")))
         except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-            raise ReviewError(f"{path}: not a lock file: {error}. Fix: write it with its tool once more") from error
+            raise ReviewError(
+                f"{path}: {error}", expected="a lock file", fix="write it with its tool once more"
+            ) from error
     return found
 
 

@@ -91,7 +91,7 @@ def hourly(assembly: EnvironmentAssembly, day: date) -> str:
     try:
         known = price_file.recorded()
     except price_file.PriceFileError as error:
-        raise ReviewError(str(error)) from error
+        raise ReviewError.together([str(error)]) from error
     items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
     unknown = [name for name, item in items.items() if item.usd is None]
     total = sum(item.usd or 0.0 for item in items.values())

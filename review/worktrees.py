@@ -114,7 +114,7 @@ def _make(made: Sides, before: Path, after: Path, environment: str | None, *, sa
     old, new = (_files(source / ENVIRONMENTS, environment) for source in (before, after))
     if environment is not None and environment not in {**old, **new}:
         there = ", ".join(_files(after / ENVIRONMENTS, None)) or "none"
-        raise ReviewError(f"no environment is called '{environment}'; there are {there}")
+        raise ReviewError(f"environment: '{environment}'", expected=f"one of {there}", fix="correct the name")
     if same_code:
         added = new.keys() - old.keys()
         # a new environment may take another one's names: then all are compared

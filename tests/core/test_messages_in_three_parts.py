@@ -11,7 +11,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    "core", "pricing", "charts", "image", "k8s", "ops", "review", "cli", "jobs", "sandbox", "rehearsal", "resilience",
+    "core", "planner", "pricing", "charts", "image", "k8s", "ops", "review", "cli", "jobs", "sandbox", "rehearsal", "resilience",
 )  # fmt: skip
 BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
 FORM = {"in_three_parts", "_unreadable", "_not_a_setting"}
