@@ -16,7 +16,7 @@ def amount(text: str) -> float:
         ValueError: It has another shape; the message says which is expected.
     """
     if not re.match(AMOUNT.pattern, text):
-        raise ValueError(f"'{text}': {AMOUNT.expected}")
+        raise ValueError(f"'{text}' is not {AMOUNT.expected}")
     unit = text[-1] if text[-1] in _FACTORS else ""
     return float(text.removesuffix(unit)) * _FACTORS[unit]
 

@@ -74,12 +74,12 @@ def job(wish: Wish, section: Training | None) -> Job:
             save_every_seconds=float(every) if every else None,
         )
     except ValueError as error:
-        raise PlanError(str(error), expected="a number with a unit", fix="write 70B for 70e9, 1T for 1e12") from None
+        raise PlanError(str(error), expected="an amount above 0", fix="write 70B for 70e9, 1T for 1e12") from None
 
 
 def _positive(number: float, name: str) -> float:
     if number <= 0:
-        raise ValueError(f"{name}: expected more than 0")
+        raise ValueError(f"{name}: {number:g}")
     return number
 
 
@@ -96,5 +96,8 @@ def _model(wish: Wish, section: Training | None) -> Architecture:
         return architecture.named(section.model)
     if section and section.parameters:
         return architecture.of_size(amount(section.parameters))
-    raise PlanError("no model is given", expected="--model, --params or --config", fix="give --model llama-3.1-70b, --params 70B or --config config.json, or write a section "
-        "training in the file")  # fmt: skip
+    raise PlanError(
+        "no model is given",
+        expected="--model, --params or --config",
+        fix="give --model llama-3.1-70b, --params 70B or --config config.json, or write a section training in the file",
+    )
