@@ -1,4 +1,4 @@
-"""Rows and remarks that say the same of many things, as one: what a person reads in thirty seconds."""
+"""Rows and remarks that say the same of many things, as one: what is read in thirty seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RemarkGroup:
 
 
 def remarks(found: Iterable[Remark]) -> list[RemarkGroup]:
-    """Remarks by subject, what weakens first: a person's rights in a namespace are one."""
+    """Remarks by subject, what weakens first: one user's rights in a namespace are one."""
     grouped: dict[tuple[str, str], list[Remark]] = {}
     for remark in sorted(found, key=lambda remark: not remark.weakens):
         grouped.setdefault((remark.direction, remark.subject or remark.what), []).append(remark)
