@@ -671,8 +671,8 @@ def _check_version(bin_folder: Path, wanted: ClusterPlan) -> None:
         installed = folder.name.removeprefix("ray-").removesuffix(".dist-info")
         if installed != wanted.ray_version:
             raise LocalError(
-                f"raycluster spec.rayVersion: {wanted.ray_version}",
-                expected=f"{installed}, as in {REHEARSAL_ENV}",
+                f"Ray {installed} in {REHEARSAL_ENV}",
+                expected=f"{wanted.ray_version}, the manifest's rayVersion",
                 fix="recreate it: make rehearsal-env",
             )
 

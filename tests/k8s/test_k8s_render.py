@@ -92,7 +92,7 @@ def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     assert run(["manifests", "local", "--out", str(tmp_path)]) == 2
-    assert "holds other files (thesis.txt)" in capsys.readouterr().err
+    assert "contains other files (thesis.txt)" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -144,9 +144,9 @@ def test_nodes_shell_names_the_missing_program(world: World) -> None:
     ("arguments", "words"),
     [
         (("nodes", "show", "demo", "i-ffffffffffffffff0"), "is not in cluster"),
-        (("nodes", "demo", "--group", "nope"), "has no group 'nope'; it has head, workers"),
-        (("nodes", "events", "demo", "--group", "nope"), "has no group 'nope'"),
-        (("wait", "demo", "--for", "nope"), "nothing is called 'nope'; one can wait for cluster"),
+        (("nodes", "demo", "--group", "nope"), "group: 'nope' is not in cluster 'demo'. Expected one of head, workers"),
+        (("nodes", "events", "demo", "--group", "nope"), "group: 'nope'"),
+        (("wait", "demo", "--for", "nope"), "target: 'nope'. Expected one of cluster"),
         (("logs", "demo", "--since", "yesterday"), "time: 'yesterday'"),
         (("status", "nope"), "no environment 'nope'. Expected demo"),
         (("submit", "demo"), "Expected a command after --"),
@@ -316,7 +316,7 @@ def test_no_credentials(world: World) -> None:
 def test_another_account_is_refused_before_anything_is_asked(world: World) -> None:
     result = world.ops("teardown", "demo", "--yes", env=world.environ(AWS_ACCESS_KEY_ID="999999999999"))
     assert result.code == 1
-    assert "belong to account 999999999999, environment 'demo' to 000000000001" in result.err
+    assert "belong to account 999999999999. Expected 000000000001, the account of environment 'demo'" in result.err
 
 
 def test_kubeconfig_of_another_cluster_is_refused(world: World, tmp_path: object) -> None:

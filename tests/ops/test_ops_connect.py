@@ -320,8 +320,8 @@ def test_grafana_behind_a_service_with_a_named_target_port(grafana: World) -> No
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        ("http://prometheus-grafana.prometheus-system.svc:81", "has no port 81; it has 80"),
-        ("http://nope.prometheus-system.svc:80", "there is no service prometheus-system/nope"),
+        ("http://prometheus-grafana.prometheus-system.svc:81", "has no port 81. Expected one of 80"),
+        ("http://nope.prometheus-system.svc:80", "no service prometheus-system/nope"),
     ],
 )
 def test_grafana_that_is_not_there(grafana: World, host: str, words: str) -> None:

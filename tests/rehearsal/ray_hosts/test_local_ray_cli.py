@@ -20,18 +20,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_the_rehearsal_environment_one_line_names_the_command(
+def test_without_the_rehearsal_environment_the_fix_is_named(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["local", "ray", "start", str(HERE / "raycluster.yaml")]) == 2
     out = capsys.readouterr()
-    assert out.err == "error: .venv-rehearsal with Ray is missing; make it with: make rehearsal-env\n"
+    assert out.err == "error: no .venv-rehearsal. Expected an environment with Ray\nFix: make rehearsal-env\n"
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["stop"], "no --name; running: none"),
+        (["stop"], "no --name. Expected one of none"),
         (["status", "nope"], "ray cluster: 'nope'. Expected one of none"),
         (["kill-head"], "no --name"),
         (["bridge"], "no --name"),
@@ -58,7 +58,7 @@ def test_a_manifest_for_another_ray_is_refused_before_anything_starts(project: P
     binaries.mkdir()
     (binaries / "ray").touch()
     manifest = source.manifest_of(str(HERE / "raycluster.yaml"), project=project)
-    with pytest.raises(LocalError, match=r"expected 2\.60\.0, \.venv-rehearsal has 2\.59\.0"):
+    with pytest.raises(LocalError, match=r"Ray 2\.59\.0 in \.venv-rehearsal\. Expected 2\.60\.0"):
         cluster.Cluster.start(manifest=manifest, project=project)
     assert not (project / ".local").exists()
 

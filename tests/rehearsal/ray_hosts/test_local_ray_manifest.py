@@ -126,10 +126,10 @@ def change(raycluster: dict[str, Any], what: str) -> None:
         ("version", "apiVersion: 'ray.io/v1alpha1'. Expected ray.io/v1"),
         ("no worker", "Expected a group with a pod that can train"),
         ("no container", "spec.workerGroupSpecs[0].template.spec.containers"),
-        ("resources", "spec.workerGroupSpecs[0].rayStartParams.resources: JSON is needed"),
+        ("resources", "spec.workerGroupSpecs[0].rayStartParams.resources: 'driver=1'"),
         ("cpus", "spec.headGroupSpec.rayStartParams.num-cpus"),
-        ("pre-stop", "`ray stop` ends training"),
-        ("no head", "spec.headGroupSpec: a mapping is needed"),
+        ("pre-stop", "preStop: `ray stop`. Expected none: it ends training"),
+        ("no head", "spec.headGroupSpec: None. Expected a mapping"),
     ],
 )
 def test_a_wrong_manifest_is_refused_with_its_path(raycluster: dict[str, Any], what: str, part: str) -> None:
