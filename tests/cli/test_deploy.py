@@ -163,6 +163,6 @@ def test_templates_that_refuse_themselves_are_not_sent(tmp_path: Path) -> None:
 
 def test_an_assembly_of_another_environment_is_bad_use(tmp_path: Path) -> None:
     target = clients.Target(load("prod"))
-    with pytest.raises(OpsError, match="has no environment 'prod': expected one of dev") as caught:
+    with pytest.raises(OpsError, match=r"has no environment 'prod'\. Expected one of dev") as caught:
         Reviewer(target, folder=assembly(tmp_path / "cdk.out", templates()), given=None, accepted=())
     assert caught.value.code == BAD_USE
