@@ -195,7 +195,7 @@ def length(kills: int, options: Options) -> int:
     """Steps of a run that cannot end before the last kill.
 
     Without spares no kill lets more than one checkpoint through. With spares the next kill waits for a warm one, and
-    the run trains meanwhile; several spares start side by side.
+    the run continues to train; several spares start side by side.
     """
     waits = int(WARM_SECONDS / options.step_delay_s / options.spares) if options.spares else 0
     return options.interval * (kills + 3) + kills * waits

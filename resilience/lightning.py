@@ -4,7 +4,7 @@
     trainer.fit(model, loader)
 
 A step of the run is a step of the optimizer. The strategy is DDP on the process group that Ray, or the library, has
-opened. Batches that are done are passed over by index. What `self.log(…, on_epoch=True)` adds up begins anew in the
+opened. Batches that are done are passed over by index. What `self.log(…, on_epoch=True)` adds up begins again in the
 epoch that was under way.
 
 Hooks used, of Lightning 2: `FitLoop.setup_data`, `_TrainingEpochLoop.on_run_start`, `_EvaluationLoop.run`,
@@ -150,7 +150,7 @@ class Survive(pl.Callback):
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything is made: restore."""
         if len(trainer.optimizers) != 1:
-            raise InputError(f"lightning: got {len(trainer.optimizers)} optimizers, allowed: 1")
+            raise InputError(f"lightning: {len(trainer.optimizers)} optimizers", expected="1", fix="use one optimizer")
         extra: dict[str, Any] = {"lightning": _Loops(trainer)}
         for number, config in enumerate(trainer.lr_scheduler_configs):
             extra[f"scheduler-{number}"] = config.scheduler
@@ -181,7 +181,9 @@ class Survive(pl.Callback):
             if combined is None or combined is before:
                 return
             if len(combined.flattened) != 1:
-                raise InputError(f"lightning: got {len(combined.flattened)} training loaders, allowed: 1")
+                raise InputError(
+                    f"lightning: {len(combined.flattened)} training loaders", expected="1", fix="combine them into one"
+                )
             combined.flattened = [_Rest(self, combined.flattened[0])]
             iter(loop._data_fetcher)
 

@@ -29,11 +29,15 @@ def exports(running: Running, name: str) -> list[str]:
     """
     namespace, slash, pod_name = name.partition("/")
     if not (namespace and slash and pod_name):
-        raise ControlError(f"--pod: {name}. Expected NAMESPACE/NAME. Fix: kubectl get pods -A lists them")
+        raise ControlError(f"--pod: {name}", expected="NAMESPACE/NAME", fix="kubectl get pods -A lists them")
     pod = _get(running, f"/api/v1/namespaces/{namespace}/pods/{pod_name}")
     node = str(pod["spec"].get("nodeName") or "")
     if not node.startswith(NODE_PREFIX):
-        raise ControlError(f"pod {name} runs on {node or 'no node'}: only pods on HyperPod nodes have an identity here")
+        raise ControlError(
+            f"pod {name} runs on {node or 'no node'}",
+            expected="a HyperPod node: only its pods have an identity here",
+            fix="choose another pod",
+        )
     found = running.client.pod_credentials(cluster=_cluster(running), node_id=node.removeprefix(NODE_PREFIX), pod=pod)
     variables = {
         **running.client.environment(),
@@ -48,7 +52,11 @@ def _cluster(running: Running) -> str:
     """The only EKS cluster: the one that the local Kubernetes API stands for."""
     found = [r["id"] for r in running.client.inventory() if r["type"] == "AWS::EKS::Cluster"]
     if len(found) != 1:
-        raise ControlError(f"--pod: {len(found)} EKS clusters. Expected one, which the Kubernetes API stands for")
+        raise ControlError(
+            f"--pod: {len(found)} EKS clusters",
+            expected="one, which the Kubernetes API stands for",
+            fix="delete the other",
+        )
     return str(found[0]).rpartition("/")[2]
 
 
@@ -57,7 +65,7 @@ def _get(running: Running, path: str) -> dict[str, Any]:
         config = yaml.safe_load(file)
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     if "token" not in user or "certificate-authority" not in cluster:
-        raise ControlError("--pod needs the local Kubernetes API. Fix: run `up` without --kubeconfig")
+        raise ControlError("--pod: not the local Kubernetes API", expected="it", fix="run `up` without --kubeconfig")
     context = ssl.create_default_context(cafile=cluster["certificate-authority"])
     request = urllib.request.Request(  # noqa: S310  # the URL of `up`
         cluster["server"] + path, headers={"Authorization": f"Bearer {user['token']}"}
@@ -68,6 +76,14 @@ def _get(running: Running, path: str) -> dict[str, Any]:
             found: dict[str, Any] = json.load(answer)
             return found
     except urllib.error.HTTPError as error:
-        raise ControlError(str(json.load(error)["message"])) from None
+        raise ControlError(
+            str(json.load(error)["message"]),
+            expected="a pod that the Kubernetes API has",
+            fix="kubectl get pods -A lists them",
+        ) from None
     except OSError as error:
-        raise ControlError(f"the Kubernetes API does not answer on {running.kubernetes}: {error}") from None
+        raise ControlError(
+            f"the Kubernetes API does not answer on {running.kubernetes}: {error}",
+            expected="an answer",
+            fix="run `up` again",
+        ) from None

@@ -33,6 +33,7 @@ OTHERS = {
     "k8s/__init__.py": "Python's own text for a missing attribute",
     "resilience/__init__.py": "Python's own text for a missing attribute",
     "resilience/batches.py": "Python's own text for a missing attribute",
+    "resilience/lightning.py": "Python's own text for a missing attribute",
     "resilience/writers.py": "a stream's missing methods, for torch",
     "resilience/faults.py": "the operating system's own text",
     "resilience/folder.py": "caught by its reader",

@@ -20,9 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_the_rehearsal_environment_the_fix_is_named(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_rehearsal_environment_the_fix_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "ray", "start", str(HERE / "raycluster.yaml")]) == 2
     out = capsys.readouterr()
     assert out.err == "error: no .venv-rehearsal. Expected an environment with Ray\nFix: make rehearsal-env\n"
