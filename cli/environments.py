@@ -82,7 +82,7 @@ def _planned(file: EnvironmentFile) -> list[Problem]:
     try:
         prices = price_file.recorded(foreign_folder())
     except price_file.PriceFileError as error:
-        raise OpsError(str(error), code=BAD_USE, next="correct the file, or delete it") from error
+        raise OpsError.of(error, code=BAD_USE, fix="correct the file, or delete it") from error
     return located(file, checks.findings(file.plan, prices, day=output.now().date()))
 
 
