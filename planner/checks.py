@@ -36,8 +36,8 @@ def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
         found = outlook(plan)
         return [] if found is None else [*_fit(found), *_saves(found), *_spares(plan, found, prices, day)]
     except PlanError as problem:
-        message = f"{problem.message}. {problem.fix[:1].upper()}{problem.fix[1:]}"
-        wrong_model = "model" in problem.message
+        message = str(problem)
+        wrong_model = "model" in problem.what
         return [error("training", message=message) if wrong_model else warning("training", message=message)]
 
 
