@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +82,15 @@ def test_rules_reach_the_agent_of_the_node(agent: Agent) -> None:
     assert configure([RULE]) == {"status": "configured"}
     (taken,) = agent.taken
     assert taken["rules_content"] == {"enabled": True, "rules": [RULE], "action_policy": {"action": "cancel"}}
+
+
+def test_the_lines_of_the_documentation_reach_it(agent: Agent) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python hung-jobs\n(.*?)```", page, re.DOTALL)
+    exec(lines, {})  # noqa: S102
+    (taken,) = agent.taken
+    assert taken["rules_content"]["rules"] == [RULE]
+    assert taken["rules_content"]["action_policy"] == {"action": "notify"}
 
 
 def test_the_agent_refuses_a_rule(agent: Agent) -> None:
