@@ -110,6 +110,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
+	$(BIN)/python docs/plan_pages.py
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m sandbox.charts.kuberay_crds $(FROM)

@@ -1,0 +1,71 @@
+"""Writes `docs/plans/`: the plans of the shipped environments.
+
+    .venv/bin/python docs/plan_pages.py [--check]
+
+Prices are those of the newest day in the price file, so that a page changes with the data and not with the day. The
+time to the first step needs the templates; `hyperpod-ray plan ENV` in a checkout synthesizes them. `--check`: exit code
+3 where a page is stale.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import core
+from cli import plan_text
+from ops.output import Format
+from planner import answers
+from planner.cluster import bill, cluster
+from planner.failures import published
+from planner.job import Wish, job
+from planner.outlook import Outlook
+from pricing import price_file
+
+PROJECT = Path(__file__).resolve().parents[1]
+FOLDER = PROJECT / "docs" / "plans"
+RUNS = {
+    "prod": (Wish(), "hyperpod-ray plan prod"),
+    "dev": (Wish(model="llama-3.1-8b", tokens="1B"), "hyperpod-ray plan dev --model llama-3.1-8b --tokens 1B"),
+    "local": (
+        Wish(model="llama-3.2-1b", tokens="1B", sequence=2048, tokens_per_second=1000),
+        "hyperpod-ray plan local --model llama-3.2-1b --tokens 1B --sequence 2048 --tokens-per-second 1000",
+    ),
+}
+"""Environment → what is planned, and the command that plans it. `local` trains nothing: its speed is an example."""
+FIRST_STEP = "Not on this page: the command above synthesizes the templates and adds it."
+
+
+def page(name: str) -> str:
+    """One page."""
+    wish, command = RUNS[name]
+    plan = core.load(name).plan
+    prices = price_file.recorded()
+    day = max(price.read for _, _, _, price in prices.entries())
+    outlook = Outlook(cluster=cluster(plan), job=job(wish, plan.settings.training), rates=published())
+    made = answers.plan(outlook, bill(plan, prices, day=day), deploy=FIRST_STEP, runs=2_000)
+    text = plan_text.text([made], Format.markdown)
+    note = f"`docs/plan_pages.py` makes this page; do not edit it. Prices of {day} and before. The command:\n\n"
+    head, _, rest = text.partition("\n\n")
+    page_ = f"{head}\n\n{note}```bash\n{command}\n```\n\n{rest}"
+    return re.sub(r"\n{3,}", "\n\n", page_).rstrip() + "\n"
+
+
+def main() -> int:
+    """Write the pages, or check them."""
+    check = "--check" in sys.argv[1:]
+    FOLDER.mkdir(exist_ok=True)
+    stale = 0
+    for name in RUNS:
+        file, text = FOLDER / f"{name}.md", page(name)
+        if check and (not file.exists() or file.read_text(encoding="utf-8") != text):
+            sys.stderr.write(f"{file}: stale. Fix: .venv/bin/python docs/plan_pages.py\n")
+            stale = 3
+        elif not check:
+            file.write_text(text, encoding="utf-8")
+    return stale
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
