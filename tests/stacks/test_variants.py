@@ -150,6 +150,8 @@ def test_an_existing_cluster_lets_the_same_people_in(existing: Assembly) -> None
     assert admin["ClusterName"] == researcher["ClusterName"] == "shared"
     assert researcher["KubernetesGroups"] == ["ray-users:ray"]
     assert "AccessPolicies" not in researcher
+    (policy,) = admin["AccessPolicies"]
+    assert policy["AccessScope"] == {"Type": "cluster"}
 
 
 def _entries(assembly: Assembly) -> list[dict[str, Any]]:

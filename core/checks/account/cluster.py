@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
+
 from core import names
 from core.checks.eks import COSTS_MORE, support_of, version_is_supported_by_hyperpod
 from core.evidence import Account, found
@@ -172,6 +174,11 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
         message = f"{names.CNI_ADDON} of {cluster} is {cni['addon']['addonVersion']}. Expected 1.18.3 or newer"
         fix = f"aws eks update-addon --cluster-name {cluster} --addon-name {names.CNI_ADDON}"
         yield error(*path, message=message, fix=fix)
+    elif not _enforces(cni["addon"]):
+        message = f'{names.CNI_ADDON} of {cluster} ignores every NetworkPolicy: its enableNetworkPolicy is not "true"'
+        fix = f"aws eks update-addon --cluster-name {cluster} --addon-name {names.CNI_ADDON} --resolve-conflicts "
+        fix += """PRESERVE --configuration-values '{"enableNetworkPolicy": "true"}'"""
+        yield error(*path, message=message, fix=fix)
     else:
         yield fine(*path, message=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
     if plan.settings.ray.access is None and plan.tier_bucket_name is None:
@@ -184,6 +191,12 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
     else:
         addon = there["addon"]
         yield fine(*path, message=f"{agent} {addon.get('addonVersion', '')} is {addon.get('status', '')}")
+
+
+def _enforces(addon: Json) -> bool:
+    """Whether the CNI enforces network policies: a setting of the add-on, off by default; JSON or YAML."""
+    values = yaml.safe_load(addon.get("configurationValues") or "{}")
+    return isinstance(values, dict) and str(values.get("enableNetworkPolicy", "")).lower() == "true"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -100,6 +100,7 @@ GOOD: Json = {
     },
     "more_eks": [],
     "versions": {"1.35": {"versionStatus": "STANDARD_SUPPORT"}, "1.34": {"versionStatus": "STANDARD_SUPPORT"}},
+    "addon_configuration": {"vpc-cni": '{"enableNetworkPolicy": "true"}'},
     "addons": {"vpc-cni": "v1.20.4-eksbuild.1", "eks-pod-identity-agent": "v1.3.10-eksbuild.1"},
     "access_entries": {KUBECTL: ["arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"]},
     "oidc": [f"arn:aws:iam::{ACCOUNT}:oidc-provider/{ISSUER.removeprefix('https://')}"],

@@ -126,7 +126,10 @@ class RecordedAccount:
 
     def _eks_describe_addon(self, asked: Json) -> Json:
         version = self._one("addons", asked["addonName"], "ResourceNotFoundException")
-        return {"addon": {"addonName": asked["addonName"], "addonVersion": version, "status": "ACTIVE"}}
+        made = {"addonName": asked["addonName"], "addonVersion": version, "status": "ACTIVE"}
+        if configuration := self.data["addon_configuration"].get(asked["addonName"]):
+            made["configurationValues"] = configuration
+        return {"addon": made}
 
     def _eks_list_associated_access_policies(self, asked: Json) -> Json:
         arns = self._one("access_entries", asked["principalArn"], "ResourceNotFoundException")

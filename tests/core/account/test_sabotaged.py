@@ -70,6 +70,8 @@ CASES = [
     Sabotage("kubectl role that may only look", {"access_entries": {KUBECTL: ["arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"]}}, (("kubectl role", "error", "lacks AmazonEKSClusterAdminPolicy"),)),
     Sabotage("kubectl role that Lambda may not assume", {"roles > kubectl": {"trust": {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}}]}}}, (("roles", "error", "is not trusted by lambda.amazonaws.com"),)),
     Sabotage("old CNI", {"addons > vpc-cni": "v1.16.0-eksbuild.1"}, (("add-ons", "error", "Expected 1.18.3"),)),
+    Sabotage("CNI without policies", {"addon_configuration": {"vpc-cni": '{"enableNetworkPolicy": "false"}'}}, (("add-ons", "error", "ignores every NetworkPolicy"),)),
+    Sabotage("CNI as it comes", {"addon_configuration": {"vpc-cni": ""}}, (("add-ons", "error", "update-addon --cluster-name shared --addon-name vpc-cni"),)),
     Sabotage("no VPC", {"vpcs > " + VPC: GONE}, (("VPC", "error", f"{VPC}: no such VPC"),)),
     Sabotage("another range of the VPC", {f"vpcs > {VPC} > CidrBlock": "10.1.0.0/16"}, (("VPC", "error", "set network.existing.vpc_cidr: 10.1.0.0/16"),)),
     Sabotage("no names in the VPC", {f"vpcs > {VPC} > enableDnsHostnames": False}, (("VPC", "error", "EnableDnsHostnames"),)),
