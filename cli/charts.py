@@ -75,7 +75,7 @@ def _each(
             problems.append(str(error))
     _contents(action, lock, frozen=frozen, problems=problems, recorded=recorded)
     if recorded:
-        output.say(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}")
+        output.log(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}")
     if problems:
         raise OpsError.of(ChartError.together(problems), code=BAD_USE)
     if form == "json":

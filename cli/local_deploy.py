@@ -36,8 +36,8 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
     cdk.run("bootstrap", f"aws://{running.account}/{running.region}", folder=cdk.work)
     cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
-    output.say(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
-    output.say(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
+    output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
+    output.log(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
     return OK
 
 
@@ -57,7 +57,7 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
         if item["id"] != names.BOOTSTRAP_STACK and (str(item["stack"]).startswith(f"{env}-") or not item["stack"])
     ]
     for line in left:
-        output.say(f"left: {line}")
+        output.log(f"left: {line}")
     return CONDITION_FALSE if left else OK
 
 
@@ -75,7 +75,7 @@ def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
     text = stand_ins.NOTICE.format(name=env) + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     target.write_text(text, encoding="utf-8")
     for note in notes:
-        output.say(f"stand-in: {note}")
+        output.log(f"stand-in: {note}")
     return target, core.load(env, folder=target.parent).settings
 
 

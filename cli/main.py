@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return int(tree().main(args=given, prog_name=PROGRAM, standalone_mode=False) or OK)
     except (KeyboardInterrupt, typer.Abort):
-        output.say("interrupted")
+        output.log("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # the reader (head, less) has gone; Python would complain again when it flushes
@@ -187,9 +187,9 @@ def _failed(error: OpsError, *, as_json: bool) -> int:
     if as_json and not output.wrote_json():
         output.write_json("error", failure(error))
         return error.code
-    output.say(f"error: {error.message}")
+    output.log(f"error: {error.message}")
     if error.fix:
-        output.say(f"Fix: {error.fix}")
+        output.log(f"Fix: {error.fix}")
     return error.code
 
 

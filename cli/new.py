@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(written, encoding="utf-8")
         output.write_line(f"wrote {target}")
-        output.say(f"next: {PROGRAM} preflight {name} --offline")
+        output.log(f"next: {PROGRAM} preflight {name} --offline")
         return OK
 
 
@@ -129,7 +129,7 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
         )
     if choices is not None:
         for line in _columns(choices()):
-            output.say(f"  {line}")
+            output.log(f"  {line}")
     while True:
         sys.stderr.write(f"{what}: ")
         sys.stderr.flush()

@@ -102,7 +102,7 @@ def register(app: typer.Typer) -> None:
             _show(made, form=form, out=out)
             if write:
                 written = writing.write(folder() / f"{env}.yaml", made[0].outlook)
-                output.say(f"wrote section training of {written}: look at it with git diff")
+                output.log(f"wrote section training of {written}: look at it with git diff")
         except PlanError as error:
             raise OpsError.of(error, code=BAD_USE) from error
         return OK if all(one.fits for one in made) else CONDITION_FALSE
@@ -213,6 +213,6 @@ def _show(made: list[Plan], *, form: PlanFormat, out: Path | None) -> None:
         text = plan_text.text(made, Format(form.value))
     if out:
         out.write_text(text, encoding="utf-8")
-        output.say(f"wrote {out}")
+        output.log(f"wrote {out}")
     elif text:
         output.write_text(text)

@@ -88,7 +88,7 @@ def register(app: typer.Typer) -> None:
             out.write_text(text, encoding="utf-8")
         else:
             output.write_text(text)
-        output.say(f"compared in {made.seconds:.1f} s")
+        output.log(f"compared in {made.seconds:.1f} s")
         from review.review import fails
 
         return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK

@@ -45,11 +45,11 @@ def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA
         output.write_line(f"submit                  {submit_line(target, forward.port)}")
         if check:
             return OK
-        output.say("only this machine can reach them; Ctrl-C ends it")
+        output.log("only this machine can reach them; Ctrl-C ends it")
         try:
             watch(forwards)
         except KeyboardInterrupt:
-            output.say("closed")
+            output.log("closed")
             return INTERRUPTED
 
 
@@ -61,12 +61,12 @@ def watch(forwards: dict[str, Forward]) -> Never:
         for name, forward in forwards.items():
             failure, forward.failure = forward.failure, ""
             if failure and failure != said.get(name):
-                output.say(f"{name}: a connection failed: {failure}")
+                output.log(f"{name}: a connection failed: {failure}")
                 said[name] = failure
             if forward.ended or failure:
                 forward.ended = False
                 if news := _news(forward):
-                    output.say(f"{name}: {news}")
+                    output.log(f"{name}: {news}")
                     said.pop(name, None)
 
 

@@ -94,7 +94,7 @@ def _online(target: Target) -> Prices:
         known = explain(error, environment=target.name)
         if known is None:
             raise
-        output.say(f"the Pricing API could not be asked ({known.message}); prices are those of the dated file")
+        output.log(f"the Pricing API could not be asked ({known.message}); prices are those of the dated file")
     return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
 
 
@@ -102,7 +102,7 @@ def _update(target: Target, asked: Prices, known: Prices, *, form: Format) -> in
     """Write what the Pricing API answered into the price file, and say what is new."""
     changes = list(_changes(asked, known))
     if not changes:
-        output.say("the Pricing API gave no price; nothing is written")
+        output.log("the Pricing API gave no price; nothing is written")
         return ERROR
     path = price_file.write(asked, folder=target.folder)
     if form is Format.json:
@@ -111,7 +111,7 @@ def _update(target: Target, asked: Prices, known: Prices, *, form: Format) -> in
     for change in changes:
         before = "new" if change["before"] is None else f"was {change['before']}, of {change['before_read']}"
         output.write_line(f"{change['region']} {change['of']}: {change['usd']} ({before})")
-    output.say(f"written to {path}: look at it with git diff, and commit it")
+    output.log(f"written to {path}: look at it with git diff, and commit it")
     return OK
 
 
@@ -142,17 +142,17 @@ def _show(target: Target, found: Cost, form: Format) -> None:
     table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
     output.console(form).print(table)
     settings = target.plan.settings
-    output.say(
+    output.log(
         f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
         f"not counted: {', '.join(found.not_counted)}"
     )
     for line in found.estimated:
-        output.say(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
+        output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
     unknown = [line.name for line in found.unknown if line.usd_per_unit is None]
     if unknown:
-        output.say(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
+        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
     if unknown or found.estimated:
-        output.say(
+        output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )
 

@@ -64,15 +64,15 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
             stacks = _stacks(target)
             if not any(busy(stack) for stack in stacks):
                 break
-            output.say("another deploy or destroy is at work on these stacks")
+            output.log("another deploy or destroy is at work on these stacks")
     except KeyboardInterrupt:
         raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
     left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
         raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
     took = output.duration((output.now() - started).total_seconds())
-    output.say(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
-    output.say(f"next: {target.command('wait', '--for', 'healthy')}")
+    output.log(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
+    output.log(f"next: {target.command('wait', '--for', 'healthy')}")
     return OK
 
 
@@ -95,7 +95,7 @@ def _wait(target: Target, *, poll: float) -> list[Stack]:
         if quiet >= needed:
             return stacks
         if working and working != said:
-            output.say(f"waiting for what is in progress: {', '.join(working)}")
+            output.log(f"waiting for what is in progress: {', '.join(working)}")
             said = working
         time.sleep(poll)
 
@@ -105,7 +105,7 @@ def _run(target: Target, *, assembly: Path, expected: Expected, before: Sequence
     command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    output.say(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
+    output.log(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command,

@@ -62,7 +62,7 @@ def run(
     for line in found:
         _print(line, form)
     if not found:
-        output.say(f"no {kind} lines since {output.stamp(begin)} in {group}")
+        output.log(f"no {kind} lines since {output.stamp(begin)} in {group}")
     while follow:
         time.sleep(poll)
         for line in wanted.read(begin, None):

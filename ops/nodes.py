@@ -60,7 +60,7 @@ def listing(target: Target, *, form: Format, group: str = "") -> int:
         table.add_row(row.id, row.group, *kind, row.status, seen_as, row.fault, output.age(row.launched), number)
     console.print(table)
     for item in seen.unseen:
-        output.say(f"{item.source} could not be asked: {item.why}")
+        output.log(f"{item.source} could not be asked: {item.why}")
     return OK
 
 
@@ -303,10 +303,10 @@ def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, lose
     found = [find(target, node) for node in nodes]
     cluster = found[0][0]
     instances = [instance for _, instance in found]
-    output.say(f"{doing} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
+    output.log(f"{doing} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
     for line in _riding(target, instances):
-        output.say(f"  {line}")
-    output.say(f"  {loses}")
+        output.log(f"  {line}")
+    output.log(f"  {loses}")
     output.confirm(f"{doing} {len(instances)} node{'s' if len(instances) > 1 else ''} of '{target.name}'?", yes=yes)
     answer = target.aws.call("sagemaker", operation, ClusterName=cluster.name, NodeIds=[i.id for i in instances])
     failed = answer.get("Failed", [])
@@ -319,7 +319,7 @@ def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, lose
             expected="HyperPod to accept every node",
             fix=f"hyperpod-ray nodes {target.name}",
         )
-    output.say(f"under way; hyperpod-ray wait {target.name} --for {instances[0].group}")
+    output.log(f"under way; hyperpod-ray wait {target.name} --for {instances[0].group}")
     return OK
 
 
@@ -389,10 +389,10 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
         # a node that carries a worker makes the better drill; the first by name, so that two runs agree
         chosen = sorted(workers, key=lambda item: (names.node_name(item.id) not in carrying, item.id))[0]
     status = {"replace": names.REPLACE, "reboot": names.REBOOT}[action]
-    output.say(f"drill on {chosen.id} ({chosen.group}): label {names.HEALTH_LABEL}={status}")
+    output.log(f"drill on {chosen.id} ({chosen.group}): label {names.HEALTH_LABEL}={status}")
     for line in _riding(target, [chosen]):
-        output.say(f"  {line}")
-    output.say(
+        output.log(f"  {line}")
+    output.log(
         "  a running job loses this worker and resumes from its last checkpoint"
         + ("; the node's disks are destroyed" if action == "replace" else "")
     )
@@ -400,7 +400,7 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
     path = f"/api/v1/nodes/{names.node_name(chosen.id)}"
     target.kubernetes.patch(path, {"metadata": {"labels": {names.HEALTH_LABEL: status}}})
     output.write_line(chosen.id)
-    output.say(
+    output.log(
         f"watch it: hyperpod-ray status {target.name}; hyperpod-ray nodes events {target.name} --node {chosen.id}"
     )
     return OK
@@ -432,9 +432,9 @@ def free(target: Target, node: str, *, yes: bool) -> int:
             code=BAD_USE,
         )
     pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
-    output.say(f"free {name}: not ready since {output.clock(found.since)}; it has {', '.join(pods) or 'no Ray pods'}")
+    output.log(f"free {name}: not ready since {output.clock(found.since)}; it has {', '.join(pods) or 'no Ray pods'}")
     instance = next((item for item in seen.instances if names.node_name(item.id) == name), None)
-    output.say(
+    output.log(
         f"  HyperPod says {instance.status if instance else 'it is gone'}; be sure that it does not run any more"
     )
     output.confirm(f"Free the pods of {name}?", yes=yes)
@@ -446,7 +446,7 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     version = current["metadata"]["resourceVersion"]
     target.kubernetes.patch(path, {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}})
     output.write_line(name)
-    output.say(
+    output.log(
         f"its pods go within a minute; should the node come back: kubectl taint node {name} {names.OUT_OF_SERVICE}-"
     )
     return OK

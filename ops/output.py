@@ -60,7 +60,7 @@ def console(form: Format = Format.table, *, stderr: bool = False, stream: TextIO
     return Console(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """A line of progress or advice, on stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

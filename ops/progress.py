@@ -100,10 +100,10 @@ class Watch:
         if not lines and (not self._began or at - self._said < REMIND_SECONDS):
             return
         for line in lines or self._waiting(at):
-            output.say(line)
+            output.log(line)
         self._said = at
         if left := self._left(at):
-            output.say(f"{output.duration(at - self._started)} elapsed, {left}")
+            output.log(f"{output.duration(at - self._started)} elapsed, {left}")
 
     def _changed(self, stack: Stack, at: float) -> str:
         if stack.status in ("", self._states.get(stack.name)):

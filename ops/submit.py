@@ -165,7 +165,7 @@ def files_of(folder: Path) -> list[Path]:
             check=False,
         )
     else:
-        output.say(f"git is not installed: {folder} is packed without .gitignore")
+        output.log(f"git is not installed: {folder} is packed without .gitignore")
     if listed is not None and listed.returncode == 0:
         found = [folder / name for name in listed.stdout.decode().split("\0") if name]
     else:
@@ -240,7 +240,7 @@ def submit(
         name, data = package
         path = f"/api/packages/gcs/{name}"
         if jobs.call("GET", path)[0] != 200:
-            output.say(f"uploading the working directory, {max(1, len(data) >> 10)} KiB")
+            output.log(f"uploading the working directory, {max(1, len(data) >> 10)} KiB")
             status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
             if status >= 400:
                 raise OpsError(
@@ -250,14 +250,14 @@ def submit(
                 )
         request = {**request, "runtime_env": {**request["runtime_env"], "working_dir": f"gcs://{name}"}}
     job = _post(jobs, request)
-    output.say(f"submitted {job}: {request['entrypoint']}")
+    output.log(f"submitted {job}: {request['entrypoint']}")
     if not wait:
         output.write_line(job)
         return OK
     try:
         return follow(jobs, job, environment=environment)
     except KeyboardInterrupt:
-        output.say(
+        output.log(
             f"stopped following; {job} continues. Follow it again: hyperpod-ray submit {environment} --follow {job}"
         )
         return INTERRUPTED
@@ -322,10 +322,10 @@ def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS
 def _ended(job: str, info: dict[str, Any], environment: str) -> int:
     status = info["status"]
     if status == "SUCCEEDED":
-        output.say(f"{job} SUCCEEDED")
+        output.log(f"{job} SUCCEEDED")
         return OK
     message = str(info.get("message") or "").strip().splitlines()
-    output.say(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
-    output.say(f"next: hyperpod-ray status {environment}")
+    output.log(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
+    output.log(f"next: hyperpod-ray status {environment}")
     code = info.get("driver_exit_code")
     return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR

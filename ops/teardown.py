@@ -53,7 +53,7 @@ def run(
             _write(target, found)
         return OK
     if found.empty and not (delete_logs and found.items):
-        output.say(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if found.items else ""))
+        output.log(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if found.items else ""))
         if form is Format.json:
             _write(target, found)
         return OK
@@ -108,9 +108,9 @@ def show(target: Target, found: Inventory, *, stderr: bool) -> None:
         table.add_row(item.kind, item.id, Text(item.fate, style=style[item.fate]), item.note)
     output.console(stderr=stderr).print(table)
     for text in found.unseen:
-        output.say(f"could not be looked at: {text}")
+        output.log(f"could not be looked at: {text}")
     if not inventory.deletes_data(target):
-        output.say("data is kept: storage.on_destroy is retain")
+        output.log("data is kept: storage.on_destroy is retain")
 
 
 def _write(target: Target, found: Inventory) -> None:
@@ -145,12 +145,12 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
     for job in found.jobs:
         space, _, name = job.partition("/")
         target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
-        output.say(f"deleting RayJob {job}")
+        output.log(f"deleting RayJob {job}")
     for ray in found.rays:
         target.kubernetes.delete(
             f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
         )
-        output.say(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
+        output.log(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
 
     def left() -> list[str]:
         pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
@@ -171,7 +171,7 @@ def _delete_claims(target: Target, found: Inventory) -> None:
         return
     for claim in found.claims:
         if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
-            output.say(f"deleting claim {claim.namespace}/{claim.name}")
+            output.log(f"deleting claim {claim.namespace}/{claim.name}")
 
 
 def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
@@ -188,7 +188,7 @@ def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
         orphans = [] if _driver_at_work(target, bool(mine)) else mine
         for item in orphans:
             if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
-                output.say(f"{item.id} has lost its claim and its driver: deleting it directly")
+                output.log(f"{item.id} has lost its claim and its driver: deleting it directly")
                 _delete_file_system(target, item.id)
                 asked.add(item.id)
         return [f"{item.id} ({item.lifecycle})" for item in mine]
@@ -197,7 +197,7 @@ def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
         left, what="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
     )
     if remaining:
-        output.say(
+        output.log(
             f"still there: {', '.join(remaining)}; nothing else was destroyed. "
             f"next: hyperpod-ray teardown {target.name}"
         )
@@ -241,12 +241,12 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
         remaining = sorted(left())
         if remaining != last:
             if remaining:
-                output.say(
+                output.log(
                     f"waiting for {what}: {', '.join(remaining)}"
                     + (f" (usually {usual})" if usual and last is None else "")
                 )
             elif last:
-                output.say(f"{what}: gone")
+                output.log(f"{what}: gone")
             last = remaining
         if not remaining or time.monotonic() >= end:
             return remaining
@@ -266,7 +266,7 @@ def _unprotect(target: Target) -> None:
                 StackName=stack.name,
                 EnableTerminationProtection=False,
             )
-            output.say(f"termination protection of {stack.name} is off")
+            output.log(f"termination protection of {stack.name} is off")
 
 
 def _destroy(target: Target, *, app: str) -> None:
@@ -286,7 +286,7 @@ def _destroy(target: Target, *, app: str) -> None:
     else:
         command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
         command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
-    output.say(f"running {' '.join(['cdk', *command[1:]])}")
+    output.log(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
@@ -296,7 +296,7 @@ def _destroy(target: Target, *, app: str) -> None:
     assert process.stdout is not None  # noqa: S101
     try:
         for line in process.stdout:
-            output.say(f"  {line.rstrip()}")
+            output.log(f"  {line.rstrip()}")
         ended = process.wait()
     finally:
         if process.poll() is None:
@@ -320,20 +320,20 @@ def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
     found = inventory.take(target)
     # last, because only now nobody writes to them any more
     if late := inventory.delete_logs(target, found, kind=inventory.LATE_LOGS):
-        output.say(f"deleted what a service logged after its stack went: {', '.join(late)}")
+        output.log(f"deleted what a service logged after its stack went: {', '.join(late)}")
         found = inventory.take(target)
     if delete_logs:
         for name in inventory.delete_logs(target, found):
-            output.say(f"deleted log group {name}")
+            output.log(f"deleted log group {name}")
         found = inventory.take(target)
     if form is Format.json:
         _write(target, found)
     left = [item for item in found.items if item.fate != "kept"]
     kept = [item for item in found.items if item.fate == "kept"]
     for item in kept:
-        output.say(f"kept: {item.kind} {item.id} ({item.note})")
+        output.log(f"kept: {item.kind} {item.id} ({item.note})")
     if left:
         named = ", ".join(f"{item.kind} {item.id}" for item in left)
         raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
-    output.say(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
+    output.log(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
     return OK

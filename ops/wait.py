@@ -255,11 +255,11 @@ def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: 
     spent = output.duration(elapsed)
     again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
     if code == OK:
-        output.say(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
+        output.log(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
     elif code == STILL_GOING:
-        output.say(f"{wanted.name}: not ready after {spent} ({last.phase}); it continues. Wait again: {again}")
+        output.log(f"{wanted.name}: not ready after {spent} ({last.phase}); it continues. Wait again: {again}")
     elif code == INTERRUPTED:
-        output.say(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
+        output.log(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
     else:
         raise OpsError.outcome(last.failed, fix=last.next or f"hyperpod-ray status {target.name}")
 
@@ -291,7 +291,7 @@ class _Display:
             self._live.update(self._block(progress, elapsed))
         elif progress.phase != self._last:
             spent = f"after {output.duration(elapsed)}, usually {self._goal.usual}"
-            output.say(f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} ({spent})")
+            output.log(f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} ({spent})")
         self._last = progress.phase
 
     def sleep(self, seconds: float, progress: Progress, started: float) -> None:

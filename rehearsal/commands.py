@@ -34,7 +34,7 @@ def rehearse(env: str, *, options: Options, out: Path | None = None, as_json: bo
     console = Console(stderr=as_json)
     with _ended_by_sigterm(), Show(console) as show:
         report = run(env, faults=options.faults, job=options.job, out=out, options=options, listener=show)
-    summary(report, say=lambda item: _say(console, item))
+    summary(report, log=lambda item: _log(console, item))
     if as_json:
         sys.stdout.write(report.to_json() + "\n")
     return report.survived
@@ -57,7 +57,7 @@ def soak(env: str, *, kills: int, seed: int, options: Options, out: Path | None 
         return run_soak(env, kills=kills, seed=seed, options=options, out=out, console=Console()) == 0
 
 
-def _say(console: Console, item: Any) -> None:
+def _log(console: Console, item: Any) -> None:
     console.print(item, markup=False, highlight=False, soft_wrap=isinstance(item, str))
 
 

@@ -76,7 +76,7 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
         with story.phase("start the embedded AWS on loopback"):
             running = _start(state)
             story.note("embedded AWS", f"{running.client.endpoint}, account {running.account}")
-        _tell(story, Cdk(running), rehearsal=rehearsal)
+        _story(story, Cdk(running), rehearsal=rehearsal)
     except (DemoError, process.StartError) as error:
         story.console.print(f"[bold red]✗ {error}")
         return False
@@ -150,7 +150,7 @@ class Cdk:
         return code, "".join(lines)
 
 
-def _tell(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
+def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
     everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
     with story.phase("cdk bootstrap"):
         cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)

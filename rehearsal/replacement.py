@@ -19,11 +19,11 @@ class Replacement:
     Args:
         cluster: whose pods.
         delay_s: seconds from a loss (or, for a frozen machine, from Ray giving it up) to the new pod's start.
-        tell: receives a line for each replacement.
+        note: receives a line for each replacement.
     """
 
-    def __init__(self, cluster: Cluster, *, delay_s: float, tell: Callable[[str], None]) -> None:
-        self.cluster, self.delay_s, self.tell = cluster, delay_s, tell
+    def __init__(self, cluster: Cluster, *, delay_s: float, note: Callable[[str], None]) -> None:
+        self.cluster, self.delay_s, self.note = cluster, delay_s, note
         self.missing: dict[str, float] = {}
         self.held: set[str] = set()
 
@@ -41,7 +41,7 @@ class Replacement:
         """Note losses, start what is due, and end pods that outstay their grace period."""
         now = time.time()
         for pod in self.cluster.expire():
-            self.tell(f"{pod.name}: grace period over, killed")
+            self.note(f"{pod.name}: grace period over, killed")
         for pod in list(self.cluster.state.pods):
             if pod.alive and not (pod.frozen and nodes.get(pod.ip) == "DEAD"):
                 continue
@@ -53,7 +53,7 @@ class Replacement:
                 continue  # KubeRay's init container wait-gcs-ready
             fresh = self.cluster.replace(pod, wait_for_it=False)
             del self.missing[pod.name]
-            self.tell(f"{pod.name} is replaced by {fresh.name} at {fresh.ip}")
+            self.note(f"{pod.name} is replaced by {fresh.name} at {fresh.ip}")
 
     @property
     def complete(self) -> bool:

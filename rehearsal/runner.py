@@ -182,17 +182,17 @@ class Rehearsal:
             max_pods=options.max_pods + options.spares,
             pod_cpus=options.ranks_per_node,
             env={"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(options.drain_s), **options.pod_env},
-            tell=self.tell,
+            note=self.note,
         )
-        self.tell(f"cluster up: {len(self.cluster.state.pods)} pods at {self.cluster.dashboard.address}")
+        self.note(f"cluster up: {len(self.cluster.state.pods)} pods at {self.cluster.dashboard.address}")
         self.nodes = self.cluster.plan.training_pods - options.spares
         self.size = self.nodes * options.ranks_per_node
         self.under_way: tuple[str, Job] | None = None
-        self.replacement = Replacement(self.cluster, delay_s=options.replace_after_s, tell=self.tell)
+        self.replacement = Replacement(self.cluster, delay_s=options.replace_after_s, note=self.note)
         self.watcher = Watcher(self.cluster)
         self.watcher.start()
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """A line for the log and whoever listens."""
         t = round(time.time() - self.start, 2)
         self.log.append([t, text])
@@ -234,7 +234,7 @@ class Rehearsal:
                 self.pump(run, job, doing="waiting for the head")
                 time.sleep(0.5)
         self.watcher.follow(submission)
-        self.tell(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … {DRIVER} … --name {run})")
+        self.note(f"{run}: submitted{' again' if count > 1 else ''} (ray job submit … {DRIVER} … --name {run})")
 
     def pump(self, run: str, job: Job, *, doing: str) -> list[Event]:
         """One turn: replacements, new events, progress."""
@@ -243,7 +243,7 @@ class Rehearsal:
         fresh = tail.read()
         for event in fresh:
             if event.kind == "restore":
-                self.tell(f"{run}: resumed from step {event.step} with {event.values.get('world')} workers")
+                self.note(f"{run}: resumed from step {event.step} with {event.values.get('world')} workers")
         last = tail.last("step")
         self.listener.progress(run=run, step=tail.step, steps=job.steps, loss=last.loss if last else None, doing=doing)
         return fresh
@@ -258,7 +258,7 @@ class Rehearsal:
             status = self.watcher.status
             if resubmit and status in {"FAILED", "UNKNOWN"} and self.replacement.complete:
                 again = True
-                self.tell(f"{run}: Jobs API says {status.lower()}; submitted again, as documented")
+                self.note(f"{run}: Jobs API says {status.lower()}; submitted again, as documented")
                 self.submit(job, run)
             elif status in {"FAILED", "STOPPED"}:
                 raise LocalError(
@@ -317,12 +317,12 @@ class Rehearsal:
             self._until_settled(run, job, fault, after=after)
             injected = self.inject(fault, run=run)
             self.injected.append(injected)
-            self.tell(f"FAULT {fault.name}: {injected.target} at step {injected.step}")
+            self.note(f"FAULT {fault.name}: {injected.target} at step {injected.step}")
             again, survived, submitted = False, True, self.submissions[run]
             try:
                 again = self._until_recovered(run, job, fault, injected)
             except NotRecoveredError as error:
-                self.tell(str(error))
+                self.note(str(error))
                 survived = False
             report = measure(
                 injected,
@@ -343,7 +343,7 @@ class Rehearsal:
         self.until(run, job, lambda tail: self.watcher.status in FINAL, doing="finishing")
         self.pump(run, job, doing="finishing")
         self.status[run] = self.watcher.status
-        self.tell(f"{run}: {self.watcher.status}")
+        self.note(f"{run}: {self.watcher.status}")
 
     def _until_settled(self, run: str, job: Job, fault: Fault, *, after: float) -> None:
         self.until(run, job, lambda tail: self.settled(tail, after=after, size=self.size), doing=f"before {fault.name}")

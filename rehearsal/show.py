@@ -137,17 +137,17 @@ class Show:
         self.live.update(Group(*(Text(line) for line in self.lines[-RECENT:]), head, bar))
 
 
-def summary(report: Report, *, say: Callable[[Any], None]) -> None:
+def summary(report: Report, *, log: Callable[[Any], None]) -> None:
     """Table, verdicts, what was not shown, and where the files are."""
-    say(table(report.faults))
+    log(table(report.faults))
     for verdict in verdicts(report):
-        say(verdict)
-    say(
+        log(verdict)
+    log(
         f"{len(report.faults)} faults in {report.seconds:g} s on {report.machine.get('cores')} cores "
         f"(load {report.machine.get('load')})"
     )
-    say("what a local rehearsal does not show:")
+    log("what a local rehearsal does not show:")
     for text in NOT_SHOWN:
-        say(f"  - {text}")
+        log(f"  - {text}")
     for kind, path in report.files.items():
-        say(f"{kind}: {path}")
+        log(f"{kind}: {path}")

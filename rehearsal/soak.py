@@ -209,7 +209,7 @@ def _kill_all(rehearsal: Rehearsal, job: Job, kills: Sequence[Kill], *, write: A
     since = 0.0
     for kill in kills:
         t = _kill(rehearsal, job, run, kill, since=since)
-        rehearsal.tell(f"kill {kill.number} of {len(kills)}: {kill.kind}, rank {kill.rank}")
+        rehearsal.note(f"kill {kill.number} of {len(kills)}: {kill.kind}, rank {kill.rank}")
 
         def again(tail: Any, t: float = t) -> bool:
             restart = next((e for e in tail.events if e.t > t and e.kind == "start" and e.worker), None)

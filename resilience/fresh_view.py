@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from resilience.journal import say
+from resilience.journal import log
 
 NEAR_S, NEAR_EVERY_S = 20.0, 1.0
 """Right after a failure: until the head has noticed that the node is gone."""
@@ -65,6 +65,6 @@ class FreshView:
             try:
                 self._look()
             except Exception as error:
-                say(f"fresh view: {type(error).__name__}: {error}; Ray looks at the nodes every 20 s by itself")
+                log(f"fresh view: {type(error).__name__}: {error}; Ray looks at the nodes every 20 s by itself")
                 return
             time.sleep(pause)

@@ -39,7 +39,7 @@ _wall_clock = time.time  # bound here: the fault `clock-jump` shifts `time.time`
 _PROGRESS_EVERY_REMOTE_S = 15.0
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """The one place that prints: a line on stderr, which is the job's driver log."""
     sys.stderr.write(f"[resilience] {text}\n")
     sys.stderr.flush()
@@ -110,4 +110,4 @@ class Journal:
     def _complain(self, file: str, error: OSError) -> None:
         if not self.complained:
             self.complained = True
-            say(f"{self.folder.at(file)}: not written ({error.strerror or error}); training continues without it")
+            log(f"{self.folder.at(file)}: not written ({error.strerror or error}); training continues without it")

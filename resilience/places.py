@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resilience.errors import InputError
-from resilience.journal import say
+from resilience.journal import log
 
 
 def placeable(nodes: Sequence[Mapping[str, Any]], resources: Mapping[str, float]) -> int:
@@ -35,7 +35,7 @@ def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: fl
             )
         if time.monotonic() - told > 30:
             told = time.monotonic()
-            say(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
+            log(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
         time.sleep(1.0)
 
 
@@ -51,7 +51,7 @@ def spares_with_room(*, workers: int, spares: int, resources: Mapping[str, float
         time.sleep(0.5)
     found = max(0, min(spares, room - workers))
     if found < spares:
-        say(
+        log(
             f"spares: {found} of {spares}, the cluster has room for {room} workers; a fault that no spare covers costs "
             "a restart from the checkpoint"
         )

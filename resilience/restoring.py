@@ -11,7 +11,7 @@ import torch.distributed.checkpoint as dcp
 
 from resilience.errors import InputError, Unrecoverable
 from resilience.folder import Found, RunFolder
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 from resilience.ranks import Ranks
 from resilience.run import Run
 from resilience.saving import DCP_ERRORS, Report, reasons
@@ -97,7 +97,7 @@ class Restorer:
                 continue
             troubles.append(f"{found.name}: {trouble}")
             if self.ranks.rank == 0:
-                say(f"checkpoint {folder.at(found.name)} is passed over: {trouble}")
+                log(f"checkpoint {folder.at(found.name)} is passed over: {trouble}")
             self.journal.event("error", message=f"checkpoint passed over: {trouble}", path=folder.at(found.name))
         if troubles:
             raise Unrecoverable(

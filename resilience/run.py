@@ -16,7 +16,7 @@ from typing import Any
 
 from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.folder import RunFolder, check_writable, names_missing
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 from resilience.live import closing
 from resilience.merging import Asked, merged, resources_of
 from resilience.places import spares_with_room, wait_for_placement
@@ -271,7 +271,7 @@ class Run:
             # Ray writes this file in place: a controller killed in that moment leaves half of it, and Ray would
             # refuse it forever
             aside = folder.set_snapshot_aside()
-            say(
+            log(
                 f"{folder.url}: Ray's snapshot was cut short ({error}); set aside as {aside}, the checkpoints on "
                 "disk count"
             )
@@ -283,7 +283,7 @@ class Run:
             return folder
         if self.rebuild_snapshot:
             aside = folder.set_snapshot_aside()
-            say(
+            log(
                 f"{folder.url}: {problem}; snapshot set aside as {aside}, continuing from the newest complete "
                 "checkpoint"
             )
@@ -376,8 +376,8 @@ def main_of(body: Callable[[], None]) -> None:
     try:
         body()
     except InputError as error:
-        say(f"error: {error}")
+        log(f"error: {error}")
         sys.exit(2)
     except Unrecoverable as error:
-        say(f"error: {cause_of(error)}")
+        log(f"error: {cause_of(error)}")
         sys.exit(1)

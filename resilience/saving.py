@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from resilience.errors import Unrecoverable
 from resilience.faults import FaultHooks
 from resilience.folder import ABOUT, RunFolder, checkpoint_name
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 from resilience.ranks import Ranks
 from resilience.run import Run
 from resilience.state import TrainingState
@@ -103,7 +103,7 @@ class Saver:
                     name, ABOUT, {"step": step, "world": self.ranks.world, "metrics": metrics, "t": time.time()}
                 )
             except OSError as error:  # the writers will fail on the same disk, and all ranks will hear of it
-                say(f"{self.folder.at(name, ABOUT)}: {error.strerror or error}")
+                log(f"{self.folder.at(name, ABOUT)}: {error.strerror or error}")
         if self.tier is not None:
             writer = self.tier.writer(step=step, durable=reason != "interval")
         else:
@@ -195,8 +195,8 @@ class Saver:
             try:
                 self.folder.remove_failed(save.name)
             except OSError as problem:
-                say(f"{self.folder.at(save.name)}: not removed ({problem})")
-        say(
+                log(f"{self.folder.at(save.name)}: not removed ({problem})")
+        log(
             f"checkpoint {self.folder.at(save.name)} was not written: {text}; earlier checkpoints are untouched "
             f"and training continues ({self.failures} of {limit} failures in a row)"
         )

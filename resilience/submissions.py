@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from resilience.errors import MARK
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 
 if TYPE_CHECKING:
     from resilience.run import Run
@@ -38,7 +38,7 @@ class Submissions:
                 if not self._worth_another(error):
                     raise
                 pause = min(0.5 * 2.0 ** (self.times - 1), 30.0)
-                say(f"Ray's controller failed ({cause_of(error)}); the run starts again in {pause:g} s")
+                log(f"Ray's controller failed ({cause_of(error)}); the run starts again in {pause:g} s")
                 Journal(self.folder, name=self.run.name).event(
                     "error", role="driver", message=f"controller failed, started again: {cause_of(error)}"[:2000]
                 )

@@ -22,7 +22,7 @@ from functools import partial
 from types import FrameType
 
 from resilience.errors import InputError
-from resilience.journal import say
+from resilience.journal import log
 from resilience.settings import Settings
 
 LOST = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
@@ -77,10 +77,10 @@ class Supervisor:
             soon = soon + 1 if self.clock() - started < SOON_S else 1
             name = signal.Signals(number).name
             if self.limit and soon >= self.limit:
-                say(f"the driver was killed by {name} {soon} times in a row, each within {SOON_S:g} s; the job ends")
+                log(f"the driver was killed by {name} {soon} times in a row, each within {SOON_S:g} s; the job ends")
                 return 128 + number
             pause = min(0.5 * 2.0 ** (soon - 1), 30.0)
-            say(f"the driver was killed by {name}; it starts again in {pause:g} s")
+            log(f"the driver was killed by {name}; it starts again in {pause:g} s")
             self.sleep(pause)
             if self.stopping:
                 return 128 + number

@@ -12,7 +12,7 @@ from ray.train import UserCallback
 
 from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.fresh_view import FreshView
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 from resilience.submissions import cause_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Watch(UserCallback):
         try:
             fatal = self._judge(worker_exceptions)
         except Exception as error:
-            say(f"watch: {type(error).__name__}: {error}")
+            log(f"watch: {type(error).__name__}: {error}")
         if fatal is not None:
             raise Unrecoverable(fatal)
         if self.elastic:

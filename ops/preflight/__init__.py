@@ -119,4 +119,4 @@ def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -
     output.console(form).print(table)
     counted = {result: sum(1 for check in checks if check.result == result) for result in STYLE}
     summary = ", ".join(f"{number} {result}" for result, number in counted.items() if number)
-    output.say(f"{target.name}: {summary}" + (" (offline: nothing of the account was asked)" if offline else ""))
+    output.log(f"{target.name}: {summary}" + (" (offline: nothing of the account was asked)" if offline else ""))

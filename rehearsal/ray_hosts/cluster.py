@@ -170,7 +170,7 @@ class Cluster:
         max_pods: int = 2,
         pod_cpus: int = 1,
         env: dict[str, str] | None = None,
-        tell: Callable[[str], None] = lambda line: None,
+        note: Callable[[str], None] = lambda line: None,
     ) -> Cluster:
         """Start the pods of a RayCluster manifest and wait until the head counts every node.
 
@@ -181,7 +181,7 @@ class Cluster:
             max_pods: most pods of one worker group (`rehearsal.ray_hosts.scale.RULE`).
             pod_cpus: CPUs, and so ranks, of a pod that trains.
             env: set on every pod on top of the manifest's; to shorten a drain in a rehearsal, for example.
-            tell: receives a line for each thing worth knowing.
+            note: receives a line for each thing worth knowing.
 
         Raises:
             LocalError: it runs already, the environment is missing, or a pod does not come up.
@@ -190,7 +190,7 @@ class Cluster:
         wanted = plan(manifest, max_pods=max_pods, name=name, pod_cpus=pod_cpus)
         folder = project / ROOT / wanted.name
         for gone in cls.sweep(project=project):
-            tell(f"cleared up after {gone}, whose command was killed")
+            note(f"cleared up after {gone}, whose command was killed")
         if wanted.name in cls.running(project=project):
             raise LocalError(
                 f"ray cluster {wanted.name!r} runs already",
@@ -209,7 +209,7 @@ class Cluster:
         backend = wanted.fault_tolerance
         if backend == "redis" and not shutil.which("redis-server"):
             backend = "rocksdb"
-            tell("gcs fault tolerance: redis-server is not installed, Ray's embedded RocksDB takes its place")
+            note("gcs fault tolerance: redis-server is not installed, Ray's embedded RocksDB takes its place")
         state = State(
             name=wanted.name,
             network=network,
@@ -223,8 +223,8 @@ class Cluster:
             env=dict(env or {}),
         )
         cluster = cls(project=project, state=state, manifest=manifest)
-        tell(f"isolation: {isolation.MEANING[state.mode]}")
-        tell(f"scaled: {cluster.plan.rule}")
+        note(f"isolation: {isolation.MEANING[state.mode]}")
+        note(f"scaled: {cluster.plan.rule}")
         try:
             _write_secret(cluster.token_path)
             if backend == "redis":

@@ -14,7 +14,7 @@ from rehearsal.ray_hosts.source import manifest_of
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def _say(line: str = "") -> None:
+def _log(line: str = "") -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -58,14 +58,14 @@ def show(cluster: Cluster, *, as_json: bool) -> None:
     """Print the pods, their processes and what Ray reports of them."""
     status = _status(cluster)
     if as_json:
-        _say(json.dumps(status, indent=1))
+        _log(json.dumps(status, indent=1))
         return
-    _say(f"{status['name']}: dashboard and Jobs API {status['dashboard']}, gcs {status['gcs']}")
-    _say(f"  token file {status['token_file']}, gcs fault tolerance {status['fault_tolerance'] or 'none'}")
-    _say(f"  shared folder {status['fsx']}, {isolation.MEANING[cluster.state.mode]}")
+    _log(f"{status['name']}: dashboard and Jobs API {status['dashboard']}, gcs {status['gcs']}")
+    _log(f"  token file {status['token_file']}, gcs fault tolerance {status['fault_tolerance'] or 'none'}")
+    _log(f"  shared folder {status['fsx']}, {isolation.MEANING[cluster.state.mode]}")
     for pod in cluster.state.pods:
         row = next(r for r in _status_rows(status) if r["name"] == pod.name)
-        _say(f"  {row['name']:<32} {row['address']:<13} {row['process']:<8} ray {row['ray']}")
+        _log(f"  {row['name']:<32} {row['address']:<13} {row['process']:<8} ray {row['ray']}")
 
 
 def _status_rows(status: dict[str, object]) -> list[dict[str, object]]:
@@ -88,10 +88,10 @@ def start(env: str, *, name: str | None, max_pods: int, as_json: bool) -> None:
         project=PROJECT,
         name=name,
         max_pods=max_pods,
-        tell=_note if as_json else _say,
+        note=_note if as_json else _log,
     )
     for line in cluster.plan.not_honoured:
-        (_note if as_json else _say)(f"not honoured: {line}")
+        (_note if as_json else _log)(f"not honoured: {line}")
     show(cluster, as_json=as_json)
 
 
@@ -101,7 +101,7 @@ def stop(name: str | None) -> None:
     left = cluster.stop()
     if left:
         raise LocalError(f"still running: processes {left}", expected="none", fix="end them by id", code=1)
-    _say(f"{cluster.state.name}: stopped; logs and the shared folder stay in {ROOT / cluster.state.name}")
+    _log(f"{cluster.state.name}: stopped; logs and the shared folder stay in {ROOT / cluster.state.name}")
 
 
 def bridge(name: str | None, *, state: Path) -> None:
@@ -114,8 +114,8 @@ def bridge(name: str | None, *, state: Path) -> None:
     from rehearsal.ray_hosts.bridge import Kubernetes  # ssl and urllib are slow to import
     from rehearsal.ray_hosts.bridge import bridge as connect
 
-    _say(connect(only(name), Kubernetes(state / "kubernetes")))
-    _say("next: hyperpod-ray connect ENV, hyperpod-ray submit ENV -- COMMAND")
+    _log(connect(only(name), Kubernetes(state / "kubernetes")))
+    _log("next: hyperpod-ray connect ENV, hyperpod-ray submit ENV -- COMMAND")
 
 
 def _pod(cluster: Cluster, name: str | None) -> Pod:
@@ -133,7 +133,7 @@ def kill_head(name: str | None) -> None:
     cluster = only(name)
     cluster.kill(cluster.head())
     pod = cluster.head().name
-    _say(f"{pod}: killed; to replace it: hyperpod-ray local ray replace-node --pod {pod}")
+    _log(f"{pod}: killed; to replace it: hyperpod-ray local ray replace-node --pod {pod}")
 
 
 def kill_node(name: str | None, *, pod: str | None) -> None:
@@ -141,7 +141,7 @@ def kill_node(name: str | None, *, pod: str | None) -> None:
     cluster = only(name)
     chosen = _pod(cluster, pod)
     cluster.kill(chosen)
-    _say(f"{chosen.name}: killed")
+    _log(f"{chosen.name}: killed")
 
 
 def freeze_node(name: str | None, *, pod: str | None, thaw: bool) -> None:
@@ -149,14 +149,14 @@ def freeze_node(name: str | None, *, pod: str | None, thaw: bool) -> None:
     cluster = only(name)
     chosen = _pod(cluster, pod)
     cluster.freeze(chosen, thaw=thaw)
-    _say(f"{chosen.name}: {'continues' if thaw else 'frozen'}")
+    _log(f"{chosen.name}: {'continues' if thaw else 'frozen'}")
 
 
 def kill_worker(name: str | None, *, pod: str | None) -> None:
     """Kill one training process."""
     cluster = only(name)
     chosen = _pod(cluster, pod)
-    _say(f"{chosen.name}: training process {cluster.kill_worker(chosen)} killed")
+    _log(f"{chosen.name}: training process {cluster.kill_worker(chosen)} killed")
 
 
 def drain_node(name: str | None, *, pod: str | None, seconds: int, delete: bool) -> None:
@@ -165,10 +165,10 @@ def drain_node(name: str | None, *, pod: str | None, seconds: int, delete: bool)
     chosen = _pod(cluster, pod)
     if delete:
         cluster.delete(chosen)
-        _say(f"{chosen.name}: SIGTERM sent, as deleting the pod does; the grace period is not watched")
+        _log(f"{chosen.name}: SIGTERM sent, as deleting the pod does; the grace period is not watched")
     else:
         cluster.drain(chosen, seconds=seconds)
-        _say(f"{chosen.name}: draining, deadline in {seconds} s")
+        _log(f"{chosen.name}: draining, deadline in {seconds} s")
 
 
 def replace_node(name: str | None, *, pod: str | None) -> None:
@@ -184,7 +184,7 @@ def replace_node(name: str | None, *, pod: str | None) -> None:
             )
         chosen = gone[0]
     fresh = cluster.replace(chosen)
-    _say(f"{chosen.name}: replaced by {fresh.name} at {fresh.ip}")
+    _log(f"{chosen.name}: replaced by {fresh.name} at {fresh.ip}")
 
 
 def _note(line: str = "") -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from resilience.journal import Journal, say
+from resilience.journal import Journal, log
 from resilience.spares.table import Limits, Message, Out, Table, member_fields
 
 TICK_S = 0.1
@@ -127,7 +127,7 @@ class Coordinator:
                     continue
                 nodes = await asyncio.to_thread(ray.nodes)
             except Exception as error:
-                say(f"coordinator: drain notices cannot be read ({type(error).__name__}: {error})")
+                log(f"coordinator: drain notices cannot be read ({type(error).__name__}: {error})")
                 return
             gone = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] in draining and node["Alive"]}
             self._send(self.table.drain(time.monotonic(), frozenset(gone)))
@@ -135,4 +135,4 @@ class Coordinator:
     def _note(self, kind: str, **fields: Any) -> None:
         self.journal.event(kind, always=True, **fields)
         text = ", ".join(f"{key} {value}" for key, value in fields.items() if key != "uid")
-        say(f"coordinator: {kind}: {text}")
+        log(f"coordinator: {kind}: {text}")

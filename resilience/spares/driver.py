@@ -10,7 +10,7 @@ import ray
 from ray.train import DataConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from resilience.journal import say
+from resilience.journal import log
 from resilience.spares.coordinator import Coordinator
 from resilience.spares.loop import Plan, survive
 from resilience.spares.ray_group import KeepSurvivors, SparesConfig, supported
@@ -33,7 +33,7 @@ def surviving(run: Run, parts: Parts, *, workers: int, least: int, spares: int, 
     """
     missing = supported()
     if missing is not None:
-        say(f"spares: none, {missing}; a lost worker costs a restart from the checkpoint")
+        log(f"spares: none, {missing}; a lost worker costs a restart from the checkpoint")
         return parts
     settings = run.settings
     limits = Limits(silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps)

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from resilience.journal import say
+from resilience.journal import log
 
 CONNECT = timedelta(seconds=5)
 
@@ -93,7 +93,7 @@ class Groups:
                 if dist.is_initialized() or forget is forget_ranks:
                     forget()
             except Exception as error:
-                say(f"letting go of a generation: {type(error).__name__}: {error}")
+                log(f"letting go of a generation: {type(error).__name__}: {error}")
 
 
 def open_sockets() -> set[int]:

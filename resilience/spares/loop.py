@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from resilience.errors import MARK
-from resilience.journal import say
+from resilience.journal import log
 from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
 from resilience.spares.member import CoordinatorLostError, Ended, Member, Message
@@ -168,7 +168,7 @@ class Survivor:
                 with shown(rank=0, world=self.plan.active):
                     warm_up(self.loop, self.config, world=self.plan.active)
             except Exception as error:
-                say(f"spare: the loop cannot be rehearsed ({type(error).__name__}: {error}); it starts cold")
+                log(f"spare: the loop cannot be rehearsed ({type(error).__name__}: {error}); it starts cold")
                 self.member.send("cold")
             finally:
                 ended.set()
@@ -203,7 +203,7 @@ class Survivor:
         except Exception as error:
             if member.newest_gen <= gen and not is_network(error):
                 raise  # the user's own error: Ray hears of it
-            say(f"generation {gen}, rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            log(f"generation {gen}, rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
             # frames hold the old model and optimizer: a GPU has no room for two
             traceback.clear_frames(error.__traceback__)
             if member.newest_gen <= gen:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from resilience.journal import say
+from resilience.journal import log
 
 Message = dict[str, Any]
 
@@ -159,7 +159,7 @@ class Member:
             time.sleep(_RETRY_S)
             with contextlib.suppress(Exception):
                 self._connect()
-                say(f"coordinator: connected again as {self.uid}")
+                log(f"coordinator: connected again as {self.uid}")
                 return True
         self._put({"type": "alone"})
         self.cut()

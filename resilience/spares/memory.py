@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from resilience import rng
-from resilience.journal import say
+from resilience.journal import log
 from resilience.state import TrainingState
 
 KEPT = 3
@@ -215,7 +215,7 @@ class Snapshot:
         numbers = (len(meta) if fits else 0, self.room, own, next_size, next_own)
         head = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers)
         if not fits:
-            say(f"memory: the state grew to {next_size} bytes; the copy of step {step} does not count")
+            log(f"memory: the state grew to {next_size} bytes; the copy of step {step} does not count")
             meta, tensors = b"", []
         buffer[: _HEAD_BYTES + len(meta)].copy_(torch.frombuffer(bytearray(head + meta), dtype=torch.uint8))
         at = _HEAD_BYTES + self.room

@@ -34,7 +34,7 @@ from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 from ray.train.v2._internal.execution.worker_group.worker import Worker
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from resilience.journal import say
+from resilience.journal import log
 from resilience.places import placeable
 from resilience.spares.member import Ended
 
@@ -155,7 +155,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         if room >= context.num_workers:
             return context
         number = max(self.active, room)
-        say(f"{number} of {context.num_workers} workers, spares included: there is room for {room}")
+        log(f"{number} of {context.num_workers} workers, spares included: there is room for {room}")
         selectors = context.label_selector
         return dataclasses.replace(
             context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
@@ -217,7 +217,7 @@ class SurvivingWorkerGroup(WorkerGroup):
                 del self.replacements[index]
                 self._take_in(index, under_way.lost, under_way.worker)
         except Exception as error:  # it died again; whatever it was, the survivors train on
-            say(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
+            log(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
             if (failed := self.replacements.pop(index, None)) is not None:
                 failed.cancel()
             self.polls_to_wait[index] = _BEFORE_ANOTHER_TRY_POLLS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resilience.errors import InputError
-from resilience.journal import say
+from resilience.journal import log
 
 _COPIES, _COPIES_WITH_REPLICAS = 8, 4
 """Three steps of this rank's and three of its neighbour's, one of each on its way; only this rank's, with replicas."""
@@ -66,7 +66,7 @@ def check(state_bytes: int, *, nodes: Sequence[str], rank: int, replicas: bool, 
             ),
         )
     if tell:
-        say(f"memory for spares: {text}")
+        log(f"memory for spares: {text}")
 
 
 def memory_free(root: Path = _CGROUP, meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int]:

@@ -15,8 +15,8 @@ NOT_RUNNING = "the embedded AWS is not running"
 
 def setup() -> None:
     """Install what the embedded AWS runs on; skips what is there."""
-    install.install(_say)
-    _say("the embedded AWS is installed")
+    install.install(_log)
+    _log("the embedded AWS is installed")
 
 
 def up(
@@ -54,10 +54,10 @@ def up(
                 expected="one with the same options",
                 fix=f"`{paths.COMMAND} down`, or --state",
             )
-        _say(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
+        _log(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
         return running
     if not install.installed():
-        install.install(_say)
+        install.install(_log)
     if kubernetes == "local":
         kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     elif kubeconfig:
@@ -73,10 +73,10 @@ def up(
         region=region or process.REGION,
         kubernetes=kubernetes,
     )
-    _say(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
+    _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
     kind = "given" if kubeconfig else kubernetes
-    _say(f"Kubernetes API {running.kubernetes} ({kind}), kubeconfig {running.kubeconfig}")
-    _say(f'for this shell: eval "$({paths.COMMAND} env)"')
+    _log(f"Kubernetes API {running.kubernetes} ({kind}), kubeconfig {running.kubeconfig}")
+    _log(f'for this shell: eval "$({paths.COMMAND} env)"')
     return running
 
 
@@ -84,7 +84,7 @@ def status(*, state: Path = paths.STATE) -> bool:
     """Print where it runs; whether it does."""
     running = process.find(state)
     if not running:
-        _say(f"{NOT_RUNNING}; start it with `{paths.COMMAND} up`")
+        _log(f"{NOT_RUNNING}; start it with `{paths.COMMAND} up`")
         return False
     ready = running.client.health()
     _print(
@@ -118,12 +118,12 @@ def down(*, state: Path = paths.STATE) -> None:
     if not running:
         ended = process.clear(state)
         left = f"; {ended} processes of one that was killed are ended, and what it kept is removed" if ended else ""
-        _say(f"the embedded AWS is not running{left}")
+        _log(f"the embedded AWS is not running{left}")
         return
     process.stop(running, state)
     local = "its Kubernetes objects too"
     objects = local if running.kubernetes_pid else f"the cluster of {running.kubeconfig} keeps what was deployed to it"
-    _say(f"stopped; everything in it is gone, {objects}; the logs stay in {state}")
+    _log(f"stopped; everything in it is gone, {objects}; the logs stay in {state}")
 
 
 def show(value: object) -> None:
@@ -160,7 +160,7 @@ def found(state: Path = paths.STATE) -> process.Running:
     return running
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

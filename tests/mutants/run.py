@@ -293,7 +293,7 @@ class _Run:
                 code, said = _pytest(mutant.tests, mutant.python, copy)
                 self._sound[which] = "" if code == 0 else said or f"exit code {code}"
                 text = "pass" if code == 0 else f"FAIL: {said}"
-                _say(f"        without a break {time.monotonic() - started:5.0f} s  {text}  [{mutant.tests}]")
+                _log(f"        without a break {time.monotonic() - started:5.0f} s  {text}  [{mutant.tests}]")
         return self._sound[which]
 
     def _one(self, mutant: Mutant) -> tuple[Mutant, Verdict | None]:
@@ -314,7 +314,7 @@ class _Run:
             for number in range(self.jobs):
                 _copy(Path(folder) / str(number))
                 self._free.append(Path(folder) / str(number))
-            _say(f"{len(self.chosen)} breaks to judge, {self.jobs} at once")
+            _log(f"{len(self.chosen)} breaks to judge, {self.jobs} at once")
             done = 0
             for future in as_completed([pool.submit(self._one, one) for one in self.chosen]):
                 mutant, verdict = future.result()
@@ -325,12 +325,12 @@ class _Run:
                 # another run may have recorded something meanwhile
                 _write(PROGRESS, _as_json({**recorded(), **self.verdicts}))
                 word = verdict.result.upper() if verdict.result != "killed" else verdict.result
-                _say(f"{done:3}/{len(self.chosen)} {word:8} {verdict.seconds:5} s  {mutant.area}: {mutant.name}")
+                _log(f"{done:3}/{len(self.chosen)} {word:8} {verdict.seconds:5} s  {mutant.area}: {mutant.name}")
                 if verdict.by:
-                    _say(f"            {verdict.by[:160]}")
+                    _log(f"            {verdict.by[:160]}")
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, flush=True)
 
 
@@ -363,7 +363,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]  # fmt: skip
     if options.left:
         open_ = [one for one in open_ if one.name not in before or before[one.name].result != "killed"]
-    _say(f"{len(chosen) - len(open_)} of {len(chosen)} breaks have a verdict for this text")
+    _log(f"{len(chosen) - len(open_)} of {len(chosen)} breaks have a verdict for this text")
     if open_:
         os.nice(10)
         _Run(open_, jobs=options.jobs, minutes=options.minutes)()
@@ -371,9 +371,9 @@ def main(arguments: list[str] | None = None) -> int:
     record(after, known=[one.name for one in listed])
     left = [one for one in chosen if one.name not in after or after[one.name].result != "killed"]
     share = _share(chosen, after)
-    _say(f"\n{len(chosen) - len(left)} of {len(chosen)} killed; {len(left)} not ({share:.1f} %)")
+    _log(f"\n{len(chosen) - len(left)} of {len(chosen)} killed; {len(left)} not ({share:.1f} %)")
     for one in left:
-        _say(f"  {after[one.name].result if one.name in after else 'not run'}: {one.file}: {one.name}")
+        _log(f"  {after[one.name].result if one.name in after else 'not run'}: {one.file}: {one.name}")
     return 1 if share > GOAL_PERCENT else 0
 
 

@@ -51,7 +51,7 @@ def test_without_the_section_nothing_is_said() -> None:
         ({"training": {**TRAINING, "save_every_seconds": 60}}, "training.save_every_seconds", "the next one waits"),
         ({"training": {**TRAINING, "save_every_seconds": 60_000}}, "training.save_every_seconds", "best is"),
         ({"ray/workers/0/replicas": 4, f"{WORKERS}/count": 4}, "training", "fits from 40 GPUs on"),
-        ({"training": {"model": "lama-70b", "tokens": "1T"}}, "training", "error: no model is called lama-70b"),
+        ({"training": {"model": "lama-70b", "tokens": "1T"}}, "training", "error: model: lama-70b. Expected one of"),
         ({"training": {"tokens": "1T"}}, "training", "error: no model is given"),
     ],
 )  # fmt: skip

@@ -53,7 +53,7 @@ def test_the_table_and_the_verdict_say_what_happened(tmp_path: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, width=200)
     report = made_up.report(tmp_path)
-    show.summary(report, say=lambda item: console.print(item, markup=False, highlight=False))
+    show.summary(report, log=lambda item: console.print(item, markup=False, highlight=False))
     text = out.getvalue()
     assert "9.0 s" in text
     assert "equal to the undisturbed run's to the last bit" in " ".join(text.split())

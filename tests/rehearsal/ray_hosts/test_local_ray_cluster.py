@@ -124,7 +124,7 @@ def test_a_new_head_keeps_the_address_of_the_head_service(cluster: Cluster) -> N
 
 def test_replacement_waits_for_its_delay_and_for_the_head(cluster: Cluster) -> None:
     lines: list[str] = []
-    replacement = Replacement(cluster, delay_s=3600, tell=lines.append)
+    replacement = Replacement(cluster, delay_s=3600, note=lines.append)
     pod = cluster.training_pods()[0]
     cluster.kill(pod)
     replacement.tick({})
@@ -137,7 +137,7 @@ def test_replacement_waits_for_its_delay_and_for_the_head(cluster: Cluster) -> N
 
 
 def test_a_held_replacement_comes_when_released(cluster: Cluster) -> None:
-    replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
+    replacement = Replacement(cluster, delay_s=0, note=lambda line: None)
     pod = cluster.training_pods()[0]
     replacement.hold(pod)
     cluster.kill(pod)
@@ -149,7 +149,7 @@ def test_a_held_replacement_comes_when_released(cluster: Cluster) -> None:
 
 
 def test_a_frozen_node_is_replaced_only_once_ray_has_given_it_up(cluster: Cluster) -> None:
-    replacement = Replacement(cluster, delay_s=0, tell=lambda line: None)
+    replacement = Replacement(cluster, delay_s=0, note=lambda line: None)
     pod = cluster.training_pods()[0]
     cluster.freeze(pod)
     replacement.tick({pod.ip: "ALIVE"})
@@ -200,7 +200,7 @@ def test_what_a_killed_command_left_is_no_running_cluster_and_is_cleared_at_the_
     assert cluster.token_path.exists()
     told: list[str] = []
     manifest = load(HERE / "raycluster.yaml")
-    second = Cluster.start(manifest=manifest, project=cluster.project, name="second", tell=told.append)
+    second = Cluster.start(manifest=manifest, project=cluster.project, name="second", note=told.append)
     try:
         assert told[0] == f"cleared up after {cluster.state.name}, whose command was killed"
         assert Cluster.names(project=cluster.project) == ["second"] == Cluster.running(project=cluster.project)
