@@ -147,7 +147,7 @@ def test_a_config_is_the_model_that_it_describes(tmp_path: Path, capsys: pytest.
     ],
 )
 def test_bad_use_is_one_message(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, "prod", "--no-deploy", *arguments)
+    message = refused(capsys, "dev", "--no-deploy", *arguments)  # dev has no section training
     assert words in message
     assert "Traceback" not in message
     assert message.count("error:") == 1
