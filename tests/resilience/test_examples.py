@@ -59,3 +59,23 @@ def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any
     assert {step: sorted(set(values)) for step, values in losses.items()} == {s: [loss] for s, loss in truth.items()}
     assert sum(len(values) - 1 for values in losses.values()) <= len(faults)
     return run
+
+
+def test_a_published_script_on_nodes_with_two_ranks_loses_a_node(party: Any) -> None:  # noqa: F811
+    calm = party("calm", example="fashion", active=4, per_node=2, spares=0)
+    calm.start(4)
+    calm.until_done()
+    run = party("run", example="fashion", active=4, per_node=2, spares=2, gates=[7])
+    run.start(6)
+    run.until_step(7)
+    run.until(lambda: run.coordinator.table.warm_spares == 2)
+    (run.folder / "go-7").touch()
+    pids = run.rank_pids()
+    for rank in (2, 3):
+        os.kill(pids[rank], signal.SIGKILL)
+    run.until_done()
+    assert {event["path"] for event in run.events("restore")} == {"memory"}
+    truth = {step: values[0] for step, values in calm.losses().items()}
+    assert {step: set(values) for step, values in run.losses().items()} == {
+        step: {loss} for step, loss in truth.items()
+    }
