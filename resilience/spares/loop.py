@@ -27,7 +27,7 @@ from resilience.spares.ray_view import shown
 from resilience.spares.warm_up import warm_up
 
 WARM_UP_LIMIT_S = 120.0
-FIND_S = 30.0
+FIND_S = 120.0
 """So long the coordinator may take to start."""
 _IDLE_S = 0.5
 # what a lost peer or network looks like from a healthy rank; torch's own types do not cover gloo's RuntimeError
