@@ -59,6 +59,5 @@ class Cloud:
             self.api.store.note("eks", mark)
         if not arn:
             return
-        await self.nodes.poll(self.aws, arn)
-        await self.karpenter.poll(self.aws, arn)
+        self.karpenter.follow(await self.nodes.poll(self.aws, arn))
         await self.fsx.poll(self.aws, name)

@@ -6,13 +6,13 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscali
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from sandbox.kubernetes.api import Api
-from sandbox.kubernetes.controllers.aws import Aws
 
 Json = dict[str, Any]
 
@@ -26,15 +26,16 @@ class Karpenter:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def poll(self, aws: Aws, eks_arn: str) -> None:
-        """Read the service once; definitions stay when autoscaling is switched off."""
-        if self._there():
-            return
-        for summary in await aws.pages("sagemaker", "list_clusters", "ClusterSummaries"):
-            cluster = await aws.call("sagemaker", "describe_cluster", ClusterName=summary["ClusterName"])
-            orchestrator = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
-            if orchestrator == eks_arn and (cluster.get("AutoScaling") or {}).get("Mode") == "Enable":
-                self._install()
+    def follow(self, clusters: Iterable[Json]) -> None:
+        """Bring the definitions in line with this control plane's HyperPod clusters, as they were just described.
+
+        Definitions stay when autoscaling is switched off.
+        """
+        if (
+            any((cluster.get("AutoScaling") or {}).get("Mode") == "Enable" for cluster in clusters)
+            and not self._there()
+        ):
+            self._install()
 
     def _there(self) -> bool:
         return all(self._api.find(VERSION, KIND, "", item["metadata"]["name"]) for item in definitions())
@@ -47,6 +48,6 @@ class Karpenter:
 
 @functools.cache
 def definitions() -> list[Json]:
-    """NodePool and HyperpodNodeClass; every poll asks."""
+    """NodePool and HyperpodNodeClass; every look at the service asks."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [yaml.load(path.read_text(), Loader=loader) for path in sorted(FOLDER.glob("*.yaml"))]  # noqa: S506

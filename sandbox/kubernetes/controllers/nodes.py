@@ -79,14 +79,20 @@ class Nodes:
 
     # ---- from AWS --------------------------------------------------------------------------------------------------
 
-    async def poll(self, aws: Aws, eks_arn: str) -> None:
-        """Read the service once and bring the Node objects in line; `eks_arn` names the EKS cluster this API is."""
+    async def poll(self, aws: Aws, eks_arn: str) -> list[Json]:
+        """Read the service once and bring the Node objects in line; `eks_arn` names the EKS cluster this API is.
+
+        Returns:
+            The HyperPod clusters of this EKS cluster.
+        """
+        clusters: list[Json] = []
         seen: dict[str, tuple[Json, Json, Json]] = {}
         for summary in await aws.pages("sagemaker", "list_clusters", "ClusterSummaries"):
             cluster = await aws.call("sagemaker", "describe_cluster", ClusterName=summary["ClusterName"])
             orchestrator = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
             if eks_arn and orchestrator != eks_arn:
                 continue
+            clusters.append(cluster)
             nodes = await aws.pages(
                 "sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=summary["ClusterName"]
             )
@@ -101,6 +107,7 @@ class Nodes:
             meta = known["metadata"]
             if (meta.get("labels") or {}).get(PREFIX + "compute-type") == "hyperpod" and meta["name"] not in seen:
                 self._vanished(known)
+        return clusters
 
     async def _networks(self, seen: dict[str, tuple[Json, Json, Json]]) -> None:
         """Ask of each instance whether it has a pod network, until it has."""

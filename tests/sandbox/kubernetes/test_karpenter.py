@@ -14,6 +14,7 @@ from core import Plan, load
 from core.model import Environment
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.karpenter import Karpenter, definitions
+from sandbox.kubernetes.controllers.nodes import Nodes
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import Store
 
@@ -23,13 +24,13 @@ VARIANTS = Path(__file__).parents[2] / "stacks" / "variants"
 
 
 class Aws:
-    """SageMaker with one cluster."""
+    """SageMaker with one cluster, which has no nodes yet."""
 
     def __init__(self, **cluster: Any) -> None:
         self.cluster = {"ClusterName": "ray", "Orchestrator": {"Eks": {"ClusterArn": ARN}}, **cluster}
 
-    async def pages(self, *_: object, **__: object) -> list[Json]:
-        return [self.cluster]
+    async def pages(self, _service: str, operation: str, *_: object, **__: object) -> list[Json]:
+        return [self.cluster] if operation == "list_clusters" else []
 
     async def call(self, *_: object, **__: object) -> Json:
         return self.cluster
@@ -42,7 +43,7 @@ def api(tmp_path: Path) -> Api:
 
 def follow(api: Api, **cluster: Any) -> set[str]:
     aws: Any = Aws(**cluster)
-    asyncio.run(Karpenter(api).poll(aws, ARN))
+    Karpenter(api).follow(asyncio.run(Nodes(api, 1.0).poll(aws, ARN)))
     return {item["metadata"]["name"] for item in api.all("apiextensions.k8s.io/v1", "CustomResourceDefinition")}
 
 
