@@ -20,6 +20,7 @@ from review.errors import ReviewError
 from review.findings import Effect
 from review.report import FORMATS
 from review.review import Review, refusals, review_deploy, unaccepted
+from review.training import add_outlook
 
 NOTHING_THERE = ("", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
 """States of a stack of which nothing ever ran."""
@@ -47,6 +48,7 @@ class Reviewer:
         """
         base = deployed(self._head, deployed_stacks(self._target, stacks))
         made = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
+        made = add_outlook(made, [self._target.plan])
         output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
         if refused := refusals(self._head):
             why = "; ".join(f"{name}: {reason}" for name, reason in refused)

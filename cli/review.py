@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Out, Output, command, current, names
+from cli.options import Out, Output, command, current, folder, names
 from core.names import PROGRAM
 from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from ops.output import Format
 
 if TYPE_CHECKING:
+    from core.plan import Plan
     from review.review import Review
 
 
@@ -102,6 +104,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from ops import gather
     from review.deployed import deployed
     from review.review import review_deploy
+    from review.training import add_outlook
 
     if env is None or others:
         raise OpsError(
@@ -116,12 +119,24 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     with assembly(env, given=head) as folder:
         after = read(folder, env)
         before = deployed(after, deployed_stacks(chosen, stacks))
-        return review_deploy(before, after, base_name="deployed", head_name="this checkout")
+        return add_outlook(review_deploy(before, after, base_name="deployed", head_name="this checkout"), [chosen.plan])
+
+
+def _plans(made: Review) -> Iterator[Plan]:
+    """Plans of the environments as their files are now; a file that is broken or gone has none."""
+    import core
+
+    for one in made.environments:
+        try:
+            yield core.load(one.name, folder=folder()).plan
+        except core.EnvironmentFileError:
+            continue
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
     from core import project
     from review.review import review as compare
+    from review.training import add_outlook
     from review.worktrees import assemblies
 
     if base_assembly and head_assembly:
@@ -145,4 +160,5 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
             code=BAD_USE,
         )
     with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
-        return compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
+        made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
+        return made if head else add_outlook(made, _plans(made))

@@ -8,6 +8,7 @@ from core import names
 from ops import gather, output
 from ops.clients import Target
 from ops.errors import CONDITION_FALSE, OK
+from ops.interruptions import interruptions
 from ops.output import Format
 from ops.snapshot import ClusterEvent, Group, Snapshot
 from ops.verdict import Finding, Verdict, judge
@@ -26,10 +27,15 @@ def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
     seen = gather.snapshot(target)
     seen = with_failures(target, seen, most=events)
     verdict = judge(seen)
+    record = interruptions(target.plan, seen, now=output.now(), listed=gather.EVENTS)
     if form is Format.json:
-        output.write_json("status", as_data(seen, verdict))
+        output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
     else:
-        show(output.console(form), seen, verdict, events=events)
+        console = output.console(form)
+        show(console, seen, verdict, events=events)
+        if record:
+            console.print()
+            console.print(record.text)
     return OK if verdict.state == "Healthy" else CONDITION_FALSE
 
 

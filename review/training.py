@@ -1,0 +1,36 @@
+"""What a change of the file system means for the run in the section `training` of an environment file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.plan import Plan
+from planner.change import storage_sentence
+from planner.storage import FileSystem
+from review.assembly import EnvironmentAssembly
+from review.review import Review
+
+
+def add_outlook(made: Review, plans: Iterable[Plan]) -> Review:
+    """Add the goodput before and after to the notes of each environment whose file system changes."""
+    known = {plan.name: plan for plan in plans}
+    for one in made.environments:
+        plan = known.get(one.name)
+        if plan is None or one.changes is None:
+            continue
+        before, after = (_file_system(side) for side in (one.changes.base, one.changes.head))
+        if before and after and (sentence := storage_sentence(plan, before, after)):
+            one.notes.append(sentence)
+    return made
+
+
+def _file_system(side: EnvironmentAssembly) -> FileSystem | None:
+    for _, resource in side.of_type("AWS::FSx::FileSystem"):
+        properties = resource.get("Properties", {})
+        lustre = properties.get("LustreConfiguration") or {}
+        size, throughput = properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput")
+        if isinstance(size, int) and isinstance(throughput, int):
+            return FileSystem(
+                capacity_gib=size, throughput_mbs_per_tib=throughput, efa=lustre.get("EfaEnabled") is True
+            )
+    return None
