@@ -43,6 +43,10 @@ def check(
         raise OpsError(
             f"no environment: {where}", expected="an environment file", fix=f"{PROGRAM} env new NAME", code=BAD_USE
         )
+    skipped = [] if names_ or not where.is_dir() else core.skipped_files(folder=where)
+    for file in skipped:
+        message = "not checked. Expected NAME.yaml, with NAME in lower-case letters, digits and hyphens. Fix: rename it"
+        sys.stderr.write(f"{where / file}: {message}\n")
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
@@ -67,7 +71,7 @@ def check(
                 f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
             )
     if form == "json":
-        output.write_json("check", {"environments": results})
+        output.write_json("check", {"environments": results, "skipped": skipped})
     return OK if all(result["ok"] for result in results) else BAD_USE
 
 

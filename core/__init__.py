@@ -9,11 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, environment_names, load
+    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, environment_names, load, skipped_files
     from core.model import Environment
     from core.plan import Plan
 
-__all__ = ["Environment", "EnvironmentFile", "EnvironmentFileError", "Plan", "Problem", "environment_names", "load"]
+__all__ = [
+    "Environment",
+    "EnvironmentFile",
+    "EnvironmentFileError",
+    "Plan",
+    "Problem",
+    "environment_names",
+    "load",
+    "skipped_files",
+]
 
 _HOME = {"Environment": "model", "Plan": "plan"}
 

@@ -34,6 +34,8 @@ class Repository:
     def around(cls, name: str, *, folder: Path | None = None) -> Repository:
         """The repository of an environment of a folder; without one, no siblings are known."""
         siblings: dict[str, Json] = {}
+        if folder is not None and folder.resolve() == project.EXAMPLES:
+            folder = None  # each example stands for itself: it is copied, not deployed beside the others
         for path in sorted(folder.glob("*.yaml")) if folder is not None and folder.is_dir() else []:
             if path.stem != name and project.names_environment(path.name) and (found := _read(path)) is not None:
                 siblings[path.stem] = found

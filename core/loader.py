@@ -7,6 +7,7 @@ model, and then the cross-checks whose sections are valid (a broken `ray:` does 
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,13 @@ class EnvironmentFile:
 def environment_names(*, folder: Path = FOLDER) -> list[str]:
     """Names of the environments in `folder`, sorted, without files that are data of this package."""
     return sorted(p.stem for p in folder.glob("*.yaml") if re.match(r"^[a-z][a-z0-9-]*$", p.stem))
+
+
+def skipped_files(*, folder: Path = FOLDER) -> list[str]:
+    """YAML files of a folder that are not read as environments, because of their names; sorted."""
+    known = {f"{name}.yaml" for name in environment_names(folder=folder)} | {"prices_usd.yaml"}
+    there = [path for path in folder.iterdir() if path.suffix.casefold() in {".yaml", ".yml"} and not path.is_dir()]
+    return sorted(path.name for path in there if path.name not in known)
 
 
 def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
@@ -203,7 +211,14 @@ def _unreadable(file: str, what: str, *, expected: str, fix: str, line: int = 1)
 def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
     """The file's text, or a problem that says why there is none."""
     try:
-        raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            what = "it is a device, a pipe or a socket"
+            raise _unreadable(file, what, expected="a file of settings", fix="remove it")
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            what = f"it is a link out of the folder, to {path.resolve()}"
+            raise _unreadable(file, what, expected="a file of settings", fix="copy the file here")
+        raw = path.read_bytes() if status.st_size <= MAX_BYTES else None
     except FileNotFoundError:
         there = environment_names(folder=folder) if folder.is_dir() else []
         known = f"{'one of ' if len(there) > 1 else ''}{', '.join(there)}" if there else "an environment file"

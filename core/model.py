@@ -446,7 +446,7 @@ class BuiltImage(Settings):
 
     kind: ClassVar = "built"
 
-    repository_name: Annotated[str, shapes.REPOSITORY.field(max_length=256)] = "ray-training"
+    repository_name: Annotated[str, shapes.REPOSITORY.field(min_length=2, max_length=256)] = "ray-training"
     """ECR repository made by the stack (immutable tags, scanned on push)."""
     repository_exists: bool = False
     """Push into a repository that exists, such as one that an earlier teardown kept. The stack then neither creates,

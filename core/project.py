@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parents[1]
 """The folder that holds the packages: a checkout, or `site-packages` of a light installation."""
 OWN_ENVIRONMENTS = SOURCE / "environments"
 """The environments of the checkout that this code belongs to."""
+EXAMPLES = OWN_ENVIRONMENTS / "examples"
 FOLDER_NAME = "environments"
 _FILE = re.compile(r"^[a-z][a-z0-9-]*\.yaml$")
 

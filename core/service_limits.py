@@ -9,6 +9,7 @@ from datetime import date
 from typing import Literal
 
 from service_rules import data as rules_data
+from service_rules import hyperpod
 
 Phase = Literal["standard", "extended", "ended"]
 SUPPORT_WARNING_DAYS = 60
@@ -92,9 +93,7 @@ def partition_of(region: str) -> str:
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html
     """
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    return hyperpod.partition_of(region)
 
 
 def zone_prefix_of(region: str) -> str:

@@ -47,10 +47,10 @@ def _shape(pattern: str, label: str, example: str, rule: str = "") -> Shape:
 
 _DIGEST = "0" * 64
 
-ACCOUNT_ID = _shape(r"^\d{12}$", "an AWS account ID", "123456789012", "12 digits, in quotes")
-REGION = _shape(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS Region", "us-west-2")
+ACCOUNT_ID = _shape(r"^[0-9]{12}$", "an AWS account ID", "123456789012", "12 digits, in quotes")
+REGION = _shape(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "an AWS Region", "us-west-2")
 AVAILABILITY_ZONE_ID = _shape(
-    r"^[a-z]{2,4}\d-az\d+$",
+    r"^[a-z]{2,4}[0-9]-az[0-9]+$",
     "an Availability Zone ID",
     "usw2-az1",
     "not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs",
@@ -62,22 +62,26 @@ FILE_SYSTEM_ID = _shape(r"^fs-[0-9a-f]{8,21}$", "an FSx file system ID", "fs-012
 MOUNT_NAME = _shape(
     r"^[A-Za-z0-9_-]{1,8}$", "a Lustre mount name", "fsx1abcd", "at most 8 letters, digits, hyphens or underscores"
 )
-CIDR = _shape(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "an IPv4 CIDR block", "10.0.0.0/16")
+CIDR = _shape(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$", "an IPv4 CIDR block", "10.0.0.0/16")
 ROLE_ARN = _shape(
-    r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "the ARN of an IAM role", "arn:aws:iam::123456789012:role/NAME"
+    r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/([!-~]+/)*[A-Za-z0-9_+=,.@*?-]{0,64}$",
+    "the ARN of an IAM role",
+    "arn:aws:iam::123456789012:role/NAME",
+    "a name of at most 64 letters, digits and _ + = , . @ -, without blanks",
 )
 KEY_ARN = _shape(
-    r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$",
+    r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}$",
     "the ARN of a KMS key",
     "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    "the key's ID, not an alias",
 )
 TRAINING_PLAN_ARN = _shape(
-    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+$",
+    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}$",
     "the ARN of a training plan",
     "arn:aws:sagemaker:us-west-2:123456789012:training-plan/NAME",
 )
 MLFLOW_ARN = _shape(
-    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
+    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
     "the ARN of a SageMaker MLflow tracking server or app",
     "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/NAME",
 )
@@ -118,16 +122,21 @@ KUBERNETES_NAME = _shape(
     "ray",
     "lower-case letters, digits and hyphens, at most 63, beginning and ending with a letter or digit",
 )
-KUBERNETES_VERSION = _shape(r"^1\.\d{2}$", "a Kubernetes version", "1.35", "in quotes")
+KUBERNETES_VERSION = _shape(r"^1\.[0-9]{2}$", "a Kubernetes version", "1.35", "in quotes")
 OIDC_ISSUER = _shape(
     r"^https://oidc\.eks\..+$",
     "the OIDC issuer URL of an EKS cluster",
     "https://oidc.eks.us-west-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE",
 )
-SEMANTIC_VERSION = _shape(r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.-]+)?$", "a version", "2.60.0", "three numbers")
-AMI_VERSION = _shape(r"^\d+\.\d+\.\d+$", "a HyperPod AMI release", "1.2.3", "three numbers")
+SEMANTIC_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.-]+)?$", "a version", "2.60.0", "three numbers")
+AMI_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+$", "a HyperPod AMI release", "1.2.3", "three numbers")
 CRON = _shape(r"^cron\(.+\)$", "a cron expression", "cron(0 6 ? * SUN *)")
-MAIL = _shape(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "a mail address", "name@example.com")
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+MAIL = _shape(
+    rf"^[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+)*@({_LABEL}\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$",
+    "a mail address",
+    "name@example.com",
+)
 REPOSITORY = _shape(
     r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$",
     "an ECR repository name",
@@ -135,12 +144,14 @@ REPOSITORY = _shape(
     "lower-case letters and digits, with single . _ / - between them",
 )
 IMAGE_DIGEST = _shape(
-    r"^[^\s@]+@sha256:[0-9a-f]{64}$",
+    r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
+    r"(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64}$",
     "an image by digest, because a tag can move",
     f"123456789012.dkr.ecr.us-west-2.amazonaws.com/ray@sha256:{_DIGEST}",
+    "no https://; repository names are in lower case",
 )
 ECR_REPOSITORIES = _shape(
-    r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[a-z0-9]([a-z0-9._/-]*[a-z0-9])?(/?\*)?$",
+    r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[a-z0-9]([a-z0-9._/-]*[a-z0-9])?(/?\*)?$",
     "an Amazon ECR repository, or several by `*` at the end",
     "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/*",
     "without a tag",
@@ -161,7 +172,7 @@ AMOUNT = _shape(
 MODEL = _shape(r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$", "the name of a model", "llama-3.1-70b")
 REDIS_USER = _shape(r"^[A-Za-z0-9_.@-]{1,128}$", "a Redis user", "ray", "letters, digits, _ . @ -")
 REDIS_ADDRESS = _shape(
-    r"^(rediss?://)?[a-z0-9.-]+:\d{2,5}$",
+    r"^(rediss?://)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*:[0-9]{2,5}$",
     "the address of a Redis",
     f"rediss://cache.example.com:{REDIS_PORT}",
     "host and port; rediss:// is TLS, redis:// or nothing is not; user and password have settings of their own",

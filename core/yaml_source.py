@@ -33,6 +33,8 @@ _AMBIGUOUS = re.compile(
     r"|[-+]?[0-9][0-9_]*_[0-9_]*(\.[0-9_]*)?\Z"  # digits with underscores
     r"|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z"  # sexagesimal
 )
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?\Z")
+"""A date in YAML 1.1, text in YAML 1.2."""
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _BOOLEANS = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
@@ -133,6 +135,13 @@ def read(text: str) -> tuple[Node | None, list[YamlError]]:
         )
         return None, flaws
     return root, flaws
+
+
+def _no_text(plain: str) -> bool:
+    """Whether some YAML reader takes a plain scalar for something else than text."""
+    return (
+        plain in _NULLS or plain in _BOOLEANS or any(one.match(plain) for one in (_INTEGER, _FLOAT, _AMBIGUOUS, _DATE))
+    )
 
 
 def _code(character: object) -> str:
@@ -272,6 +281,11 @@ class _Composer:
                 )
             if _CONTROL.search(key):
                 self._not_a_setting(path, f"a control character in the key {key!r}", expected="none", fix="remove it")
+            if not event.style and key != "<<" and _no_text(key):
+                self._not_a_setting(
+                    (*path, key), f"a key that is not text in YAML: {key[:60]}", expected="text",
+                    fix=f"quote it: '{key[:60]}'", line=key_line,
+                )  # fmt: skip
             value = self._node(self._next(), path=(*path, key), depth=depth + 1)
             if value.kind != "scalar" or value.value is None:
                 value.line = key_line  # a section is pointed at by its key, not by its first line
@@ -316,6 +330,10 @@ class _Composer:
             node.value = None
         elif text in _BOOLEANS:
             node.value = _BOOLEANS[text]
+        elif _DATE.match(text):
+            self._not_a_setting(
+                path, f"{text[:60]} is a date to some YAML readers", expected="text", fix=f"quote it: '{text[:60]}'"
+            )
         elif _AMBIGUOUS.match(text):
             self._not_a_setting(
                 path,

@@ -43,8 +43,11 @@ def public_cidrs(cidrs: Sequence[str]) -> Iterator[Refusal]:
             message = f"'{cidr}' is no range of IPv4 addresses: {str(bad).lower()}"
             yield Refusal(rule="cidr_is_a_range", message=message, index=index, member="publicAccessCidrs")
             continue
-        if found.prefixlen and found.is_private:
-            message = f"'{cidr}' is private; the public endpoint sees public addresses only"
+        shared = ipaddress.IPv4Network("100.64.0.0/10")
+        kind = "private" if found.is_private else "shared address space (RFC 6598)" if found.overlaps(shared) else ""
+        kind = "multicast" if found.is_multicast else kind or ("reserved" if found.is_reserved else "")
+        if found.prefixlen and kind:
+            message = f"'{cidr}' is {kind}; the public endpoint sees public addresses only"
             yield Refusal(rule="cidr_is_public", message=message, index=index, member="publicAccessCidrs")
 
 

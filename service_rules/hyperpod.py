@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service_rules import data
+from service_rules import data, training_plan
 from service_rules.refusal import Json, Refusal, Rule, named
 
 # families with GPUs or Trainium, for a type whose figures are not known
@@ -57,6 +57,16 @@ def instance_type(group: Json) -> str:
     """Type of a group's instances; of several allowed ones, the first."""
     kind = group.get("InstanceType") or (group.get("InstanceRequirements") or {}).get("InstanceTypes", [""])[0]
     return str(kind)
+
+
+def partition_of(region: str) -> str:
+    """ARN partition of a region.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html
+    """
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
 def groups_of(request: Json) -> list[tuple[int, Json]]:
@@ -156,8 +166,12 @@ def plan_is_ours(request: Json, where: Where) -> Iterator[Refusal]:
         arn = group.get("TrainingPlanArn")
         if not arn or not where.region:
             continue
-        region, account = str(arn).split(":")[3:5]
-        for what, given, ours in (("region", region, where.region), ("account", account, where.account)):
+        partition, region, account = str(arn).split(":")[1], *str(arn).split(":")[3:5]
+        for what, given, ours in (
+            ("partition", partition, partition_of(where.region)),
+            ("region", region, where.region),
+            ("account", account, where.account),
+        ):
             if given != ours:
                 message = f"Training plan {arn} of {_of(group)} is of {what} {given}, not of {ours}"
                 yield Refusal(rule="plan_is_ours", message=message, index=index, member="TrainingPlanArn")
@@ -171,9 +185,30 @@ def key_is_of_the_region(request: Json, where: Where) -> Iterator[Refusal]:
             for config in group.get("InstanceStorageConfigs", [])
         }
         for key in sorted(keys):
-            if key.startswith("arn:") and where.region and key.split(":")[3] != where.region:
+            if not key.startswith("arn:") or not where.region:
+                continue
+            if key.split(":")[1] != partition_of(where.region) or key.split(":")[3] != where.region:
                 message = f"KMS key {key} of {_of(group)} is not in {where.region}"
                 yield Refusal(rule="key_is_of_the_region", message=message, index=index, member="VolumeKmsKeyId")
+
+
+def plan_sells_the_type(request: Json, _where: Where) -> Iterator[Refusal]:
+    """Training plans exist for some instance types."""
+    for index, group in groups_of(request):
+        if group.get("TrainingPlanArn"):
+            for refusal in training_plan.type_is_sold(instance_type(group)):
+                message = f"{_of(group)}: {refusal.message}"
+                yield Refusal(rule="plan_sells_the_type", message=message, index=index, member="TrainingPlanArn")
+
+
+def plan_has_one_type(request: Json, _where: Where) -> Iterator[Refusal]:
+    """A training plan reserves one instance type."""
+    first: dict[str, str] = {}
+    for index, group in groups_of(request):
+        arn = group.get("TrainingPlanArn")
+        if arn and first.setdefault(arn, instance_type(group)) != instance_type(group):
+            message = f"Training plan {arn} of {_of(group)} is used for {first[arn]} and for {instance_type(group)}"
+            yield Refusal(rule="plan_has_one_type", message=message, index=index, member="TrainingPlanArn")
 
 
 def deep_checks_have_a_device(request: Json, where: Where) -> Iterator[Refusal]:
@@ -240,6 +275,28 @@ def cron_faults(expression: str) -> Iterator[str]:
         yield "exactly one of day of month and day of week must be ?"
 
 
+_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def never_fires(expression: str, this_year: int) -> str:
+    """Why a valid schedule expression has no day to come; empty where it has one."""
+    values = expression.removeprefix("cron(").removesuffix(")").split(" ")
+    if len(values) != len(CRON) or any(cron_faults(expression)):
+        return ""
+    _, _, day, month, _, year = values
+    if year != "*" and int(year) < this_year:
+        return f"the year {year} is over"
+    if not day.isdigit():
+        return ""
+    start, step = (int(month), 12) if month.isdigit() else (1, int(month.partition("/")[2] or 1))
+    longest = max(_MONTH_DAYS[one - 1] for one in range(start, 13, step))
+    if int(day) > longest:
+        return f"no month of '{month}' has {day} days"
+    if (day, month) in {("29", "2"), ("29", "02")} and year != "*" and (int(year) % 4 or not int(year) % 100):
+        return f"February has 28 days in {year}"
+    return ""
+
+
 def batches_fit(request: Json, _where: Where) -> Iterator[Refusal]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
     for index, group in groups_of(request):
@@ -267,6 +324,8 @@ RULES: dict[str, Rule] = named(
         minimum_at_most_count,
         spot_or_plan,
         plan_is_ours,
+        plan_sells_the_type,
+        plan_has_one_type,
         key_is_of_the_region,
         deep_checks_have_a_device,
         connectivity_needs_two,

@@ -20,6 +20,7 @@ from core.checks import (
     protection,
     ray,
     reach,
+    repository,
     storage,
 )
 from core.evidence import Evidence
@@ -39,6 +40,7 @@ __all__ = [
     "protection",
     "ray",
     "reach",
+    "repository",
     "run",
     "storage",
 ]

@@ -8,6 +8,7 @@ from core.access import refusals
 from core.findings import Finding, error, rule, warning
 from core.names import TRACKING_VARIABLE
 from core.plan import Plan
+from core.service_limits import partition_of
 
 
 @rule("ray", "hyperpod")
@@ -57,7 +58,10 @@ def keys_are_regional(plan: Plan) -> Iterator[Finding]:
     """Pods use keys through S3 of their own region."""
     access = plan.settings.ray.access
     for index, arn in enumerate(access.kms_key_arns if access else []):
-        if arn.split(":")[3] != plan.settings.region:
+        if arn.split(":")[1] != (ours := partition_of(plan.settings.region)):
+            message = f"the key is in partition {arn.split(':')[1]}, the environment in {ours}"
+            yield error("ray", "access", "kms_key_arns", index, message=message)
+        elif arn.split(":")[3] != plan.settings.region:
             yield error(
                 "ray",
                 "access",

@@ -92,6 +92,10 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
         yield error(*path, message="a public endpoint needs the ranges that may reach it, for example your office's")
     if not endpoint.public and endpoint.public_cidrs:
         yield warning(*path, message="has no effect while eks.endpoint.public is false")
+    wide = sum(one.num_addresses for one in ipaddress.collapse_addresses(_ranges(endpoint.public_cidrs)))
+    if wide >= 2**25 and len(endpoint.public_cidrs) > 1:
+        message = f"the {len(endpoint.public_cidrs)} ranges have {wide:,} addresses, a large part of the internet. "
+        yield error(*path, message=f"{message}Fix: name the ranges you work from")
     refused = {found.index: found.message for found in public_cidrs(endpoint.public_cidrs)}
     if None in refused:
         yield error(*path, message=refused.pop(None))
@@ -111,6 +115,16 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
             yield error(*path, index, message=f"'{cidr}' is reserved for examples; name the ranges you work from")
         elif index in refused:
             yield error(*path, index, message=refused[index])
+
+
+def _ranges(cidrs: list[str]) -> Iterator[ipaddress.IPv4Network]:
+    for cidr in cidrs:
+        try:
+            found = ipaddress.IPv4Network(cidr)
+        except ValueError:
+            continue
+        if found.prefixlen >= 8:  # a wider one is an error of its own
+            yield found
 
 
 @rule("eks", "network")
@@ -168,7 +182,20 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
             yield error(*path, message=f"'{arn}' is in partition {partition}, the region {settings.region} in {wanted}")
         if "*" in arn or "?" in arn or arn.endswith("/"):
             yield error(*path, message=f"'{arn}' names no single role; a wildcard is not allowed")
-        if account != settings.account:
+        name = arn.rpartition("/")[2]
+        if "/aws-service-role/" in arn:
+            yield error(
+                *path,
+                message=f"'{arn}' is a service-linked role; EKS makes no access entry for it. Fix: a role of yours",
+            )
+        elif len(name) > 64:
+            yield error(
+                *path, message=f"the role's name has {len(name)} characters. Expected at most 64. Fix: correct the ARN"
+            )
+        if account != settings.account and path[1] == "existing":
+            yield error(*path, message=f"is a role of account {account}; Lambda runs functions with roles of its own "
+                        f"account, {settings.account}. Fix: a role of that account")  # fmt: skip
+        elif account != settings.account:
             yield warning(*path, message=f"is a role of account {account}, the environment is in {settings.account}")
         if arn in seen and path[1] != "existing":
             yield error(*path, message=f"'{arn}' is already in {seen[arn]}; EKS has one access entry per role")

@@ -8,9 +8,16 @@ from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.findings import Finding, error, rule, suggestion, warning
 from core.model import InstanceGroup
-from core.plan import Plan
+from core.plan import Plan, catalogue
 from core.requests import refused
-from core.service_limits import platform
+from core.service_limits import partition_of, platform
+from core.today import today
+from service_rules import data as rules_data
+from service_rules import hyperpod
+
+LEAST_VOLUME_GIB = 50
+"""Below this an extra volume has no room for a training image and its successor."""
+_FIGURES = ("vcpus", "memory_gib", "accelerator", "accelerators", "efa", "threads", "architecture")
 
 
 @rule("hyperpod")
@@ -114,6 +121,21 @@ def figures_agree(plan: Plan) -> Iterator[Finding]:
                     "0, any other kind at least 1"
                 ),
             )
+
+
+@rule("instance_types")
+def figures_are_those_of_the_catalogue(plan: Plan) -> Iterator[Finding]:
+    """Figures of a known type that differ from EC2's make pods that fit no node, or leave a part of it idle.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypes.html
+    """
+    for name, figures in plan.settings.instance_types.items():
+        known = catalogue().get(name)
+        for member in _FIGURES if known else ():
+            given, listed = getattr(figures, member), getattr(known, member)
+            if given != listed:
+                message = f"{given}, and {name} has {listed}. Fix: {listed}, or remove the entry: its figures are known"
+                yield warning("instance_types", name, member, message=message)
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -268,12 +290,65 @@ def plan_and_key_are_ours(plan: Plan) -> Iterator[Finding]:
     names = {"plan_is_ours": "training_plan_arn", "key_is_of_the_region": "volume_kms_key_arn"}
     for rule_name, setting in names.items():
         for index, group in _refused(plan, rule_name, once=True):
-            region, account = str(getattr(group, setting)).split(":")[3:5]
+            arn = str(getattr(group, setting))
+            partition, (region, account) = arn.split(":")[1], arn.split(":")[3:5]
             path = (*GROUPS, index, setting)
+            if partition != (ours := partition_of(settings.region)):
+                yield error(*path, message=f"is in partition {partition}, the region {settings.region} in {ours}")
             if region != settings.region:
                 yield error(*path, message=f"is of region {region}, the environment is in {settings.region}")
             if account != settings.account and setting == "training_plan_arn":
                 yield error(*path, message=f"is of account {account}, the environment is in {settings.account}")
+
+
+@rule("hyperpod", "account", "region")
+def keys_of_others_are_granted(plan: Plan) -> Iterator[Finding]:
+    """A key of another account encrypts a volume only where its policy lets this account use it and create grants.
+
+    https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption-requirements.html
+    """
+    settings = plan.settings
+    for index, group in groups(plan):
+        owner = group.volume_kms_key_arn.split(":")[4] if group.volume_kms_key_arn else settings.account
+        if owner != settings.account:
+            message = (
+                f"is of account {owner}. Expected a policy of the key that lets {settings.account} use it and create "
+            )
+            yield warning(*GROUPS, index, "volume_kms_key_arn", message=f"{message}grants. Fix: make sure of both")
+
+
+@rule("hyperpod", "instance_types", "region", "account")
+def training_plans_sell_the_types(plan: Plan) -> Iterator[Finding]:
+    """Training plans exist for some instance types, and a plan reserves one of them.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ReservedCapacitySummary.html (InstanceType)
+    """
+    for found in refused(plan, "plan_sells_the_type", "plan_has_one_type"):
+        path = (*GROUPS, found.index or 0, "training_plan_arn")
+        yield error(*path, message=f"{found.message}. Fix: another plan, or remove the setting")
+
+
+@rule("hyperpod", "instance_types")
+def ultraservers_are_whole(plan: Plan) -> Iterator[Finding]:
+    """GB200 instances come by UltraServers of 9 or 18: another number leaves paid instances unused, or never comes.
+
+    https://aws.amazon.com/ec2/instance-types/p6/
+    """
+    for index, group in groups(plan):
+        whole = rules_data.ultraservers().get(group.type)
+        if whole and group.count % whole and plan.known(group.type):
+            below, above = group.count // whole * whole, (group.count // whole + 1) * whole
+            message = f"{group.count} × {group.type}. Expected whole UltraServers of {whole} or {2 * whole} instances. "
+            yield warning(*GROUPS, index, "count", message=f"{message}Fix: {below or above} or {above}")
+
+
+@rule("hyperpod")
+def volumes_hold_an_image(plan: Plan) -> Iterator[Finding]:
+    """Container images are kept on the extra volume; a training image with CUDA unpacks to more than 20 GB."""
+    for index, group in groups(plan):
+        if group.data_volume_gib is not None and group.data_volume_gib < LEAST_VOLUME_GIB:
+            message = f"{group.data_volume_gib} GiB hold no training image. Expected {LEAST_VOLUME_GIB} or more. "
+            yield warning(*GROUPS, index, "data_volume_gib", message=f"{message}Fix: 500, or null for none")
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -296,6 +371,9 @@ def schedule_is_cron(plan: Plan) -> Iterator[Finding]:
     """`ScheduleExpression`: six fields, narrower than EventBridge's cron."""
     for found in refused(plan, "schedule_is_cron"):
         yield error(*GROUPS, found.index or 0, "update_schedule", "cron", message=found.message)
+    for index, group in groups(plan):
+        if group.update_schedule and (reason := hyperpod.never_fires(group.update_schedule.cron, today().year)):
+            yield error(*GROUPS, index, "update_schedule", "cron", message=f"never fires: {reason}")
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -304,6 +382,19 @@ def batches_fit(plan: Plan) -> Iterator[Finding]:
     for found in refused(plan, "batches_fit"):
         path = (*GROUPS, found.index or 0, "update_schedule", "rolling", "maximum_batch")
         yield error(*path, message=found.message)
+    for index, group in groups(plan):
+        rolling = group.update_schedule.rolling if group.update_schedule else None
+        if rolling is None or group.count < 2:
+            continue
+        share = rolling.batch_unit == "CAPACITY_PERCENTAGE"
+        if rolling.maximum_batch == (100 if share else group.count):
+            message = (
+                f"{rolling.maximum_batch}{' percent' if share else ''} takes all {group.count} nodes at once, and "
+            )
+            yield warning(
+                *GROUPS, index, "update_schedule", "rolling", "maximum_batch",
+                message=f"{message}training stops for the whole update. Fix: a smaller batch",
+            )  # fmt: skip
 
 
 @rule("hyperpod", "ray", "instance_types")

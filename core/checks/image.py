@@ -8,10 +8,13 @@ from core.checks.lookup import find, workers
 from core.evidence import Repository
 from core.findings import Finding, error, rule
 from core.image_sets import BuildableImage, default_image
+from core.images import Reference
 from core.model import InstanceGroup
 from core.plan import Plan
+from core.service_limits import partition_of
 from core.yaml_source import Path
 
+DOCKERFILE = "Dockerfile"
 ARM_TYPES = ("ml.p6e-gb200.",)
 """Accelerated types with an ARM processor. https://aws.amazon.com/ec2/instance-types/p6/"""
 
@@ -61,6 +64,41 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
                 f"('{built.name}'). Build an image yourself and name it in image.uri, or choose another type"
             ),
         )
+
+
+@rule("image", needs="repository")
+def folder_exists(plan: Plan, repository: Repository) -> Iterator[Finding]:
+    """The folder that CodeBuild builds is there, with its Dockerfile."""
+    image = plan.built_image
+    if image is None or repository.root is None or not image.folder.strip() or ".." in image.folder.split("/"):
+        return
+    folder = repository.root / image.folder
+    if not folder.is_dir():
+        message = (
+            f"'{image.folder[:80]}' is no folder of the project. Expected a folder with a {DOCKERFILE}. Fix: image"
+        )
+        yield error("image", "folder", message=message)
+    elif not (folder / DOCKERFILE).is_file():
+        yield error("image", "folder", message=f"'{image.folder[:80]}' has no {DOCKERFILE}. Fix: add it, or name image")
+
+
+@rule("image", "ray", "region", needs="repository")
+def registries_are_of_the_partition(plan: Plan, _repository: Repository) -> Iterator[Finding]:
+    """An Amazon ECR registry of another partition takes no credentials of this one.
+
+    https://docs.aws.amazon.com/general/latest/gr/ecr.html
+    """
+    gcs, region = plan.settings.ray.gcs_fault_tolerance, plan.settings.region
+    named: list[tuple[Path, str | None]] = [(("image", "uri"), plan.existing_image)]
+    named.append((("ray", "gcs_fault_tolerance", "redis_image"), gcs.redis_image if gcs else None))
+    for path, uri in named:
+        ecr = Reference.parse(uri).ecr if uri else None
+        if uri is None or ecr is None:
+            continue
+        china = uri.partition("/")[0].endswith(".cn")
+        if partition_of(ecr[1]) != partition_of(region) or china != (partition_of(ecr[1]) == "aws-cn"):
+            message = f"'{uri.partition('/')[0]}' is no registry of {partition_of(region)}. Fix: a copy in {region}"
+            yield error(*path, message=message)
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, InstanceGroup]]:

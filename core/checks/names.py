@@ -15,7 +15,7 @@ from core.yaml_source import Path
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_TAG = re.compile(r"[\w\s.:/=+\-@]*")
+_TAG = re.compile(r"[\w .:/=+\-@\u00a0\u2000-\u200a\u202f\u205f\u3000]*")
 RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "sagemaker.amazonaws.com")
 """Label prefixes (and everything below them) that belong to Kubernetes and HyperPod."""
 RAY_CLUSTER_NAME_LENGTH = 53
@@ -73,13 +73,19 @@ def _value_fault(value: str) -> str | None:
 def labels_are_valid(plan: Plan) -> Iterator[Finding]:
     """Kubernetes label syntax, and prefixes that are not ours to set.
 
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set and
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterKubernetesConfig.html (values of 1 to 63)
     """
     for index, group in groups(plan):
         for key, value in group.labels.items():
             path: Path = (*GROUPS, index, "labels", key)
             if fault := _key_fault(key) or _value_fault(value):
                 yield error(*path, message=fault)
+            elif not value:
+                message = (
+                    "is empty, and HyperPod takes label values of 1 to 63 characters (Kubernetes takes empty ones)"
+                )
+                yield error(*path, message=f"{message}. Fix: give it a value")
 
 
 @rule("hyperpod")
@@ -190,6 +196,41 @@ def mails_differ(plan: Plan) -> Iterator[Finding]:
     for index, mail in enumerate(mails):
         if mail.casefold() in (other.casefold() for other in mails[:index]):
             yield error("hyperpod", "alarm_emails", index, message=f"'{mail}' is named twice")
+
+
+BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
+BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+_ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+
+
+@rule("storage", "hyperpod", "ray")
+def bucket_names_are_valid(plan: Plan) -> Iterator[Finding]:
+    """S3's rules for bucket names beside length and characters.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+    """
+    access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
+    named: list[tuple[Path, str]] = [
+        (("storage", "data_repositories", index, "bucket"), link.bucket)
+        for index, link in enumerate(plan.data_repositories)
+    ]
+    named += [
+        (("ray", "access", "s3", index, "bucket"), one.bucket) for index, one in enumerate(access.s3 if access else [])
+    ]
+    if tiered is not None and tiered.bucket is not None:
+        named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
+    for path, bucket in named:
+        if ".." in bucket or ".-" in bucket or "-." in bucket:
+            fault = "dots stand alone, between letters and digits"
+        elif _ADDRESS.fullmatch(bucket):
+            fault = "a name is not formatted as an IP address"
+        elif bucket.startswith(BUCKET_PREFIXES):
+            fault = f"names that begin with {', '.join(BUCKET_PREFIXES)} are reserved"
+        elif bucket.endswith(BUCKET_SUFFIXES):
+            fault = f"names that end with {', '.join(BUCKET_SUFFIXES)} are reserved"
+        else:
+            continue
+        yield error(*path, message=f"'{bucket}' is no bucket name: {fault}. Fix: name the bucket itself")
 
 
 @rule("image")

@@ -171,6 +171,22 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
+def control_plane_has_its_own_subnets(plan: Plan) -> Iterator[Finding]:
+    """EKS keeps addresses free in its subnets, and nodes take all that they find.
+
+    https://docs.aws.amazon.com/eks/latest/best-practices/subnets.html
+    """
+    existing = plan.existing_vpc
+    for index, subnet in enumerate(existing.control_plane_subnet_ids if existing else []):
+        if existing and subnet in existing.node_subnet_ids.values():
+            yield warning(
+                "network", "existing", "control_plane_subnet_ids", index,
+                message=f"'{subnet}' also holds nodes. Nodes can take all of its addresses, and EKS then updates no "
+                "control plane. Fix: a subnet of its own (/28 is enough)",
+            )  # fmt: skip
+
+
+@rule("network")
 def zones_differ(plan: Plan) -> Iterator[Finding]:
     """Zones are named once; EKS needs subnets in two different ones."""
     zones = plan.settings.network.availability_zone_ids
@@ -235,13 +251,41 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
 
 @rule("region")
 def region_is_known(plan: Plan) -> Iterator[Finding]:
-    """A region that botocore did not list is most likely misspelled; AWS adds regions, so a warning."""
+    """A Region that botocore does not list is misspelled, or newer than this release and its instance types.
+
+    https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html
+    """
     region = plan.settings.region
     if region not in platform().regions:
-        yield warning(
+        yield error(
             "region",
-            message=f"'{region}' is not in the list of regions known here{suggestion(region, platform().regions)}",
+            message=f"'{region}' is no AWS Region known here{suggestion(region, platform().regions) or '.'} "
+            "Fix: correct it. A Region that AWS has added since needs a newer release of this project",
         )
+
+
+MOST_ZONES = {"us-east-1": 6, "us-west-2": 4, "ap-northeast-1": 4, "ap-northeast-2": 4, "ca-central-1": 4}
+"""Highest number in the zone IDs of a Region, 3 in the others.
+https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html"""
+MOST_ANYWHERE = 6
+
+
+@rule("network", "region")
+def zones_exist_somewhere(plan: Plan) -> Iterator[Finding]:
+    """Zone IDs are numbered from 1; no Region has more than six, and most have three.
+
+    https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    region = plan.settings.region
+    most = MOST_ZONES.get(region, 3)
+    for index, zone in enumerate(plan.settings.network.availability_zone_ids):
+        number = int(zone.rpartition("az")[2])
+        if not 1 <= number <= most:
+            found = warning if 1 <= number <= MOST_ANYWHERE else error
+            message = f"'{zone}' is not known in {region}. Expected az1 to az{most}. Fix: correct it; `aws ec2 "
+            yield found(
+                "network", "availability_zone_ids", index, message=f"{message}describe-availability-zones` lists them"
+            )
 
 
 @rule("region")

@@ -244,6 +244,16 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 "gpus",
                 message=f"0 on {group.type}, whose {figures.accelerators} accelerators then stand idle",
             )
+        elif _leaves_idle(plan, index, figures.accelerators, pod.gpus):
+            idle = figures.accelerators % pod.gpus
+            yield warning(
+                "ray",
+                "workers",
+                index,
+                "gpus",
+                message=f"{pod.gpus} of the {figures.accelerators} accelerators of {group.type}: {idle} of each node "
+                f"stand idle. Fix: a number that divides {figures.accelerators}",
+            )
         elif figures.efa > 1 and worker.efa == 0 and worker.replicas > 1:
             yield warning(
                 "ray",
@@ -252,6 +262,13 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 "efa",
                 message=f"0 on {group.type}: workers then talk over TCP, many times slower",
             )
+
+
+def _leaves_idle(plan: Plan, index: int, accelerators: int, gpus: int) -> bool:
+    """Whether pods of an odd size leave accelerators of every node to nobody."""
+    workers_ = plan.settings.ray.workers
+    shared = sum(worker.instance_group == workers_[index].instance_group for worker in workers_) > 1
+    return 0 < gpus <= accelerators and accelerators % gpus > 0 and not shared
 
 
 @rule(*SECTIONS)

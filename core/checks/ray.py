@@ -15,6 +15,10 @@ TOKEN_AUTH_SINCE = (2, 52)
 """Ray version with token authentication (and KubeRay ≥ 1.5.1)."""
 TRAIN_V2_SINCE = (2, 51)
 """Ray version whose Train V2 is the default; the jobs of this project use nothing older."""
+LOOPBACK = {"localhost", "127.0.0.1", "0.0.0.0"}  # noqa: S104  # names, not an address to listen on
+LEAST_HEAD_GIB = 4
+"""Below this the GCS, the dashboard and its agents are killed for memory; Ray's guide asks for 8.
+https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html"""
 RESERVED_GROUPS = {
     names.DRIVER_GROUP: "GCS fault tolerance adds a group of that name",
     names.HEAD_GROUP: "the autoscaler calls the head's group that",
@@ -91,6 +95,14 @@ def replicas_have_effect(plan: Plan) -> Iterator[Finding]:
     if plan.settings.ray.autoscaling:
         return
     for index, worker in enumerate(plan.settings.ray.workers):
+        if worker.min_replicas is not None and worker.min_replicas < worker.replicas:
+            yield warning(
+                "ray",
+                "workers",
+                index,
+                "min_replicas",
+                message="has no effect without ray.autoscaling: true; the group stays at replicas",
+            )
         if worker.max_replicas is not None and worker.max_replicas > worker.replicas:
             yield warning(
                 "ray",
@@ -171,6 +183,18 @@ def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("ray")
+def head_is_large_enough(plan: Plan) -> Iterator[Finding]:
+    """The head runs the GCS, the dashboard and the driver of jobs that name no place.
+
+    https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html
+    """
+    head = plan.settings.ray.head
+    if head.memory_gib is not None and head.memory_gib < LEAST_HEAD_GIB:
+        message = f"{head.memory_gib} GiB is too little for Ray's head. Expected {LEAST_HEAD_GIB} or more. Fix: 8"
+        yield warning("ray", "head", "memory_gib", message=message)
+
+
 @rule("ray", "hyperpod", "instance_types")
 def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
     """GPUs are what fails: a head beside one goes down with it, and the accelerator stands idle."""
@@ -221,6 +245,11 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
     if gcs is None:
         return
     path = ("ray", "gcs_fault_tolerance")
+    if gcs.redis_address is not None and gcs.redis_address.rpartition("//")[2].rpartition(":")[0] in LOOPBACK:
+        yield error(
+            *path, "redis_address",
+            message=f"'{gcs.redis_address}' is the head's own pod, which has no Redis. Fix: the host of one",
+        )  # fmt: skip
     if gcs.redis_image is None and gcs.redis_address is None:
         yield error(
             *path, message="needs a Redis: redis_image (run in the namespace) or redis_address (an existing one)"

@@ -66,6 +66,36 @@ def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
         )
 
 
+DEFAULT_QUOTA_GIB = 100_800
+"""Default of the quota Lustre Persistent_2 storage capacity. https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html"""
+
+
+@rule("storage")
+def capacity_is_within_the_default_quota(plan: Plan) -> Iterator[Finding]:
+    """A file system above the default quota needs an increase first.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
+    """
+    new = plan.new_file_system
+    if new is not None and new.capacity_gib > DEFAULT_QUOTA_GIB:
+        message = f"{new.capacity_gib:,} GiB. Expected at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region. "
+        yield warning("storage", "capacity_gib", message=f"{message}Fix: ask for an increase, or a smaller size")
+
+
+@rule("storage", "network")
+def existing_file_system_has_its_network(plan: Plan) -> Iterator[Finding]:
+    """A file system mounts in its own VPC, and a VPC that the Network stack creates is not where an older one is.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html
+    """
+    if plan.existing_file_system is not None and plan.new_network is not None:
+        yield warning(
+            "storage", "existing", "file_system_id",
+            message="exists, and network creates a VPC. The file system is in reach only if it is in that very VPC, "
+            "created after it. Fix: name its VPC in network.existing",
+        )  # fmt: skip
+
+
 @rule("storage", "network", "region")
 def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
     """The file system stands in a zone of the network (exactly one subnet)."""
@@ -140,12 +170,28 @@ def linked_folders_lie_apart(plan: Plan) -> Iterator[Finding]:
                         "with its content once. Choose a folder beside it"
                     ),
                 )
+            nested = link.bucket == other.bucket and link.prefix != other.prefix
+            if nested and (link.prefix.startswith(other.prefix) or other.prefix.startswith(link.prefix)):
+                yield warning(
+                    *path, "prefix" if link.prefix else "bucket",
+                    message=f"{_place(link)} overlaps {_place(other)} of data_repositories[{number}]. Its objects are "
+                    "in two folders, and an export changes both. Fix: prefixes beside each other",
+                )  # fmt: skip
             if _place(link) == _place(other):
                 yield error(
                     *path,
                     "prefix" if link.prefix else "bucket",
                     message=f"{_place(link)} is already linked by data_repositories[{number}]; remove one",
                 )
+        if {".", ".."} & set(link.path.split("/")):
+            yield error(
+                *path, "path", message=f"'{link.path}' has a part . or .. that FSx does not resolve. Fix: the folder"
+            )
+        if "//" in link.prefix:
+            yield warning(
+                *path, "prefix",
+                message=f"'{link.prefix}' has an empty part. FSx imports no object with // in its key. Fix: one slash",
+            )  # fmt: skip
         if _overlap(link.path, OWN_FOLDER) and link.path != "/":
             yield error(*path, "path", message=f"{OWN_FOLDER} is this project's own; choose another folder")
         if link.path == "/" and "DELETED" in link.auto_import:

@@ -137,6 +137,10 @@ class Client:
         """Set a service quota by its name or by an instance type."""
         self._call("POST", "quotas", {"name": name, "value": value})
 
+    def withdraw(self, instance_type: str, zone_id: str) -> None:
+        """Offer an instance type no more in a zone (DescribeInstanceTypeOfferings)."""
+        self._call("POST", "offerings", {"instance_type": instance_type, "zone_id": zone_id})
+
     def inventory(self) -> list[dict[str, Any]]:
         """Return every resource that exists now as `{type, id, stack, …}`."""
         return list(self._call("POST", "inventory", self._scope())["resources"])

@@ -66,6 +66,8 @@ DIGEST = "redis@sha256:" + "a" * 64
 OTHER_REGION = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ray@sha256:" + "a" * 64
 OWN_IMAGE = {"image/uri": "example.com/ray@sha256:" + "0" * 64}
 GB200 = {"vcpus": 144, "memory_gib": 960, "accelerator": "nvidia", "accelerators": 4, "efa": 17, "ips": 50, "pods": 49}
+P5 = {"vcpus": 192, "memory_gib": 2048, "accelerator": "nvidia", "accelerators": 8, "efa": 32, "ips": 81, "pods": 49}
+KEY_ARN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 BURST = {"name": "burst", "type": "ml.p5.48xlarge", "count": 0}
 PLAN_ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/x"
 PUBLIC = {"public": True, "public_cidrs": ["20.0.0.0/24"]}
@@ -97,7 +99,7 @@ CASES = [
     Case("type_is_known", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge"}, "hyperpod.instance_groups[1].type", "no figures of", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}),
     Case("type_is_known", {f"{WORKERS}/type": "ml.p9.48xlarge", "instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "hyperpod.instance_groups[1].type", "the figures of instance_types are used", {}, "warning"),
     Case("figures_are_used", {"instance_types": {"ml.p9.48xlarge": NEW_TYPE}}, "instance_types['ml.p9.48xlarge']", "no instance group is of this type", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, "warning"),
-    Case("figures_agree", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**NEW_TYPE, "accelerator": "none"}}}, "instance_types['ml.p6e-gb200.36xlarge'].accelerators", "'none' has 0", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, beside=("instance_types['ml.p6e-gb200.36xlarge'].architecture", "hyperpod.instance_groups[1].type")),
+    Case("figures_agree", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**NEW_TYPE, "accelerator": "none"}}}, "instance_types['ml.p6e-gb200.36xlarge'].accelerators", "'none' has 0", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": NEW_TYPE}}, beside=("instance_types['ml.p6e-gb200.36xlarge'].architecture", "hyperpod.instance_groups[1].type", "hyperpod.instance_groups[1].count")),
     Case("deep_health_checks_have_a_device", {f"{HEAD}/deep_health_checks": ["InstanceStress"]}, "hyperpod.instance_groups[0].deep_health_checks", "has no accelerator", {f"{HEAD}/deep_health_checks": [], f"{WORKERS}/deep_health_checks": ["InstanceStress"]}),
     Case("connectivity_needs_two", {f"{WORKERS}/count": 1, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}, "hyperpod.instance_groups[1].deep_health_checks", "count of 2 or more, got 1", {f"{WORKERS}/count": 2, f"{WORKER}/replicas": 1, f"{WORKERS}/deep_health_checks": ["InstanceConnectivity"]}),
     Case("deep_health_checks_once", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceStress"]}, "hyperpod.instance_groups[1].deep_health_checks", "named twice", {f"{WORKERS}/deep_health_checks": ["InstanceStress", "InstanceConnectivity"]}),
@@ -109,7 +111,7 @@ CASES = [
     Case("min_count_at_most_count", {f"{WORKERS}/min_count": 5}, "hyperpod.instance_groups[1].min_count", "5 is more than the group's count of 4", {f"{WORKERS}/min_count": 4}),
     Case("spot_draws_from_no_plan", {f"{WORKERS}/capacity": "spot", f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}, "hyperpod.instance_groups[1].capacity", "exclude each other", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}),
     Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p"}, "hyperpod.instance_groups[1].training_plan_arn", "is of region us-east-1", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"}),
-    Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:210987654321:training-plan/p"}, "hyperpod.instance_groups[1].training_plan_arn", "is of account 210987654321", {f"{WORKERS}/volume_kms_key_arn": "arn:aws:kms:us-west-2:210987654321:key/k"}),
+    Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": "arn:aws:sagemaker:us-west-2:210987654321:training-plan/p"}, "hyperpod.instance_groups[1].training_plan_arn", "is of account 210987654321", {f"{WORKERS}/volume_kms_key_arn": "arn:aws:kms:us-west-2:210987654321:key/1234abcd-12ab-34cd-56ef-1234567890ab"}),
     Case("threads_exist", {f"{GROUPS}/2": {**CPU_GROUP, "type": "ml.m7g.4xlarge"}}, "hyperpod.instance_groups[2].threads_per_core", "have one thread", {f"{GROUPS}/2": {**CPU_GROUP, "type": "ml.m7g.4xlarge", "threads_per_core": 1}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 24 ? * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "invalid hours field '24'; allowed: 0-23", {f"{WORKERS}/update_schedule": {"cron": "cron(0 23 ? * SUN *)"}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "5 fields; expected six", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 */3 ? 2027)"}}),
@@ -141,7 +143,10 @@ CASES = [
     Case("control_plane_zones_are_accepted", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az3"]}, "network.availability_zone_ids[1]", "EKS takes no control-plane subnet in use1-az3", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az2"]}),
     Case("control_plane_zones_are_accepted", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az3", "use1-az2"]}, "network.availability_zone_ids[1]", "Name zones that have a control-plane subnet first", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az2", "use1-az3"]}),
     Case("zones_belong_to_the_region", {"network/availability_zone_ids": ["usw2-az1", "use2-az2"]}, "network.availability_zone_ids[1]", "did you mean 'usw2-az2'?", {"region": "ap-southeast-2", "network/availability_zone_ids": ["apse2-az1", "apse2-az3"]}),
-    Case("region_is_known", {"region": "us-west-9", "network/availability_zone_ids": ["usw9-az1", "usw9-az2"]}, "region", "not in the list of regions", {}, "warning"),
+    Case("region_is_known", {"region": "us-west-9", "network/availability_zone_ids": ["usw9-az1", "usw9-az2"]}, "region", "no AWS Region known here; did you mean 'us-west-2'?", {}),
+    Case("zones_exist_somewhere", {"network/availability_zone_ids": ["usw2-az1", "usw2-az9"]}, "network.availability_zone_ids[1]", "Expected az1 to az4", {"network/availability_zone_ids": ["usw2-az1", "usw2-az4"]}),
+    Case("zones_exist_somewhere", {"network/availability_zone_ids": ["usw2-az1", "usw2-az5"]}, "network.availability_zone_ids[1]", "Expected az1 to az4", {"network/availability_zone_ids": ["usw2-az1", "usw2-az4"]}, "warning"),
+    Case("control_plane_has_its_own_subnets", {**EXISTING, "network/existing/control_plane_subnet_ids": ["subnet-0123456789abcdef2", "subnet-0123456789abcdef1"]}, "network.existing.control_plane_subnet_ids[1]", "also holds nodes", EXISTING, "warning"),
     Case("groups_stand_in_our_zones", {f"{HEAD}/availability_zone_id": "usw2-az4"}, "hyperpod.instance_groups[0].availability_zone_id", "is not one of network.availability_zone_ids", {f"{HEAD}/availability_zone_id": "usw2-az2"}),
     Case("groups_stand_in_our_zones", {"network/existing": {**SUBNETS, "node_subnet_ids": {"usw2-az2": "subnet-0123456789abcdef1"}, "node_subnet_cidrs": {"usw2-az2": "10.0.16.0/20"}}, f"{WORKERS}/availability_zone_id": "usw2-az2"}, "hyperpod.instance_groups[0]", "no entry in network.existing.node_subnet_ids", EXISTING),
     Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/count": 3}, "hyperpod.instance_groups[1].count", "at most 2 nodes of this group fit", {"network/node_subnet_prefix": 23, f"{HEAD}/count": 3}),
@@ -176,16 +181,16 @@ CASES = [
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 4800, "throughput_mbs_per_tib": 500}}, "storage.capacity_gib", "multiples of 9600 (9600)", {"storage": {"efa": True, "capacity_gib": 9600, "throughput_mbs_per_tib": 500}}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 12000, "throughput_mbs_per_tib": 1000}}, "storage.capacity_gib", "(9600 or 14400)", {"storage": {"efa": True, "capacity_gib": 14400, "throughput_mbs_per_tib": 1000}}),
     Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g5.2xlarge"}, "storage.efa", "ml.g5.2xlarge has no EFA", {"storage": {"efa": True, "capacity_gib": 19200}}, "warning"),
-    Case("storage_zone_exists", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id",)),
+    Case("storage_zone_exists", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id", "storage.existing.file_system_id")),
     Case("storage_is_beside_the_workers", {"storage/availability_zone_id": "usw2-az2"}, "storage.availability_zone_id", "traffic between zones is slow", {"storage/availability_zone_id": "usw2-az1"}),
-    Case("storage_is_beside_the_workers", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"existing": FILE_SYSTEM}}, "warning"),
+    Case("storage_is_beside_the_workers", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group or the data", {"storage": {"existing": FILE_SYSTEM}}, "warning", beside=("storage.existing.file_system_id",)),
     # --- access to AWS
     Case("environment_variables_are_allowed", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets", "prefix": "b/"}]}}, "ray.env.DATA", "add {bucket: sets, prefix: a/, mode: read} to ray.access.s3", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets"}]}}),
     Case("environment_variables_are_allowed", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs"}]}}, "ray.workers[0].env.TIERED_S3_BASE", "may not write s3://runs/a", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs", "mode": "write"}]}}),
     Case("environment_variables_are_allowed", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}}, "ray.head.env.MLFLOW_TRACKING_URI", "set ray.access.mlflow_arn", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}, "ray/access": {"mlflow_arn": MLFLOW}}),
     Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW}, **CLOSED}, "ray.access.mlflow_arn", "no route to SageMaker's MLflow", {"ray/access": {"mlflow_arn": MLFLOW}}),
     Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW.replace("us-west-2", "us-east-1")}}, "ray.access.mlflow_arn", "the server is in us-east-1", {"ray/access": {"mlflow_arn": MLFLOW}}),
-    Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-east-1:123456789012:key/k"]}}, "ray.access.kms_key_arns[0]", "the key is in us-east-1", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-west-2:123456789012:key/k"]}}),
+    Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"]}}, "ray.access.kms_key_arns[0]", "the key is in us-east-1", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"]}}),
     Case("access_says_something_once", {"ray/access": {}}, "ray.access", "allows nothing", {"ray/access": {"s3": [{"bucket": "sets"}]}}, "warning"),
     Case("access_says_something_once", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "mode": "write"}]}}, "ray.access.s3[1]", "is already s3[0]", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "prefix": "a/"}]}}),
     Case("claims_keep_their_data", {"storage": {"on_destroy": "delete", "backup_retention_days": 7}}, "storage.backup_retention_days", "deleted together with the file system", {"storage": {"on_destroy": "retain", "backup_retention_days": 7}}, "warning"),
@@ -199,7 +204,7 @@ CASES = [
     Case("labels_are_valid", {f"{WORKERS}/labels": {"sagemaker.amazonaws.com/x": "y"}}, "hyperpod.instance_groups[1].labels['sagemaker.amazonaws.com/x']", "is reserved", {f"{WORKERS}/labels": {"example.com/x": "y"}}),
     Case("labels_are_valid", {f"{WORKERS}/labels": {"node.kubernetes.io/x": "y"}}, "hyperpod.instance_groups[1].labels['node.kubernetes.io/x']", "the prefix kubernetes.io/ is reserved", {f"{WORKERS}/labels": {"notkubernetes.io/x": "y"}}),
     Case("labels_are_valid", {f"{WORKERS}/labels": {"team": "a b"}}, "hyperpod.instance_groups[1].labels.team", "is no label value", {f"{WORKERS}/labels": {"team": "a" * 63}}),
-    Case("labels_are_valid", {f"{WORKERS}/labels": {"-team": "a"}}, "hyperpod.instance_groups[1].labels['-team']", "a key has letters, digits", {f"{WORKERS}/labels": {"a" * 63: ""}}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"-team": "a"}}, "hyperpod.instance_groups[1].labels['-team']", "a key has letters, digits", {f"{WORKERS}/labels": {"a" * 63: "b"}}),
     Case("taints_are_valid", {f"{HEAD}/taints": [{"key": "k8s.io/x", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[0].taints[0].key", "is reserved", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}]}),
     Case("taints_are_valid", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}, {"key": "x", "value": "y", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[0].taints[1]", "keep one", {f"{HEAD}/taints": [{"key": "x", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]}),
     Case("tags_are_valid", {"tags": {"aws:x": "y"}}, "tags['aws:x']", "reserved", {"tags": {"awsx": "y"}}),
@@ -212,8 +217,8 @@ CASES = [
     Case("namespace_is_ours", {"ray/namespace": "default"}, "ray.namespace", "a namespace of its own", {"ray/namespace": "training"}),
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
-    Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "images/..training"}),
-    Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "charts/x.yaml"}),
+    Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "image"}),
+    Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "sandbox/charts/charts.lock.yaml"}),
     Case("variables_are_free", {"ray/env": {"RAY_ADDRESS": "x"}}, "ray.env.RAY_ADDRESS", "KubeRay sets it", {"ray/env": {"RAY_DEDUP_LOGS": "0"}}),
     Case("variables_are_free", {f"{WORKER}/env": {"HF_TOKEN": "x"}}, "ray.workers[0].env.HF_TOKEN", "looks like a secret", {f"{WORKER}/env": {"TOKENIZERS_PARALLELISM": "false"}}, "warning"),
     # --- Ray
@@ -228,7 +233,7 @@ CASES = [
     Case("version_is_recent_enough", {"ray/version": "2.50.0", "ray/auth": "none", **OWN_IMAGE}, "ray.version", "older than Train V2", {"ray/version": "2.51.0", "ray/auth": "none", **OWN_IMAGE}, beside=("ray.auth",)),
     Case("spares_have_places", {"ray/training_spares": 32}, "ray.training_spares", "leave nothing to train: the worker groups have 32 places", {"ray/training_spares": 8}),
     Case("spares_have_places", {"ray/training_spares": 1}, "ray.training_spares", "do not cover a lost node, which takes up to 8", {"ray/training_spares": 8}, "warning"),
-    Case("operator_knows_auth", {"helm/kuberay_operator": "1.5.0"}, "helm.kuberay_operator", "take 1.5.1 or newer", {"helm/kuberay_operator": "1.5.1"}),
+    Case("operator_knows_auth", {"helm/kuberay_operator": "1.5.0"}, "helm.kuberay_operator", "take 1.5.1 or newer", {"helm/kuberay_operator": "1.7.0"}, beside=("helm.kuberay_operator",)),
     Case("head_is_off_accelerators", {f"{GROUPS}/2": MORE_P5, "ray/head/instance_group": "more"}, "ray.head.instance_group", "an accelerated type", {f"{GROUPS}/2": CPU_GROUP, "ray/head/instance_group": "cpu"}),
     Case("head_is_off_accelerators", {f"{HEAD}/capacity": "spot"}, "ray.head.instance_group", "is spot capacity", {f"{HEAD}/capacity": "on-demand"}, "warning"),
     Case("head_has_a_second_node", {f"{HEAD}/count": 1}, "hyperpod.instance_groups[0].count", "with 2 a second one carries on", {f"{HEAD}/count": 2}, "warning"),
@@ -254,10 +259,10 @@ CASES = [
     Case("observability_says_something", {"ray/observability": {"grafana_iframe_host": "http://g:80", "scrape_namespaces": ["x"]}}, "ray.observability", "set both, or neither", {"ray/observability": {"grafana_iframe_host": "http://g:80", "grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Fix: registries.mirror: true", CLOSED),
-    Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", {"helm/lock_file": "other.lock.yaml"}, beside=("registries.mirror",)),
+    Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", CLOSED, beside=("registries.mirror", "helm.lock_file")),
     Case("images_are_reachable", {**CLOSED, "image": {"uri": OTHER_REGION}}, "image.uri", "in a registry of another region", {**CLOSED, "image": {"uri": DIGEST}}),
     Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com", "prometheus_host": "http://p.monitoring.svc:80"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only where", {**CLOSED, "ray/observability": {}}, "warning"),
-    Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning"),
+    Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning", beside=("helm.lock_file",)),
     # --- image and operator
     Case("linked_folders_lie_apart", {LINKS: [DATA, {"bucket": "other", "path": "/data/x"}]}, "storage.data_repositories[1].path", "'/data/x' overlaps '/data'", {LINKS: [DATA, {"bucket": "other", "path": "/data-x"}]}),
     Case("events_are_named_once", {LINKS: [{**DATA, "auto_export": ["NEW", "NEW"]}]}, "storage.data_repositories[0].auto_export", "names an event twice", {LINKS: [{**DATA, "auto_export": ["NEW", "CHANGED"]}]}),
@@ -277,7 +282,7 @@ CASES = [
     Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),
     Case("image_serves_the_nodes", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1}, "ray.head.instance_group", "no image set for arm64 (ml.m7g.2xlarge); there is x86_64 with nvidia ('cu130')", {f"{HEAD}/type": "ml.m7i.2xlarge"}, beside=("ray.workers[0].instance_group",)),
     Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.trn1.32xlarge"}, "ray.workers[0].instance_group", "no image set for x86_64 with neuron (ml.trn1.32xlarge)", {f"{WORKERS}/type": "ml.trn1.32xlarge", **OWN_IMAGE}),
-    Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": GB200}}, "instance_types['ml.p6e-gb200.36xlarge'].architecture", "has ARM processors: set arm64", {}, beside=("hyperpod.instance_groups[1].type",)),
+    Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": GB200}}, "instance_types['ml.p6e-gb200.36xlarge'].architecture", "has ARM processors: set arm64", {}, beside=("hyperpod.instance_groups[1].type", "hyperpod.instance_groups[1].count")),
     Case("operator_accepts_the_cluster", {"ray/head/env": {"RAY_enable_autoscaler_v2": "1"}}, "ray.head.env.RAY_enable_autoscaler_v2", "cannot be set to '1' when enableInTreeAutoscaling is false", {"ray/head/env": {"RAY_enable_autoscaler_v2": "0"}}),
     Case("operator_accepts_the_cluster", {"ray/env": {"RAY_enable_autoscaler_v2": "true"}, "ray/autoscaling": True}, "ray.env.RAY_enable_autoscaler_v2", "both .spec.autoscalerOptions.version and head Pod env var", {"ray/autoscaling": True}),
     Case("operator_accepts_the_cluster", {"ray/head/env": {"REDIS_USERNAME": "x"}}, "ray.head.env.REDIS_USERNAME", "use GcsFaultToleranceOptions.RedisUsername", {}),
@@ -287,7 +292,7 @@ CASES = [
     Case("pods_fit_their_node", {"ray/head/cpu": 8}, "ray.head.cpu", "asks for 8 vCPUs, but a node of 'head' (ml.m5.2xlarge) has 7", {"ray/head/cpu": 7}),
     Case("pods_fit_their_node", {"ray/head/memory_gib": 29}, "ray.head.memory_gib", "has 28 after system pods", {"ray/head/memory_gib": 28}),
     Case("pods_fit_their_node", {"ray/head/cpu": 4, f"{HEAD}/threads_per_core": 1}, "ray.head.cpu", "with threads_per_core 1; with 2 it has 7", {"ray/head/cpu": 3, f"{HEAD}/threads_per_core": 1}),
-    Case("pods_fit_their_node", {f"{HEAD}/type": "ml.t3.medium", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, "ray.head.instance_group", "carries 5 pods, and the 5 daemon sets", {f"{HEAD}/type": "ml.t3.large", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}),
+    Case("pods_fit_their_node", {f"{HEAD}/type": "ml.t3.medium", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, "ray.head.instance_group", "carries 5 pods, and the 5 daemon sets", {f"{HEAD}/type": "ml.t3.large", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, beside=("ray.head.memory_gib",)),
     Case("pods_fit_their_node", {"ray/head/cpu": 7, "ray/autoscaling": True}, "ray.head.cpu", "asks for 8 vCPUs", {"ray/head/cpu": 6, "ray/autoscaling": True}),
     Case("pods_fit_their_node", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1500}, "ray.workers[0].memory_gib", "has 1482", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1482}),
     Case("replicas_fit_the_group", {f"{WORKER}/replicas": 5}, "ray.workers[0].replicas", "need 5 nodes, 'workers' has 4 × ml.p5.48xlarge", {f"{WORKER}/replicas": 4}),
@@ -299,6 +304,45 @@ CASES = [
     Case("efa_goes_to_its_pods", {f"{WORKER}/gpus": 0}, "ray.workers[0].gpus", "stand idle", {f"{WORKER}/gpus": 1}, "warning"),
     Case("efa_goes_to_its_pods", {f"{WORKER}/efa": 0}, "ray.workers[0].efa", "many times slower", {f"{WORKER}/efa": 1}, "warning"),
     Case("shared_memory_fits", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 100}, "ray.workers[0].shared_memory_gib", "a quarter is 25", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 99}),
+    # --- what a stranger's files found
+    Case("bucket_names_are_valid", {"ray/access": {"s3": [{"bucket": "10.0.0.1"}]}}, "ray.access.s3[0].bucket", "IP address", {"ray/access": {"s3": [{"bucket": "10.0.0.a"}]}}),
+    Case("bucket_names_are_valid", {"ray/access": {"s3": [{"bucket": "xn--a"}]}}, "ray.access.s3[0].bucket", "are reserved", {"ray/access": {"s3": [{"bucket": "xn-a"}]}}),
+    Case("bucket_names_are_valid", {"ray/access": {"s3": [{"bucket": "a-s3alias"}]}}, "ray.access.s3[0].bucket", "are reserved", {"ray/access": {"s3": [{"bucket": "a-s3alia"}]}}),
+    Case("bucket_names_are_valid", {LINKS: [{"bucket": "a..b", "path": "/d"}]}, "storage.data_repositories[0].bucket", "dots stand alone", {LINKS: [{"bucket": "a.b", "path": "/d"}]}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["100.64.0.0/10"]}}, "eks.endpoint.public_cidrs[0]", "RFC 6598", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["224.0.0.0/8"]}}, "eks.endpoint.public_cidrs[0]", "is multicast", {"eks/endpoint": PUBLIC}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/8"]}}, "eks.endpoint.public_cidrs", "a large part of the internet", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/9"]}}),
+    Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("role/", "role/aws-service-role/eks.amazonaws.com/")]}, "eks.admin_role_arns[0]", "service-linked role", {"eks/admin_role_arns": [ROLE.replace("role/", "role/a/b/")]}),
+    Case("roles_are_plausible", {"eks/existing": {**CLUSTER, "kubectl_role_arn": ROLE.replace("1234", "4321")}, **EXISTING}, "eks.existing.kubectl_role_arn", "Lambda runs functions with roles of its own", {"eks/existing": CLUSTER, **EXISTING}),
+    Case("training_plans_sell_the_types", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{WORKERS}/type": "ml.g5.48xlarge"}, "hyperpod.instance_groups[1].training_plan_arn", "training plans do not exist for ml.g5.48xlarge", {f"{WORKERS}/training_plan_arn": PLAN_ARN}),
+    Case("training_plans_sell_the_types", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {"name": "more", "type": "ml.p4d.24xlarge", "count": 0, "training_plan_arn": PLAN_ARN}}, "hyperpod.instance_groups[2].training_plan_arn", "is used for ml.p5.48xlarge and for ml.p4d.24xlarge", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {"name": "more", "type": "ml.p5.48xlarge", "count": 0, "training_plan_arn": PLAN_ARN}}),
+    Case("plan_and_key_are_ours", {f"{WORKERS}/training_plan_arn": PLAN_ARN.replace("aws", "aws-us-gov", 1)}, "hyperpod.instance_groups[1].training_plan_arn", "is in partition aws-us-gov", {f"{WORKERS}/training_plan_arn": PLAN_ARN}),
+    Case("plan_and_key_are_ours", {f"{WORKERS}/volume_kms_key_arn": KEY_ARN.replace("aws", "aws-cn", 1)}, "hyperpod.instance_groups[1].volume_kms_key_arn", "is in partition aws-cn", {f"{WORKERS}/volume_kms_key_arn": KEY_ARN}),
+    Case("keys_of_others_are_granted", {f"{WORKERS}/volume_kms_key_arn": KEY_ARN.replace("123456789012", "210987654321")}, "hyperpod.instance_groups[1].volume_kms_key_arn", "use it and create grants", {f"{WORKERS}/volume_kms_key_arn": KEY_ARN}, "warning"),
+    Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": [KEY_ARN.replace("aws", "aws-cn", 1)]}}, "ray.access.kms_key_arns[0]", "in partition aws-cn", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": [KEY_ARN]}}),
+    Case("ultraservers_are_whole", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", f"{WORKERS}/count": 10, f"{WORKER}/replicas": 10, "instance_types": {"ml.p6e-gb200.36xlarge": {**GB200, "architecture": "arm64"}}, **OWN_IMAGE, f"{HEAD}/type": "ml.m7g.4xlarge", f"{HEAD}/threads_per_core": 1}, "hyperpod.instance_groups[1].count", "whole UltraServers of 9 or 18", {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", f"{WORKERS}/count": 18, f"{WORKER}/replicas": 18, "instance_types": {"ml.p6e-gb200.36xlarge": {**GB200, "architecture": "arm64"}}, **OWN_IMAGE, f"{HEAD}/type": "ml.m7g.4xlarge", f"{HEAD}/threads_per_core": 1}, "warning", beside=("hyperpod.instance_groups[1].type",)),
+    Case("volumes_hold_an_image", {f"{WORKERS}/data_volume_gib": 49}, "hyperpod.instance_groups[1].data_volume_gib", "hold no training image", {f"{WORKERS}/data_volume_gib": 50}, "warning"),
+    Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 30 2 ? *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "never fires: no month of '2' has 30 days", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 29 2 ? *)"}}),
+    Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN 2025)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "the year 2025 is over", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN 2026)"}}),
+    Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 4}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "takes all 4 nodes at once", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 3}}}, "warning"),
+    Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 100, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "100 percent takes all 4 nodes", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 99, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "warning"),
+    Case("figures_are_those_of_the_catalogue", {"instance_types": {"ml.p5.48xlarge": {**P5, "memory_gib": 1024}}}, "instance_types['ml.p5.48xlarge'].memory_gib", "and ml.p5.48xlarge has 2048", {"instance_types": {"ml.p5.48xlarge": P5}}, "warning"),
+    Case("capacity_is_within_the_default_quota", {"storage/capacity_gib": 103200}, "storage.capacity_gib", "the default quota", {"storage/capacity_gib": 100800}, "warning"),
+    Case("existing_file_system_has_its_network", {"storage": {"existing": FILE_SYSTEM}}, "storage.existing.file_system_id", "name its VPC in network.existing", {"storage": {"existing": FILE_SYSTEM}, **EXISTING}, "warning"),
+    Case("linked_folders_lie_apart", {LINKS: [{"bucket": "a-b", "path": "/d"}, {"bucket": "a-b", "prefix": "c/", "path": "/e"}]}, "storage.data_repositories[1].prefix", "Its objects are in two folders", {LINKS: [{"bucket": "a-b", "prefix": "b/", "path": "/d"}, {"bucket": "a-b", "prefix": "c/", "path": "/e"}]}, "warning"),
+    Case("linked_folders_lie_apart", {LINKS: [{"bucket": "a-b", "path": "/d/../e"}]}, "storage.data_repositories[0].path", "does not resolve", {LINKS: [{"bucket": "a-b", "path": "/d/..e"}]}),
+    Case("linked_folders_lie_apart", {LINKS: [{"bucket": "a-b", "prefix": "a//b/", "path": "/d"}]}, "storage.data_repositories[0].prefix", "Fix: one slash", {LINKS: [{"bucket": "a-b", "prefix": "a/b/", "path": "/d"}]}, "warning"),
+    Case("replicas_have_effect", {f"{WORKER}/min_replicas": 1}, "ray.workers[0].min_replicas", "has no effect without ray.autoscaling", {f"{WORKER}/min_replicas": 4}, "warning"),
+    Case("redis_is_given_once", {REDIS: {"driver_instance_group": "head", "redis_address": "localhost:6379"}}, "ray.gcs_fault_tolerance.redis_address", "is the head's own pod", {REDIS: {"driver_instance_group": "head", "redis_address": "localhost.example.com:6379"}}),
+    Case("head_is_large_enough", {"ray/head/memory_gib": 3}, "ray.head.memory_gib", "too little for Ray's head", {"ray/head/memory_gib": 4}, "warning"),
+    Case("efa_goes_to_its_pods", {f"{WORKER}/gpus": 3, f"{WORKER}/replicas": 8}, "ray.workers[0].gpus", "2 of each node stand idle", {f"{WORKER}/gpus": 4, f"{WORKER}/replicas": 8}, "warning"),
+    Case("folder_exists", {"image/folder": "nowhere"}, "image.folder", "is no folder of the project", {"image/folder": "image"}),
+    Case("folder_exists", {"image/folder": "docs"}, "image.folder", "has no Dockerfile", {"image/folder": "image"}),
+    Case("registries_are_of_the_partition", {"image/uri": OTHER_REGION.replace("eu-west-1.amazonaws.com", "us-west-2.amazonaws.com.cn")}, "image.uri", "is no registry of aws", {"image/uri": OTHER_REGION}),
+    Case("charts_are_locked", {"helm/kuberay_operator": "1.7.1"}, "helm.kuberay_operator", "locks kuberay-operator 1.7.0", {"helm/kuberay_operator": "1.7.0"}),
+    Case("charts_are_locked", {"helm/lock_file": "chart.lock.yaml"}, "helm.lock_file", "is no file of the project; did you mean 'charts.lock.yaml'?", {"helm/lock_file": "charts.lock.yaml"}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"team": ""}}, "hyperpod.instance_groups[1].labels.team", "is empty, and HyperPod takes label values", {f"{WORKERS}/labels": {"team": "a"}}),
+    Case("tags_are_valid", {"tags": {"a": "b\nc"}}, "tags.a", "allowed in keys and values", {"tags": {"a": "b c"}}),
 ]  # fmt: skip
 
 
@@ -323,7 +367,8 @@ def test_the_good_environment_has_no_problem() -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert sorted(RULE) == sorted({case.rule for case in CASES})
+    of_folders = {"names_differ_from_siblings"}  # tests/environments/test_broken.py
+    assert sorted(RULE) == sorted({case.rule for case in CASES} | of_folders)
     assert len(RULE) == len(OF_FILES)
 
 

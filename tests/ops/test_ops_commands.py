@@ -374,6 +374,22 @@ def test_preflight_knows_bootstrap_and_zones(faults: World) -> None:
     assert outcome("zones") == ("ok", "usw2-az1, usw2-az2")
 
 
+def test_preflight_asks_what_ec2_and_eks_offer(faults: World) -> None:
+    def said(check: str) -> list[tuple[str, str]]:
+        found = faults.ops("preflight", "demo", "-o", "json").json["checks"]
+        return [(one["result"], one["why"]) for one in found if one["check"] == check]
+
+    version = faults.plan.settings.eks.version
+    assert said("instance types") == [("ok", "ml.m5.2xlarge in usw2-az1"), ("ok", "ml.g5.8xlarge in usw2-az1")]
+    assert said("EKS version")[0] == ("ok", f"{version}, standard support")
+    faults.running.client.withdraw("ml.g5.8xlarge", "usw2-az1")
+    assert said("instance types")[1] == ("failed", "ml.g5.8xlarge is not offered in usw2-az1")
+    unknown = [
+        one for one in faults.ops("preflight", "demo", "-o", "json").json["checks"] if one["result"] == "unknown"
+    ]
+    assert unknown == [], "the embedded AWS answers every rule of the account"
+
+
 def test_preflight_of_wrong_credentials_asks_no_further(world: World) -> None:
     result = world.ops("preflight", "demo", "-o", "json", env=world.environ(AWS_ACCESS_KEY_ID="999999999999"))
     assert result.code == 3

@@ -18,8 +18,9 @@ HEAD, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1"
 PLAN = "arn:aws:sagemaker:us-west-2:000000000001:training-plan/p"
 CPU = {"name": "more", "type": "ml.m7g.4xlarge", "count": 2, "threads_per_core": 2}
 BURST = {"name": "burst", "type": "ml.p5.48xlarge", "count": 0}
+PLANNED = {**BURST, "training_plan_arn": PLAN}
 KARPENTER = {"hyperpod/managed_autoscaling": True, f"{GROUPS}/2": BURST, "ray/autoscaling": True}
-KEY = "arn:aws:kms:us-west-2:000000000001:key/k"
+KEY = "arn:aws:kms:us-west-2:000000000001:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ HYPERPOD = [
     Case("plan_is_ours", {f"{WORKERS}/training_plan_arn": PLAN.replace("us-west-2", "us-east-1")},
          {f"{WORKERS}/training_plan_arn": PLAN}),
     Case("plan_is_ours", {f"{WORKERS}/training_plan_arn": PLAN.replace(ACCOUNT, "999999999999")}),
+    Case("plan_is_ours", {f"{WORKERS}/training_plan_arn": PLAN.replace("aws", "aws-cn", 1)}),
+    Case("plan_sells_the_type",
+         {f"{WORKERS}/training_plan_arn": PLAN, f"{WORKERS}/type": "ml.g5.48xlarge"},
+         {f"{WORKERS}/training_plan_arn": PLAN, f"{WORKERS}/type": "ml.p4d.24xlarge"}),
+    Case("plan_has_one_type",
+         {f"{WORKERS}/training_plan_arn": PLAN, f"{GROUPS}/2": {**PLANNED, "type": "ml.p4d.24xlarge"}},
+         {f"{WORKERS}/training_plan_arn": PLAN, f"{GROUPS}/2": PLANNED}),
+    Case("key_is_of_the_region", {f"{WORKERS}/volume_kms_key_arn": KEY.replace("aws", "aws-us-gov", 1)}),
     Case("key_is_of_the_region", {f"{WORKERS}/volume_kms_key_arn": KEY.replace("us-west-2", "us-east-1")},
          {f"{WORKERS}/volume_kms_key_arn": KEY.replace(ACCOUNT, "999999999999")}),
     Case("deep_checks_have_a_device", {f"{HEAD}/deep_health_checks": ["InstanceStress"]},

@@ -14,6 +14,7 @@ from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.refusals import refuse
 from sandbox.aws.emulator.roles import Roles
+from service_rules import eks as eks_rules
 from service_rules import hyperpod as rules
 
 Json = dict[str, Any]
@@ -627,6 +628,7 @@ class SageMaker:
             raise ServiceError("ValidationException", f"EKS cluster {eks} does not exist")
         if cluster is not None:
             refuse(rules.orchestrator_version(str(cluster["version"])))
+            refuse(eks_rules.orchestrator(cluster))
         overrides = (g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))
         for vpc in [data.get("VpcConfig", {}), *overrides]:
             self._network.check(vpc.get("Subnets", []), vpc.get("SecurityGroupIds", []))

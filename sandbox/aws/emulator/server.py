@@ -36,6 +36,7 @@ from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
+from sandbox.aws.emulator.offerings import Offerings
 from sandbox.aws.emulator.pod_identity import Pod, PodIdentity
 from sandbox.aws.emulator.pulls import Pulls
 from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_repository_type, file_system_type
@@ -70,6 +71,7 @@ class Emulator:
         sagemaker_api.mount("sagemaker")
         fsx_api.mount("fsx")
         JsonService(context, self._quotas).mount("servicequotas")
+        self._offerings = Offerings(context)
         registry = Registry(context)
         registry.add(
             [
@@ -173,6 +175,9 @@ class Emulator:
                 return 200, {}
             case "POST", "quotas":
                 self._quotas.set_value(str(data["name"]), float(data["value"]))
+                return 200, {}
+            case "POST", "offerings":
+                self._offerings.withdraw(str(data["instance_type"]), str(data["zone_id"]))
                 return 200, {}
             case "POST", "inventory":
                 listers = [self._sagemaker.inventory, self._fsx.inventory]

@@ -23,6 +23,7 @@ OTHERS = {
     ("sagemaker", "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance"): 2000.0,
     ("vpc", "VPCs per Region"): 5.0,
     ("vpc", "Interface VPC endpoints per VPC"): 50.0,
+    ("vpc", "NAT gateways per Availability Zone"): 5.0,
     ("ec2", "EC2-VPC Elastic IPs"): 5.0,
     ("eks", "Clusters"): 100.0,
     ("fsx", "Lustre Persistent_2 file systems"): 100.0,
