@@ -85,7 +85,7 @@ def test_links(tmp_path: Path) -> None:
     (inside / "same.yaml").symlink_to(inside / "prod.yaml")
     (only,) = judged("out", inside)
     assert "is a link out of the folder" in only.message
-    assert "no environment is called 'gone'" in judged("gone", inside)[0].message
+    assert "no environment 'gone'" in judged("gone", inside)[0].message
     # a link inside the folder is a second environment of the same names
     assert {problem.path for problem in judged("same", inside)} == {"hyperpod.cluster_name", "image.repository_name"}
 
