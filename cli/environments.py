@@ -44,9 +44,9 @@ def check(
             f"no environment: {where}", expected="an environment file", fix=f"{PROGRAM} env new NAME", code=BAD_USE
         )
     skipped = [] if names_ or not where.is_dir() else core.skipped_files(folder=where)
-    for file in skipped:
+    for other in skipped:
         message = "not checked. Expected NAME.yaml, with NAME in lower-case letters, digits and hyphens. Fix: rename it"
-        sys.stderr.write(f"{where / file}: {message}\n")
+        sys.stderr.write(f"{where / other}: {message}\n")
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
