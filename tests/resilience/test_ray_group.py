@@ -142,6 +142,7 @@ def test_a_replacement_that_dies_while_it_starts_is_tried_again(monkeypatch: pyt
         poll.statuses = [running(), running(error=DEATH)]
         assert [status.error for status in poll.poll()] == [None, None]
     assert len(poll.begun) >= 3
+    assert not poll.taken_in
     poll.fails = False
     for _ in range(8):
         poll.statuses = [running(), running(error=DEATH)]

@@ -394,9 +394,7 @@ def test_a_worker_that_still_imports_may_be_silent_for_longer() -> None:
     world = World(spares=0, warm=False)
     slow = world.holder(1)
     assert not world.table.members[slow].proven
-    world.t += 5.0
-    world.take(world.table.beat(world.t, world.holder(0), step=0, seq=1))
-    world.take(world.table.tick(world.t))
+    world.run(4, silent=(slow,))
     assert slow in world.table.members
     world.run(32)  # until that gap is forgotten
     assert world.table.members[slow].proven
@@ -441,6 +439,22 @@ def test_it_takes_in_who_comes_once_it_is_warm_and_at_the_end_of_a_step() -> Non
     assert assigned(world)[late] == (1, 2)
     world.run(2)
     assert world.sent[-1][1]["type"] != "move"
+
+
+def test_it_waits_for_all_who_come_and_moves_once() -> None:
+    world = World(active=3, spares=0, least=1)
+    world.run(2)
+    for rank in (2, 1):
+        world.kill(world.holder(rank))
+    first, second = (world.join(order, node=f"node-{order}") for order in (7, 8))
+    world.take(world.table.warmed(world.t, first))
+    world.run(2)
+    assert not world.table._moving
+    world.take(world.table.warmed(world.t, second))
+    world.run(0.2)
+    assert world.sent[-1] == (world.holder(0), {"type": "move", "resize": True})
+    world.take(world.table.handed_over(world.t, world.holder(0), world.table.gen))
+    assert (world.table.size, len(world.table.ranks)) == (3, 3)
 
 
 def test_below_its_least_size_it_waits() -> None:
