@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from charts.executable import helm
+from cli.main import tree
 from tests.cli.test_one_command import problem
 from tests.docs.clone import environ
 from tests.docs.printed import (
@@ -90,13 +91,61 @@ def test_what_is_the_same_is_run_elsewhere(entry: dict[str, Any]) -> None:
     }, entry
 
 
+def source_of(test: str) -> str:
+    """The text of a test with the functions, fixtures and constants of its file that it uses; the file for `::*`."""
+    file, _, name = test.partition("::")
+    text = (PROJECT / file).read_text("utf-8")
+    if name == "*":
+        return text
+    tops: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        lines = text.splitlines()[min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) - 1 :]
+        piece = "\n".join(lines[: (node.end_lineno or node.lineno) - (len(text.splitlines()) - len(lines))])
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            tops[node.name] = piece
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                tops[ast.unparse(target)] = piece
+    seen, open_ = {name}, [name]
+    while open_:
+        piece = tops[open_.pop()]  # KeyError: there is no such test
+        more = {word for word in re.findall(r"\w+", piece) if word in tops} - seen
+        seen |= more
+        open_ += more
+    return "\n".join(tops[one] for one in tops if one in seen)
+
+
+def words_of(command: str) -> list[str]:
+    """The words that make a command what it is: its program's verbs and its options."""
+    words = shlex.split(command.replace("*", " "))
+    if words[0] != "hyperpod-ray":
+        return [
+            word for word in words if word not in ("-", "-m") and not re.search(r"\.venv|^-f$|^python$|[A-Z]{4}", word)
+        ]
+    node, verbs = tree(), []
+    for word in words[1:]:
+        if word not in getattr(node, "commands", {}):
+            break
+        node = node.commands[word]
+        verbs.append(word)
+    return verbs + [word for word in words if word.startswith("--")]
+
+
 @pytest.mark.parametrize("entry", entries("tests"), ids=lambda entry: entry["run"])
-def test_the_named_test_is_there(entry: dict[str, Any]) -> None:
-    file, _, name = entry["test"].partition("::")
-    functions = {
-        node.name for node in ast.walk(ast.parse((PROJECT / file).read_text())) if isinstance(node, ast.FunctionDef)
-    }
-    assert name == "*" or name in functions, sorted(functions)
+def test_the_named_test_runs_the_command(entry: dict[str, Any]) -> None:
+    source = source_of(entry["test"])
+    missing = [
+        word
+        for word in ([entry["through"]] if "through" in entry else words_of(entry["run"]))
+        if not re.search(rf"(?<![\w-])({re.escape(word)}|{re.escape(word.strip('-').replace('-', '_'))})", source)
+    ]
+    assert missing == [], entry["test"]
+
+
+def test_a_test_of_another_command_does_not_count() -> None:
+    source = source_of("tests/docs/test_printed_commands.py::test_a_new_command_has_none")
+    assert "frob" in source and "teardown" not in source
+    assert words_of("hyperpod-ray teardown prod --confirm prod") == ["teardown", "--confirm"]
 
 
 # --- what .ci/run makes -----------------------------------------------------------------------------------------------
