@@ -144,7 +144,10 @@ def test_nodes_shell_names_the_missing_program(world: World) -> None:
     ("arguments", "words"),
     [
         (("nodes", "show", "demo", "i-ffffffffffffffff0"), "is not in cluster"),
-        (("nodes", "demo", "--group", "nope"), "group: 'nope' is not in cluster 'ray-ops'. Expected one of head, workers"),
+        (
+            ("nodes", "demo", "--group", "nope"),
+            "group: 'nope' is not in cluster 'ray-ops'. Expected one of head, workers",
+        ),
         (("nodes", "events", "demo", "--group", "nope"), "group: 'nope'"),
         (("wait", "demo", "--for", "nope"), "target: 'nope'. Expected one of cluster"),
         (("logs", "demo", "--since", "yesterday"), "time: 'yesterday'"),
