@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
@@ -89,6 +89,13 @@ class Execution:
                 if not roles.trusts(role, service="cloudformation.amazonaws.com", source=source):
                     return _error(f"Role {role} is invalid or cannot be assumed")
                 self._of_stack[name.partition(":stack/")[2].partition("/")[0] or name] = role
+            wanted = _first(form, "PhysicalResourceId")
+            if wanted and _first(form, "Action") == "DescribeStackResources" and not _first(form, "StackName"):
+                # MiniStack finds resources by the name of their stack only
+                holder = self._holder(wanted)
+                if not holder:
+                    return _error(f"Stack for {wanted} does not exist")
+                body = urlencode({**form, "StackName": holder}, doseq=True).encode()
             return await original(method, path, headers, body, query)
 
         handlers["cloudformation"] = handle
@@ -114,8 +121,10 @@ class Execution:
         return run
 
     def _holder(self, physical_id: str) -> str:
-        """The stack that has a resource."""
+        """The stack that has a resource; one that is deleted has none, though it left some."""
         for name, stack in self._hooks.cloudformation._stacks.items():
+            if stack.get("StackStatus") == "DELETE_COMPLETE":
+                continue
             resources = (stack.get("_resources") or {}).values()
             if any(r.get("PhysicalResourceId") == physical_id for r in resources):
                 return str(name)

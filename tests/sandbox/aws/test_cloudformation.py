@@ -348,6 +348,17 @@ def test_a_name_that_is_taken_fails_the_second_stack_and_leaves_the_first_alone(
     assert stacks.status(third) == "ROLLBACK_COMPLETE", "the rollback of the second took the first one's"
 
 
+def test_the_stack_of_a_resource_is_found_by_its_physical_id(stacks: Stacks) -> None:
+    name = f"/found-{uuid.uuid4().hex[:8]}"
+    group = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {"LogGroupName": name}}
+    made = stacks.create({"Group": group})
+    (found,) = stacks.api.describe_stack_resources(PhysicalResourceId=name)["StackResources"]
+    assert found["StackName"] == made
+    stacks.delete(made)
+    with pytest.raises(botocore.exceptions.ClientError, match=f"Stack for {name} does not exist"):
+        stacks.api.describe_stack_resources(PhysicalResourceId=name)
+
+
 def test_a_new_vpc_has_an_open_default_group(emulator: Emulator, stacks: Stacks) -> None:
     """As on AWS: members reach each other and everything. What closes it must have something to close."""
     ec2 = emulator.boto("ec2")
