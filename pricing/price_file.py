@@ -23,6 +23,7 @@ _SECTIONS = {
     "instances": 'HyperPod "cluster usage", per instance-hour: region, then type',
     "storage": "FSx for Lustre PERSISTENT_2 SSD, per GB-month: region, then MB/s per TiB",
     "fixed": "per hour; `any`: the same in every region",
+    "usage": "per GB, GB-month, minute, or piece and month; `any`: the same in every region",
     "alike": "where a region has no price of its own, an estimate is taken from another's, shown with `~`",
 }
 

@@ -26,6 +26,11 @@ CLOSED_ENDPOINTS = 14
 Unit = Literal["hour", "GB-month"]
 HourlyCharge = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
 """What is paid for by the hour whether it is used or not."""
+Usage = Literal[
+    "ebs_gp3", "nat_data", "endpoint_data", "cross_zone", "log_ingestion", "alarm", "kms_key", "ecr_storage",
+    "build_minute",
+]  # fmt: skip
+"""What is paid for by the month or by use; `Prices.usage` has the units."""
 Key = TypeVar("Key", bound=str | int)
 
 FIXED: Mapping[HourlyCharge, tuple[str, str]] = {
@@ -36,10 +41,19 @@ FIXED: Mapping[HourlyCharge, tuple[str, str]] = {
     "interface_endpoint": ("interface endpoints", "endpoint in one zone"),
 }
 """Name of the line, and what one is."""
-NOT_COUNTED = [
-    "data that NAT gateways and endpoints process", "EBS volumes of nodes", "backups", "logs", "data transfer",
-    "taxes", "savings plans and discounts",
-]  # fmt: skip
+BY_USE: tuple[tuple[str, Usage | None, str], ...] = (
+    ("data through NAT gateways", "nat_data", "per GB"),
+    ("data through endpoints", "endpoint_data", "per GB"),
+    ("traffic between zones", "cross_zone", "per GB and direction"),
+    ("log events written to CloudWatch", "log_ingestion", "per GB"),
+    ("alarms", "alarm", "a month each"),
+    ("KMS keys", "kms_key", "a month each"),
+    ("container images in ECR", "ecr_storage", "per GB and month"),
+    ("image builds by CodeBuild", "build_minute", "per minute"),
+    ("backups", None, ""),
+    ("taxes, savings plans and discounts", None, ""),
+)
+"""What depends on use: what it is, its price, of how much."""
 
 
 class Price(BaseModel):
@@ -76,6 +90,8 @@ class Prices(BaseModel):
     """Region, then MB/s per TiB: FSx for Lustre PERSISTENT_2 SSD, per GB-month."""
     fixed: dict[str, dict[HourlyCharge, Price]] = {}
     """Region (or `any`), then what: per hour."""
+    usage: dict[str, dict[Usage, Price]] = {}
+    """Region (or `any`), then what: per GB, GB-month, minute, or piece and month."""
     alike: dict[str, RegionFallback] = {}
     """Region, then the one it is estimated from. One step only: an estimate never stands in for another price."""
 
@@ -90,6 +106,17 @@ class Prices(BaseModel):
     def hourly(self, region: str, what: HourlyCharge) -> Price | None:
         """Of what is always paid, per hour and piece; None where unknown."""
         return self._find(self.fixed, region, what)
+
+    def used(self, region: str, what: Usage) -> Price | None:
+        """Of what is paid for by the month or by use; None where unknown."""
+        return self._find(self.usage, region, what)
+
+    def node_volume(self, region: str) -> Price | None:
+        """Of a node's EBS volume per GB-month: an estimate, as HyperPod bills usage types of its own for it."""
+        price = self.used(region, "ebs_gp3")
+        if price is None:
+            return None
+        return price.model_copy(update={"estimate": f"as EBS gp3{' ' + price.estimate if price.estimate else ''}"})
 
     def _find(self, section: Mapping[str, Mapping[Key, Price]], region: str, key: Key) -> Price | None:
         own = section.get(region, {}).get(key) or section.get(ANYWHERE, {}).get(key)
@@ -109,6 +136,8 @@ class Prices(BaseModel):
             yield from (("storage", region, str(key), price) for key, price in throughputs.items())
         for region, pieces in self.fixed.items():
             yield from (("fixed", region, key, price) for key, price in pieces.items())
+        for region, uses in self.usage.items():
+            yield from (("usage", region, key, price) for key, price in uses.items())
 
     def over(self, other: Prices) -> Prices:
         """These prices, and the other's where these have none."""
@@ -116,6 +145,7 @@ class Prices(BaseModel):
             instances=_merged(self.instances, other.instances),
             storage=_merged(self.storage, other.storage),
             fixed=_merged(self.fixed, other.fixed),
+            usage=_merged(self.usage, other.usage),
             alike={**other.alike, **self.alike},
         )
 
@@ -180,7 +210,7 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
     for group in plan.settings.hyperpod.instance_groups:
         note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
         lines.append(
-            _line(
+            line(
                 name=group.name,
                 what=f"{group.count} × {group.type}",
                 quantity=group.count,
@@ -190,10 +220,13 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
             )
         )
+    volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.settings.hyperpod.instance_groups)
+    if volumes:
+        lines.append(node_volumes(volumes, region, prices))
     storage = plan.new_file_system
     if storage is not None:
         lines.append(
-            _line(
+            line(
                 name="storage",
                 what=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
                 quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
@@ -204,7 +237,7 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
     for what, count in always_paid(plan, day=day):
         name, one = FIXED[what]
         lines.append(
-            _line(
+            line(
                 name=name,
                 what=f"{count} × {one}",
                 quantity=count,
@@ -212,7 +245,28 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 price=prices.hourly(region, what),
             )
         )
-    return Cost(lines=lines, not_counted=list(NOT_COUNTED))
+    return Cost(lines=lines, not_counted=not_counted(prices, region))
+
+
+def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
+    """The line of the nodes' EBS volumes."""
+    return line(
+        name="volumes of nodes",
+        what=f"{gigabytes} GiB of EBS",
+        quantity=gigabytes,
+        unit="GB-month",
+        price=prices.node_volume(region),
+    )
+
+
+def not_counted(prices: Prices, region: str) -> list[str]:
+    """What depends on use, each with what it costs where that is known."""
+    found = []
+    for what, key, of in BY_USE:
+        price = prices.used(region, key) if key else None
+        mark = "~" if price and price.estimate else ""
+        found.append(f"{what} ({mark}{price.usd:g} $ {of})" if price else what)
+    return found
 
 
 def in_extended_support(version: str, *, day: date) -> bool:
@@ -239,10 +293,21 @@ def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
         yield "interface_endpoint", CLOSED_ENDPOINTS * zones
 
 
-def _line(
+def line(
     *, name: str, what: str, quantity: int, unit: Unit, price: Price | None, paid: bool = True, note: str = ""
 ) -> Line:
-    usd = price.usd * quantity if price and paid else None
+    """One thing and what it costs, for the cost command and the review.
+
+    Args:
+        name: What the report calls it.
+        what: How many of what.
+        quantity: Pieces, or GB.
+        unit: What the price is per.
+        price: Of one unit; None where unknown.
+        paid: Whether it is paid for by the hour or month. Default: yes.
+        note: What to say in the place of the price's day.
+    """
+    usd = 0.0 if not quantity and paid else price.usd * quantity if price and paid else None
     hour = month = None
     if usd is not None:
         hour, month = (usd, usd * HOURS_PER_MONTH) if unit == "hour" else (usd / HOURS_PER_MONTH, usd)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from review.assembly import EnvironmentAssembly
 from review.changes import Changes
-from review.effects.groups import count, groups, instance_type
+from review.effects.groups import Group, count, groups, instance_type
 from review.errors import ReviewError
 from review.kubernetes import Cluster, ObjectName
 from review.references import Reader
 
 if TYPE_CHECKING:
-    from pricing.prices import HourlyCharge, Price, Prices
+    from pricing.prices import HourlyCharge, Prices
+    from pricing.prices import Line as PriceLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,17 +94,10 @@ def hourly(assembly: EnvironmentAssembly, day: date) -> str:
     except price_file.PriceFileError as error:
         raise ReviewError.together([str(error)]) from error
     items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
-    unknown = [name for name, item in items.items() if item.usd is None]
-    total = sum(item.usd or 0.0 for item in items.values())
-    mark = "~" if any(item.price and item.price.estimate for item in items.values()) else ""
+    unknown = [name for name, item in items.items() if item.usd_per_hour is None]
+    total = sum(item.usd_per_hour or 0.0 for item in items.values())
+    mark = "~" if any(item.estimate for item in items.values()) else ""
     return f"{mark}{total:,.2f} $ per hour" + (f", without {', '.join(unknown)}" if unknown else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Item:
-    what: str
-    usd: float | None
-    price: Price | None
 
 
 def money(changes: Changes, *, day: date) -> Money:
@@ -119,70 +113,89 @@ def money(changes: Changes, *, day: date) -> Money:
     lines = []
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
-        price = (new and new.price) or (old and old.price)
+        one = new or old
         lines.append(
             Line(
                 name=name,
-                before=old.what if old else "",
-                after=new.what if new else "",
-                before_usd=old.usd if old else 0.0,
-                after_usd=new.usd if new else 0.0,
-                read=price.read if price else None,
-                source=price.source if price else "",
-                estimate=next((one.price.estimate for one in (new, old) if one and one.price), ""),
+                before=_words(old),
+                after=_words(new),
+                before_usd=old.usd_per_hour if old else 0.0,
+                after_usd=new.usd_per_hour if new else 0.0,
+                read=one.read if one else None,
+                source=one.source if one else "",
+                estimate=next((side.estimate for side in (new, old) if side and side.estimate), ""),
             )
         )
-    return Money(lines=lines, region=_region(changes.head), not_counted=list(prices.NOT_COUNTED))
+    region = _region(changes.head)
+    return Money(lines=lines, region=region, not_counted=prices.not_counted(known, region))
 
 
-def _items(assembly: EnvironmentAssembly, cluster: Cluster, prices: Prices, day: date) -> dict[str, _Item]:
-    from pricing.prices import HOURS_PER_MONTH as hours
+def _words(line: PriceLine | None) -> str:
+    if line is None:
+        return ""
+    return f"{line.what}, {line.note}" if line.note else line.what
 
-    found: dict[str, _Item] = {}
+
+def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: date) -> dict[str, PriceLine]:
+    from pricing import prices
+
+    found: dict[str, PriceLine] = {}
     region = _region(assembly)
+    volumes = 0
     for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
         for name, group in groups(resource).items():
-            price = prices.instance(region, instance_type(group))
             plan = bool(group.get("TrainingPlanArn"))
-            what = f"{count(group)} × {instance_type(group)}" + (", paid with the training plan" if plan else "")
-            free = count(group) == 0
-            usd = 0.0 if free else None if price is None or plan else price.usd * count(group)
-            found[f"group {name}"] = _Item(what=what, usd=usd, price=price)
+            found[f"group {name}"] = prices.line(
+                name=f"group {name}",
+                what=f"{count(group)} × {instance_type(group)}",
+                quantity=count(group),
+                unit="hour",
+                price=known.instance(region, instance_type(group)),
+                paid=not plan,
+                note="paid with the training plan" if plan else "",
+            )
+            volumes += count(group) * _volume(group)
+    if volumes:
+        found["volumes of nodes"] = prices.node_volumes(volumes, region, known)
+    for name, size, speed in _file_systems(assembly, cluster):
+        found[name] = prices.line(
+            name=name,
+            what=f"{size} GiB, {speed} MB/s per TiB",
+            quantity=size,
+            unit="GB-month",
+            price=known.file_system(region, speed),
+        )
+    for what, number in Counter(_pieces(assembly, day)).items():
+        name, one = prices.FIXED[what]
+        price = known.hourly(region, what)
+        found[name] = prices.line(name=name, what=f"{number} × {one}", quantity=number, unit="hour", price=price)
+    return found
+
+
+def _volume(group: Group) -> int:
+    """GiB of a node's own EBS volumes."""
+    configs = [config.get("EbsVolumeConfig") or {} for config in group.get("InstanceStorageConfigs") or []]
+    return sum(int(config.get("VolumeSizeInGB") or 0) for config in configs)
+
+
+def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[tuple[str, int, int]]:
+    """Name, GiB and MB/s per TiB of each file system: of the stacks, and of claims with a class."""
     for key, resource in assembly.of_type("AWS::FSx::FileSystem"):
         properties = resource.get("Properties", {})
         throughput = (properties.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput")
-        size, title = properties.get("StorageCapacity"), assembly.title(key)
+        size = properties.get("StorageCapacity")
         if isinstance(size, int) and isinstance(throughput, int):
-            found[f"file system {title}"] = _file_system(
-                size, throughput, prices.file_system(region, throughput), hours
-            )
+            yield f"file system {assembly.title(key)}", size, throughput
     for item in cluster.objects.values():
         made_by = cluster.objects.get(
             ObjectName("StorageClass", "", str(item.data.get("spec", {}).get("storageClassName")))
         )
         if item.id.kind != "PersistentVolumeClaim" or made_by is None:
             continue
-        asked = str(item.data["spec"].get("resources", {}).get("requests", {}).get("storage", ""))
+        asked = str(item.data["spec"].get("resources", {}).get("requests", {}).get("storage", "")).removesuffix("Gi")
         speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
-        if asked.removesuffix("Gi").isdigit() and speed.isdigit():
-            price = prices.file_system(region, int(speed))
-            found[f"file system of claim {item.id.namespace}/{item.id.name}"] = _file_system(
-                int(asked.removesuffix("Gi")), int(speed), price, hours
-            )
-    return {**found, **_always_paid(assembly, prices, day)}
-
-
-def _always_paid(assembly: EnvironmentAssembly, prices: Prices, day: date) -> dict[str, _Item]:
-    """EKS, NAT gateways with their addresses, interface endpoints: paid by the hour, used or not."""
-    from pricing.prices import FIXED
-
-    region = _region(assembly)
-    found: dict[str, _Item] = {}
-    for what, number in Counter(_pieces(assembly, day)).items():
-        name, one = FIXED[what]
-        price = prices.hourly(region, what)
-        found[name] = _Item(what=f"{number} × {one}", usd=None if price is None else price.usd * number, price=price)
-    return found
+        if asked.isdigit() and speed.isdigit():
+            yield f"file system of claim {item.id.namespace}/{item.id.name}", int(asked), int(speed)
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:
@@ -201,11 +214,6 @@ def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:
         if properties.get("VpcEndpointType") == "Interface":
             for _ in properties.get("SubnetIds", []):
                 yield "interface_endpoint"
-
-
-def _file_system(size: int, throughput: int, price: Price | None, hours: int) -> _Item:
-    usd = None if price is None else price.usd * size / hours
-    return _Item(what=f"{size} GiB, {throughput} MB/s per TiB", usd=usd, price=price)
 
 
 def _region(assembly: EnvironmentAssembly) -> str:

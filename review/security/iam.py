@@ -31,6 +31,7 @@ _ATTACHED = {
     "AWS::SQS::QueuePolicy": "Queues",
 }
 """Where a policy names what it is of."""
+_PULL = {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
 _MANY = 12
 
 
@@ -54,6 +55,8 @@ def remarks(changes: Changes) -> Iterator[Remark]:
         now = set(_grants(change, change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
         if change.kind is Kind.ADDED and change.type != "AWS::IAM::Role":
             before = set()
+        if change.kind is Kind.REMOVED and _goes_with_it(change, changes):
+            now = {one for one in before if one.effect == "Deny"}  # nobody is left that it could deny
         fresh = _is_new(change, changes)
         what = f"{change.type.rpartition('::')[2]} {change.title}"
         yield from _compare(what, before, now, fresh=fresh, subject=_subject(change, changes))
@@ -68,6 +71,14 @@ def _is_new(change: ResourceChange, changes: Changes) -> bool:
         return True
     owners = list(_owners(change, changes))
     return bool(owners) and all(changes.base.resource(key) is None for key in owners)
+
+
+def _goes_with_it(change: ResourceChange, changes: Changes) -> bool:
+    """Whether the role or resource of a removed policy is removed too."""
+    if change.type not in _ATTACHED:
+        return True
+    return all(changes.resources[key].kind is Kind.REMOVED and not changes.resources[key].kept
+               if key in changes.resources else False for key in _owners(change, changes))  # fmt: skip
 
 
 def _subject(change: ResourceChange, changes: Changes) -> str:
@@ -89,6 +100,11 @@ def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
         yield reference.key
 
 
+def _pulls(one: Grant) -> bool:
+    """Whether it only pulls the images of one repository."""
+    return one.action in _PULL and not one.resource.endswith("*")
+
+
 def _sweeping(one: Grant) -> bool:
     """Everything, or everything of a service, on everything."""
     return one.resource in {"", "*"} and (one.action == "*" or one.action.endswith(":*"))
@@ -108,7 +124,9 @@ def _differences(what: str, before: set[Grant], now: set[Grant], *, fresh: bool)
         return
     more = [one for one in now - before if not _covered(one, before)]
     less = [one for one in before - now if not _covered(one, now)]
-    yield from _remarks(what, "broadened", [one for one in more if one.effect == "Allow"], "allows")
+    allowed = [one for one in more if one.effect == "Allow"]
+    yield from _remarks(what, "broadened", [one for one in allowed if not _pulls(one)], "allows")
+    yield from _remarks(what, "changed", [one for one in allowed if _pulls(one)], "allows")
     yield from _remarks(what, "broadened", [one for one in less if one.effect == "Deny"], "no longer denies")
     yield from _remarks(what, "narrowed", [one for one in less if one.effect == "Allow"], "no longer allows")
     yield from _remarks(what, "narrowed", [one for one in more if one.effect == "Deny"], "denies")

@@ -24,6 +24,7 @@ def price(usd: float, *, estimate: str = "") -> Price:
 KNOWN = Prices(
     instances={"us-west-2": {"ml.m5.2xlarge": price(0.5), "ml.p5.48xlarge": price(60)}},
     storage={"us-west-2": {1000: price(0.6)}},
+    usage={"any": {"kms_key": price(1)}, "us-west-2": {"ebs_gp3": price(0.08), "nat_data": price(0.045)}},
     fixed={
         "any": {"eks_cluster": price(0.1), "eks_extended_support": price(0.5)},
         "us-west-2": {
@@ -61,15 +62,34 @@ def test_cost_by_group_storage_and_what_is_always_paid() -> None:
     assert [line.name for line in found.lines] == [
         "head",
         "workers",
+        "volumes of nodes",
         "storage",
         "EKS control plane",
         "interface endpoints",
     ]
     hours = 3 * 0.5 + 9 * 60 + 0.1 + CLOSED_ENDPOINTS_OF_TWO_ZONES * 0.01
-    assert found.usd_per_hour == pytest.approx(hours + 9600 * 0.6 / 730)
-    assert found.usd_per_month == pytest.approx(hours * 730 + 9600 * 0.6)
+    months = 9600 * 0.6 + 12 * 500 * 0.08
+    assert found.usd_per_hour == pytest.approx(hours + months / 730)
+    assert found.usd_per_month == pytest.approx(hours * 730 + months)
     assert found.unknown == []
-    assert found.estimated == []
+    assert [line.name for line in found.estimated] == ["volumes of nodes"]
+
+
+def test_what_depends_on_use_is_named_with_its_price() -> None:
+    found = prices.cost(load("prod").plan, KNOWN, day=DAY).not_counted
+    assert "data through NAT gateways (0.045 $ per GB)" in found
+    assert "KMS keys (1 $ a month each)" in found
+    assert "traffic between zones" in found, "no price is known: the thing is named all the same"
+
+
+def test_every_use_of_the_shipped_regions_has_a_figure() -> None:
+    from pricing import price_file
+
+    known = price_file.recorded()
+    for region in ("us-east-1", "us-east-2", "us-west-2"):
+        named = {text.partition(" (")[0]: "$" in text for text in prices.not_counted(known, region)}
+        unknown = {what for what, figure in named.items() if not figure}
+        assert unknown == {"backups", "taxes, savings plans and discounts", "data through endpoints"}, region
 
 
 CLOSED_ENDPOINTS_OF_TWO_ZONES = 2 * len(CLOSED_ENDPOINTS)
@@ -129,7 +149,13 @@ def test_an_existing_cluster_is_not_counted_in_extended_support_either() -> None
 
 def test_unknown_is_unknown_and_left_out() -> None:
     found = prices.cost(load("prod").plan, Prices(instances={"us-west-2": {"ml.m5.2xlarge": price(1)}}), day=DAY)
-    assert [line.name for line in found.unknown] == ["workers", "storage", "EKS control plane", "interface endpoints"]
+    assert [line.name for line in found.unknown] == [
+        "workers",
+        "volumes of nodes",
+        "storage",
+        "EKS control plane",
+        "interface endpoints",
+    ]
     assert found.usd_per_hour == 3
     elsewhere = Prices(instances={"us-east-1": {"ml.m5.2xlarge": price(1)}})
     assert prices.cost(load("prod").plan, elsewhere, day=DAY).usd_per_hour == 0

@@ -31,7 +31,7 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assemble:
                 project=lambda: _project(side, scratch / f"{key}-project"),
                 changes=side.files,
             )
-        whole = _digest([key, side.resources, side.objects])
+        whole = _digest([key, side.resources, side.objects, side.stacks])
         if whole not in made:
             made[whole] = patched(made[key], environment, side, scratch / f"{key}-{whole}")
         return made[whole]

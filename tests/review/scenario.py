@@ -30,6 +30,8 @@ class Side:
     """File of the project (`lifecycle/…`, `image/…`) → text appended to it."""
     resources: list[dict[str, Any]] = field(default_factory=list)
     """Edits of synthesized resources, for what no setting can say: `type`, optional `title`, `set` or `remove`."""
+    stacks: dict[str, Any] = field(default_factory=dict)
+    """What no template has, of every stack: `account`, `region`, `protected`."""
     objects: list[dict[str, Any]] = field(default_factory=list)
     """Edits of Kubernetes objects inside the templates: `kind`, optional `name`, `set` or `remove`."""
 
@@ -69,10 +71,19 @@ def scenarios() -> list[Scenario]:
 
 
 def _read() -> Iterator[Scenario]:
+    """Scenarios in the order of the files; one that reverses another has its assemblies, so that it costs no synth."""
+    made: dict[str, Scenario] = {}
     for file in sorted(FOLDER.glob("*.yaml")):
         for item in yaml.safe_load(file.read_text(encoding="utf-8")):
-            base, head = (Side(**(item.pop(side, None) or {})) for side in ("base", "head"))
-            yield Scenario(theme=file.stem, base=base, head=head, **{"environment": "prod", **item})
+            if "reverse" in item:
+                forward = made[f"{file.stem}: {item.pop('reverse')}"]
+                common = {"environment": forward.environment, "base": forward.head, "head": forward.base}
+            else:
+                base, head = (Side(**(item.pop(side, None) or {})) for side in ("base", "head"))
+                common = {"environment": item.pop("environment", "prod"), "base": base, "head": head}
+            scenario = Scenario(theme=file.stem, **common, **item)
+            made[scenario.id] = scenario
+            yield scenario
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -134,7 +145,7 @@ def _index(items: list[Any], name: str) -> int:
 
 def patched(assembly: Path, environment: str, side: Side, target: Path) -> Path:
     """A copy of an assembly with a side's edits of resources and objects; the assembly itself when there are none."""
-    if not side.resources and not side.objects:
+    if not side.resources and not side.objects and not side.stacks:
         return assembly
     shutil.copytree(assembly, target, symlinks=True)
     done = [0] * (len(side.resources) + len(side.objects))
@@ -147,8 +158,22 @@ def patched(assembly: Path, environment: str, side: Side, target: Path) -> Path:
             done[index] += _edit_objects(template, edit)
         if template != before:
             file.write_text(json.dumps(template), encoding="utf-8")
+    if side.stacks:
+        _edit_stacks(target / f"assembly-{environment}" / "manifest.json", side.stacks)
     assert all(done), f"an edit found nothing to change: {[*side.resources, *side.objects]}"
     return target
+
+
+def _edit_stacks(manifest: Path, edit: dict[str, Any]) -> None:
+    data = json.loads(manifest.read_text(encoding="utf-8"))
+    for artifact in data["artifacts"].values():
+        if artifact.get("type") != "aws:cloudformation:stack":
+            continue
+        account, _, region = artifact["environment"].removeprefix("aws://").partition("/")
+        artifact["environment"] = f"aws://{edit.get('account', account)}/{edit.get('region', region)}"
+        if "protected" in edit:
+            artifact["properties"]["terminationProtection"] = edit["protected"]
+    manifest.write_text(json.dumps(data), encoding="utf-8")
 
 
 def _edit_resources(template: dict[str, Any], edit: dict[str, Any]) -> int:

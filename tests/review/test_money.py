@@ -74,7 +74,7 @@ def test_estimates_carry_a_mark_wherever_they_go(tmp_path: Path) -> None:
 
 def test_a_price_of_the_thing_itself_carries_none(tmp_path: Path) -> None:
     found = paid(tmp_path, resources(C=cluster("ml.p4d.24xlarge", 1)), resources(C=cluster("ml.p4d.24xlarge", 2)))
-    assert "~" not in figures.change(found.lines[0]) + figures.price_note(found)
+    assert "~" not in figures.change(found.lines[0]) + figures.price_note(found).partition("Not counted")[0]
 
 
 def test_what_nobody_knows_stays_unknown(tmp_path: Path) -> None:
@@ -115,3 +115,17 @@ def test_review_and_cost_agree(environment: str, day: date, assemble: Assemble) 
     assert found.not_counted == wanted.not_counted
     names = {line.name.removeprefix("group ") for line in found.estimated}
     assert {line.name for line in wanted.estimated} - {"storage"} <= names
+
+
+def test_volumes_of_nodes_are_counted(tmp_path: Path) -> None:
+    volume = {"EbsVolumeConfig": {"VolumeSizeInGB": 500}}
+    one, other = cluster("ml.p4d.24xlarge", 2), cluster("ml.p4d.24xlarge", 2)
+    other["Properties"]["InstanceGroups"][0]["InstanceStorageConfigs"] = [volume]
+    found = paid(tmp_path, resources(C=one), resources(C=other))
+    lines = {line.name: line for line in found.lines}
+    price = price_file.recorded().node_volume(REGION)
+    assert price is not None
+    assert lines["volumes of nodes"].after == "1000 GiB of EBS"
+    assert lines["volumes of nodes"].after_usd == pytest.approx(1000 * price.usd / prices.HOURS_PER_MONTH)
+    assert lines["volumes of nodes"].estimate.startswith("as EBS gp3")
+    assert any(text.startswith("traffic between zones (~0.01 $") for text in found.not_counted)

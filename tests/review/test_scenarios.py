@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from review.findings import Effect
+from review.report.markdown import render
 from review.review import Review, review
 from tests.review.scenario import Assemble, Scenario, scenarios
 
 ALL = scenarios()
+FOLDED = 6_000
+"""Bytes of a report that are read in thirty seconds."""
 
 
 def run(scenario: Scenario, assemble: Assemble) -> Review:
@@ -35,6 +40,15 @@ def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     assert not {row.code for row in one.rows} & set(scenario.absent), said
     if scenario.destroys:
         assert made.effect > Effect.SAFE, said
+    text = render(made)
+    assert len(folded(text).encode()) <= FOLDED, folded(text)
+    if made.effect > Effect.SAFE:
+        assert re.search(r"\(\d", text.splitlines()[1]), "the first line counts what is lost"
+
+
+def folded(report: str) -> str:
+    """What is seen of a report before anything is opened."""
+    return re.sub(r"(<details><summary>.*?</summary>).*?</details>", r"\1", report, flags=re.DOTALL)
 
 
 def _matches(wanted: dict[str, str], found: dict[str, object]) -> bool:
@@ -52,7 +66,7 @@ def _matches(wanted: dict[str, str], found: dict[str, object]) -> bool:
 
 
 def test_the_catalogue_is_large_and_its_names_are_unique() -> None:
-    assert len(ALL) >= 40
+    assert len(ALL) >= 160
     assert len({scenario.id for scenario in ALL}) == len(ALL)
 
 
