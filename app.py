@@ -19,8 +19,13 @@ import core  # noqa: E402
 from core.loader import FOLDER  # noqa: E402
 
 
-def main() -> int:
-    """Build the app; exit code 2 with located messages when an environment file cannot be used."""
+def main(*, outdir: str | None = None, context: dict[str, str] | None = None) -> int:
+    """Build the app; exit code 2 with located messages when an environment file cannot be used.
+
+    Args:
+        outdir: Folder of the assembly. Default: what the CDK's CLI or `CDK_OUTDIR` says.
+        context: More context. The environment's own variables of the CDK reach Node.js once, at its start.
+    """
     gc.disable()  # a process of seconds that ends: looking for garbage among the CDK's modules is a tenth of its time
     use_pinned_node()
     import aws_cdk as cdk  # after use_pinned_node: importing it starts Node
@@ -28,7 +33,7 @@ def main() -> int:
     from charts.errors import ChartError
     from stacks.environment import EnvironmentStage
 
-    app = cdk.App(context=feature_flags())
+    app = cdk.App(context={**feature_flags(), **(context or {})}, outdir=outdir)
     wanted = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or FOLDER)
     try:

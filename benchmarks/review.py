@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/review.py [--runs 3] [--env prod]
 
 Two reviews, each beside a synth of the environment: one setting of its file changed, and a line of code changed. CPU
-seconds of Python and its Node.js together, medians. A synth is `python app.py` with the CDK's validation, as `cdk synth`
+seconds of Python and its Node.js, medians. A synth is `python app.py` with the CDK's validation, as `cdk synth`
 and `deploy` run it, and without, as the review does. The bar is 1.5 of the first.
 """
 

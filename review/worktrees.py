@@ -34,8 +34,7 @@ import json, os, sys
 sys.path.insert(0, os.getcwd())
 import app
 for side in json.loads(sys.argv[1]):
-    os.environ["CDK_OUTDIR"], os.environ["CDK_CONTEXT_JSON"] = side["out"], json.dumps(side["context"])
-    ended = app.main()
+    ended = app.main(outdir=side["out"], context=side["context"])
     if ended:
         sys.exit(ended)
 """
@@ -123,12 +122,17 @@ def _make(made: Sides, before: Path, after: Path, environment: str | None, *, sa
             _side(out, {name: text for name, text in files.items() if name not in made.unchanged})
             for out, files in ((made.base, old), (made.head, new))
         ]
-        _synthesize(after, [side for side in sides if side is not None])
-        made.synths = 1 if any(sides) else 0
+        wanted = [side for side in sides if side is not None]
+        # an older revision's app makes one assembly a process
+        both = _SEAM in (after / "app.py").read_text(encoding="utf-8")
+        for job in [wanted] if both else [[side] for side in wanted]:
+            _synthesize(after, job, one_process=both)
+            made.synths += 1 if job else 0
         return
     first, second = _side(made.base, old), _side(made.head, new)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        jobs = [pool.submit(_synthesize, *job) for job in ((before, [first]), (after, [second])) if job[1][0]]
+        sources = [(before, first), (after, second)]
+        jobs = [pool.submit(_synthesize, source, [side]) for source, side in sources if side is not None]
     for job in jobs:
         job.result()
     made.synths = len(jobs)
@@ -143,6 +147,7 @@ def _files(folder: Path, environment: str | None) -> dict[str, str]:
 
 
 Side = dict[str, object]
+_SEAM = "def main(*, outdir"
 
 
 def _side(out: Path, files: Mapping[str, str]) -> Side | None:
@@ -172,15 +177,21 @@ def _worktree(project: Path, revision: str, folder: Path) -> Iterator[Path]:
         _git(project, "worktree", "prune")
 
 
-def _synthesize(source: Path, sides: Sequence[Side | None]) -> None:
+def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = False) -> None:
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
-    wanted = [side for side in sides if side is not None]
-    if not wanted:
+    if not sides:
         return
     settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": f"{source}{os.pathsep}{source / 'constructs'}"}
+    for name in ("CDK_OUTDIR", "CDK_CONTEXT_JSON"):
+        settings.pop(name, None)
+    command = [sys.executable, "-c", _BOTH, json.dumps(sides)]
+    if not one_process:
+        (side,) = sides
+        command = [sys.executable, "app.py"]
+        settings |= {"CDK_OUTDIR": str(side["out"]), "CDK_CONTEXT_JSON": json.dumps(side["context"])}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _BOTH, json.dumps(wanted)],
+            command,
             cwd=source,
             env=settings,
             capture_output=True,

@@ -169,17 +169,20 @@ def test_markdown_takes_names_for_text(tmp_path: Path) -> None:
 
 APP = """
 import json, os, pathlib
-def main():
-    out = pathlib.Path(os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
+def main(*, outdir=None, context=None):
+    out = pathlib.Path(outdir or os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
+    context = context or json.loads(os.environ["CDK_CONTEXT_JSON"])
     if pathlib.Path("core/broken").exists():
         raise SystemExit("environments/x.yaml:3: broken on purpose")
-    files = pathlib.Path(json.loads(os.environ["CDK_CONTEXT_JSON"])["environments"])
+    files = pathlib.Path(context["environments"])
     with open(os.environ["CALLS"], "a") as calls:
         calls.write(f"{os.getpid()}\\n")
     said = {path.stem: path.read_text() for path in files.glob("*.yaml")}
     word = pathlib.Path("core/word").read_text()
     (out / "manifest.json").write_text(json.dumps({"artifacts": {}, "says": word, "files": said}))
     return 0
+if __name__ == "__main__":
+    raise SystemExit(main())
 """
 
 
@@ -269,6 +272,20 @@ def test_a_changed_environment_file_is_one_synth(repository: Path) -> None:
         assert made.synths == 1
     assert len(calls(repository)) == 2
     assert len(set(calls(repository))) == 1
+
+
+def test_an_app_that_makes_one_assembly_a_process_runs_twice(repository: Path) -> None:
+    text = (
+        (repository / "app.py")
+        .read_text()
+        .replace("def main(*, outdir=None, context=None):", "def main(context=None):")
+    )
+    (repository / "app.py").write_text(text.replace("outdir or ", ""))
+    git(repository, "commit", "--quiet", "-am", "older")
+    (repository / "environments" / "x.yaml").write_text("changed")
+    with assemblies("HEAD", None, project=repository) as made:
+        assert (files_of(made.base), files_of(made.head)) == ({"x": "x"}, {"x": "changed"})
+        assert made.synths == 2
 
 
 def test_changed_code_is_made_by_each_sides_own(repository: Path) -> None:
