@@ -10,6 +10,7 @@ from review.findings import Effect, Remark, Row
 from review.review import EnvironmentReview
 
 _NAMED = 4
+_OF_IAM = ("allows ", "denies ", "no longer ")
 _DETAIL = 260
 
 
@@ -61,7 +62,11 @@ def _subject(subject: str, items: Sequence[Remark]) -> str:
 
 def _details(items: Sequence[Remark]) -> list[str]:
     """Details, rights of a Kubernetes role by resource instead of one by one."""
-    roles = [item for item in items if item.what.startswith(("Role ", "ClusterRole "))]
+    roles = [
+        item
+        for item in items
+        if item.what.startswith(("Role ", "ClusterRole ")) and not item.detail.startswith(_OF_IAM)
+    ]
     others = [item.detail for item in items if item not in roles]
     verbs: dict[str, list[str]] = {}
     for item in roles:
