@@ -56,7 +56,7 @@ def remarks(found: Iterable[Remark]) -> list[RemarkGroup]:
 
 
 def _subject(subject: str, items: Sequence[Remark]) -> str:
-    """Whom it is about: the person rather than the group that the person is in."""
+    """Whom it is about: the principal rather than its group."""
     return next((item.what for item in items if item.what.startswith("access to ")), subject)
 
 

@@ -126,10 +126,12 @@ def test_todays_prices_are_summed_and_no_estimate_is_among_them(
     assert lines["EKS control plane"]["usd_per_hour"] == 0.1
     assert lines["NAT gateways"]["usd_per_hour"] == 0.04
     assert lines["addresses of NAT gateways"]["usd_per_hour"] == 0.005
-    assert (result.json["complete"], result.json["estimated"]) == (True, [])
+    # HyperPod bills usage types of its own for volumes: the price of EBS is an estimate of theirs
+    assert (result.json["complete"], result.json["estimated"]) == (True, ["volumes of nodes"])
+    volumes = lines["volumes of nodes"]["usd_per_hour"]
     later = lines.get("EKS extended support", {"usd_per_hour": 0})["usd_per_hour"]  # once the default is an old version
     assert later in (0, 0.5)
-    assert result.json["usd_per_hour"] == pytest.approx(10 + storage + 0.145 + later, abs=1e-4)
+    assert result.json["usd_per_hour"] == pytest.approx(10 + volumes + storage + 0.145 + later, abs=1e-4)
     assert lines["workers"]["source"] == "AWS Price List, USW2-Cluster:ml.g5.8xlarge, SKU SKU1"
     assert any("NextToken" in request for request in listed.asked)
 
@@ -143,7 +145,7 @@ def test_update_keeps_todays_prices_beside_the_environments(folder: Path, price_
     assert str(folder / "prices_usd.yaml") in first.err
     offline = run(folder, "--offline", "-o", "json")
     assert offline.json["lines"][1]["usd_per_hour"] == 9
-    assert offline.json["estimated"] == []
+    assert offline.json["estimated"] == ["volumes of nodes"]
     listed.products = [
         (*one[:3], 4.0) if one[1]["usagetype"].endswith("Cluster:ml.g5.8xlarge") else one for one in listed.products
     ]
@@ -170,7 +172,7 @@ def test_what_nobody_knows_stays_unknown(folder: Path) -> None:
     result = run(folder, "--offline", "-o", "json")
     assert [line["usd_per_hour"] for line in result.json["lines"][:3]] == [None, None, None]
     assert result.json["complete"] is False
-    assert "no price is known for head, workers, storage" in run(folder, "--offline").err
+    assert "no price is known for head, workers, volumes of nodes, storage" in run(folder, "--offline").err
 
 
 def test_nothing_is_written_when_nobody_answers(folder: Path) -> None:
