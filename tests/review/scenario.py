@@ -77,7 +77,11 @@ def _read() -> Iterator[Scenario]:
         for item in yaml.safe_load(file.read_text(encoding="utf-8")):
             if "reverse" in item:
                 forward = made[f"{file.stem}: {item.pop('reverse')}"]
-                common = {"environment": forward.environment, "base": forward.head, "head": forward.base}
+                common: dict[str, Any] = {
+                    "environment": forward.environment,
+                    "base": forward.head,
+                    "head": forward.base,
+                }
             else:
                 base, head = (Side(**(item.pop(side, None) or {})) for side in ("base", "head"))
                 common = {"environment": item.pop("environment", "prod"), "base": base, "head": head}
