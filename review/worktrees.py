@@ -133,8 +133,8 @@ def _make(made: Sides, before: Path, after: Path, environment: str | None, *, sa
     with ThreadPoolExecutor(max_workers=2) as pool:
         sources = [(before, first), (after, second)]
         jobs = [pool.submit(_synthesize, source, [side]) for source, side in sources if side is not None]
-    for job in jobs:
-        job.result()
+    for running in jobs:
+        running.result()
     made.synths = len(jobs)
 
 
