@@ -74,7 +74,9 @@ def test_prices_are_as_old_as_their_oldest_entry() -> None:
                 yield from days(value)
 
     found = {one.what.partition(" (")[0]: one.as_of for one in data_sets(DAY) if one.file == provenance.PRICES}
-    assert found == {f"prices: {section}": min(days(data[section])) for section in ("instances", "storage", "fixed")}
+    assert found == {
+        f"prices: {section}": min(days(data[section])) for section in ("instances", "storage", "fixed", "usage")
+    }
 
 
 def test_support_expires_with_the_default_version() -> None:
