@@ -203,6 +203,13 @@ def test_torchtitans_8b(world: int, measured: float) -> None:
     assert measured <= found <= 1.07 * measured
 
 
+def test_gathered_layers_are_two_layers_and_the_root() -> None:
+    """8B by hand: a layer has 218.1 M parameters, embedding and head 1,050.7 M; bf16, and 6 bytes in reduction."""
+    found = memory.parts(architecture.named("llama-3.1-8b"), world=8, tokens=8192, recompute="full")
+    assert found["gathered layers"] == pytest.approx(2 * (2 * 0.2181 + 1.0507) * 1e9 / 2**30, rel=0.001)
+    assert found["gradients in reduction"] == pytest.approx(6 * (0.2181 + 1.0507) * 1e9 / 2**30, rel=0.001)
+
+
 def test_torchtitans_70b_fits_on_64_a100_with_full_recomputation() -> None:
     found = memory.fit(architecture.named("llama-3.1-70b"), gpu="A100-80GB", world=64, tokens=8192)
     assert found.fits
