@@ -158,7 +158,7 @@ def mlflow_exists(plan: Plan, account: Account) -> Iterator[Finding]:
             raise
         yield error(*path, message=f"{name}: no such server", fix="correct ray.access.mlflow_arn, or create it")
         return
-    if "Fail" in status or status.startswith("Delet"):
+    if "Fail" in status or status.startswith(("Deleting", "Deleted")):
         yield error(*path, message=f"{name} is {status}", fix="name one that works")
     else:
         yield fine(*path, message=f"{name} is {status}")
