@@ -161,3 +161,23 @@ def test_folders_and_locks_are_there() -> None:
     paths = [set(one) for one in found.values()]
     assert paths == [{"image.folder"}, {"image.folder"}, {"helm.lock_file"}, {"helm.lock_file"},
                      {"helm.kuberay_operator"}, {"helm.lock_file"}], found  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.32", "1.33", "1.34", "1.35"])
+def test_an_existing_cluster_of_any_version_that_hyperpod_supports(version: str) -> None:
+    text = (FOLDER / "examples" / "existing-cluster.yaml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text)
+    data["eks"]["version"] = version
+    assert parse(yaml.safe_dump(data), name="x", path=Path("x.yaml")).settings.eks.version == version
+
+
+def test_no_nodes_yet_with_the_checks_of_a_full_group() -> None:
+    data = yaml.safe_load((FOLDER / "dev.yaml").read_text(encoding="utf-8"))
+    workers = data["hyperpod"]["instance_groups"][-1]
+    workers.pop("min_count", None)
+    workers |= {"count": 0, "deep_health_checks": ["InstanceStress", "InstanceConnectivity"]}
+    for worker in data["ray"]["workers"]:
+        worker |= {"replicas": 0}
+        for bound in ("min_replicas", "max_replicas"):
+            worker.pop(bound, None)
+    assert parse(yaml.safe_dump(data), name="x", path=Path("x.yaml")).settings
