@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from core import plan_names
-from ops import gather, output
+from ops import gather, output, protection
 from ops.clients import Target
 from ops.errors import ERROR, OK, OpsError
 from ops.progress import COMPLETE, Expected, Watch, busy, interrupted
@@ -29,6 +29,8 @@ CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
 """Runs of the CLI, where another deploy or destroy was at work at the same time."""
+FIRST_FAILED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
+"""States of a stack whose creation failed. The CLI deletes such a stack, which termination protection prevents."""
 ROLLED_BACK = "UPDATE_ROLLBACK_COMPLETE"
 QUIET_LOOKS, QUIET_SECONDS = 3, 15.0
 """Looks without a stack in progress, and their span, after there was one.
@@ -60,7 +62,9 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
     try:
         for _ in range(RUNS):
             before = _wait(target, poll=poll)
-            ended = _run(target, assembly=assembly, expected=review(before), before=before, poll=poll)
+            expected = review(before)
+            protection.lift(target, (stack for stack in before if stack.status in FIRST_FAILED))
+            ended = _run(target, assembly=assembly, expected=expected, before=before, poll=poll)
             stacks = _stacks(target)
             if not any(busy(stack) for stack in stacks):
                 break

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core import names, plan_names
 from core.evidence import absent, code
-from ops import gather, inventory, output
+from ops import gather, inventory, output, protection
 from ops.clients import Target
 from ops.durations import FILE_SYSTEM_DELETION
 from ops.errors import ERROR, OK, STILL_GOING, OpsError
@@ -78,7 +78,7 @@ def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: b
             expected="nothing that CloudFormation cannot delete",
             fix=f"remove it, then hyperpod-ray teardown {target.name}",
         )
-    _unprotect(target)
+    protection.lift(target, (gather.stack(target, name) for name in plan_names.stack_names(target.plan)))
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
 
@@ -254,19 +254,6 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 
 
 # --- the stacks ------------------------------------------------------------------------------------------------------
-
-
-def _unprotect(target: Target) -> None:
-    """Take termination protection off: it has been confirmed by name."""
-    for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan)):
-        if stack.status and stack.protected:
-            target.aws.call(
-                "cloudformation",
-                "update_termination_protection",
-                StackName=stack.name,
-                EnableTerminationProtection=False,
-            )
-            output.log(f"termination protection of {stack.name} is off")
 
 
 def _destroy(target: Target, *, app: str) -> None:

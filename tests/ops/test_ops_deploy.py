@@ -25,13 +25,18 @@ class Account:
     def __init__(self, *looks: dict[str, str]) -> None:
         self.looks = list(looks)
         self.events: list[dict[str, Any]] = []
+        self.protected: set[str] = set()
         self.at_work = False
         """While the CLI runs, looking does not go on to the next state."""
 
     def states(self) -> dict[str, str]:
         return self.looks.pop(0) if len(self.looks) > 1 and not self.at_work else self.looks[0]
 
-    def call(self, service: str, operation: str, **_: Any) -> Any:
+    def call(self, service: str, operation: str, **request: Any) -> Any:
+        if operation == "update_termination_protection":
+            assert request["EnableTerminationProtection"] is False
+            self.protected.remove(request["StackName"])
+            return {}
         assert (service, operation) == ("cloudformation", "describe_stack_events")
         return {"StackEvents": self.events}
 
@@ -56,7 +61,8 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
     def stacks(target: Target) -> list[Stack]:
         account: Any = target.aws
-        return [replace(Stack(name=name), status=state) for name, state in account.states().items()]
+        states = account.states().items()
+        return [replace(Stack(name=name), status=state, protected=name in account.protected) for name, state in states]
 
     real = deploy._run
 
@@ -88,6 +94,27 @@ def test_the_cli_asks_nothing(cli: Path) -> None:
     assert "--require-approval never" in arguments
     assert f"--concurrency {deploy.CONCURRENCY}" in arguments
     assert (cli / "stdin").read_text().strip() == "/dev/null"
+
+
+def test_a_first_deploy_that_failed_can_be_repeated_in_a_protected_environment(cli: Path) -> None:
+    """The CLI deletes the stack that failed, and CloudFormation refuses that of a protected one."""
+    network, ray = f"{PLAN.name}-Network", f"{PLAN.name}-Ray"
+    failed = every("CREATE_COMPLETE", Network="ROLLBACK_COMPLETE")
+    account = Account(failed, every("CREATE_COMPLETE"))
+    account.protected = {network, ray}
+    assert run(account) == 0
+    assert account.protected == {ray}
+
+
+def test_a_review_that_stops_it_leaves_protection_on(cli: Path) -> None:
+    def stop(_: object) -> Expected:
+        raise OpsError.outcome("loses nodes", fix="--accept loses-nodes", code=CONDITION_FALSE)
+
+    account = Account(every("", Network="ROLLBACK_COMPLETE"))
+    account.protected = {f"{PLAN.name}-Network"}
+    with pytest.raises(OpsError):
+        run(account, stop)
+    assert account.protected
 
 
 def test_it_waits_for_what_is_in_progress(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:

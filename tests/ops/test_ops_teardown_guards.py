@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.loader import parse
-from ops import inventory, output, teardown
+from ops import inventory, output, protection, teardown
 from ops.clients import Target
 from ops.errors import OK, OpsError
 from ops.inventory import Inventory, Item
@@ -31,7 +31,7 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a teardown did after it had looked."""
     done: list[str] = []
     monkeypatch.setattr(teardown, "_wait_for_file_systems", lambda target, poll: True)
-    monkeypatch.setattr(teardown, "_unprotect", lambda target: done.append("unprotected"))
+    monkeypatch.setattr(protection, "lift", lambda target, stacks: done.append("unprotected"))
     monkeypatch.setattr(teardown, "_destroy", lambda target, app: done.append("destroyed"))
     monkeypatch.setattr(teardown, "_look_again", lambda target, form, delete_logs: OK)
     return done
