@@ -105,7 +105,8 @@ terminal: setup emulator-env local-charts  ## record docs/terminal.svg: status, 
 docs: setup  ## build the documentation site into .cache/site; a broken link fails
 	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements-docs.txt
-	.venv-docs/bin/mkdocs build --quiet
+	.venv-docs/bin/mkdocs build  # no --quiet: strict does not count warnings then
+	.venv-docs/bin/python docs/check_site.py .cache/site
 
 tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py

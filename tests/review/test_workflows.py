@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,12 +142,19 @@ def test_no_workflow_deploys_past_the_command() -> None:
     assert [file.name for file in FILES if re.search(r"cdk\S* deploy", file.read_text())] == []
 
 
-def test_every_pull_request_runs_lint_types_tests_and_demo() -> None:
+def test_every_pull_request_runs_lint_types_tests_demo_and_site() -> None:
     workflow = yaml.safe_load((FOLDER / "ci.yml").read_text())
     assert "pull_request" in workflow[True]
     assert not workflow[True]["pull_request"], "no paths and no branches are left out"
     run = " ".join(step.get("run", "") for step in steps(FOLDER / "ci.yml"))
-    assert all(re.search(rf"make\b[^\n]*\b{word}\b", run) for word in ("lint", "types", "test", "demo"))
+    assert all(re.search(rf"make\b[^\n]*\b{word}\b", run) for word in ("lint", "types", "test", "demo", "docs"))
+
+
+def test_each_leg_types_its_own_python() -> None:
+    settings = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert "python_version" not in settings
+    legs = yaml.safe_load((FOLDER / "ci.yml").read_text())["jobs"]["lint"]["strategy"]["matrix"]["python"]
+    assert len(legs) == len(set(legs)) == 3
 
 
 def test_a_deploy_is_compared_with_what_is_deployed_by_a_role_that_reads() -> None:
