@@ -41,10 +41,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
     ) -> int:
-        """Create or update the environment, unless its review finds a loss that nobody accepted.
+        """Create or update the environment, unless its review finds what you did not accept.
 
         Waits for stacks in progress and compares the templates with those that are deployed. Exit code 3, and nothing
-        is changed, when the change interrupts training or loses nodes or data: see --accept. Asks nothing.
+        is changed, when the verdict of the review is not safe: see --accept. Asks nothing.
         """
         from cli.deploy_review import Reviewer
         from ops import deploy as verb

@@ -82,7 +82,7 @@ def register(app: typer.Typer) -> None:
         ] = PlanFormat.table,
         out: Out = None,
     ) -> int:
-        """Answer what to buy, how to run it and when it ends. Exit code 3 when the training does not fit."""
+        """Plan a training run: what to buy, how to run it, when it ends. Exit code 3 when the training does not fit."""
         from planner import PlanError, writing
         from planner.job import Wish
 

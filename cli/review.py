@@ -72,7 +72,10 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
     ) -> int:
-        """Show what a change does to running training: nodes, jobs, data, money and time. Needs no AWS account."""
+        """Show what a change does to running training: nodes, jobs, data, money and time.
+
+        Needs no AWS account, except with --deployed.
+        """
         from review.errors import ReviewError
 
         current.environment = env or "ENV"
