@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_deployment as deployment
 
 from constructs import Construct
+from hyperpod_ray.private_bucket import private_bucket
 
 
 class LifecycleScripts(Construct):
@@ -27,18 +28,12 @@ class LifecycleScripts(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, folder: Path) -> None:
         super().__init__(scope, construct_id)
-        self.bucket = s3.Bucket(
+        # nothing in it that the project does not have, so nothing is retained
+        self.bucket = private_bucket(
             self,
-            "Bucket",
             bucket_name=bucket_name,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            versioned=True,
             lifecycle_rules=[s3.LifecycleRule(noncurrent_version_expiration=Duration.days(30))],
-            # Nothing in it that the project does not hold.
-            removal_policy=RemovalPolicy.DESTROY,
-            auto_delete_objects=True,
+            versioned=True,
         )
         prefix = _content_hash(folder)
         self.upload = deployment.BucketDeployment(

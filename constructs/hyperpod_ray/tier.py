@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
 from constructs import Construct
+from hyperpod_ray.private_bucket import private_bucket
 
 
 class TierBucket(Construct):
@@ -22,13 +23,9 @@ class TierBucket(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, keep_days: int, retain: bool) -> None:
         super().__init__(scope, construct_id)
-        self.bucket = s3.Bucket(
+        self.bucket = private_bucket(
             self,
-            "Bucket",
             bucket_name=bucket_name,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
             lifecycle_rules=[
                 s3.LifecycleRule(
                     id="checkpoints",
@@ -36,6 +33,5 @@ class TierBucket(Construct):
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 )
             ],
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
-            auto_delete_objects=not retain,
+            retain=retain,
         )

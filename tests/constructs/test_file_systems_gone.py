@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import boto3
 import pytest
 from botocore.stub import Stubber
 
-HANDLER = Path(__file__).resolve().parents[2] / "constructs/hyperpod_ray/handlers/file_systems_gone/index.py"
+from tests.constructs.handlers import stubbed
+
 PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
 
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Stubber]]:
-    spec = importlib.util.spec_from_file_location("file_systems_gone", HANDLER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    client = boto3.client("fsx", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
-    monkeypatch.setattr(boto3, "client", lambda _: client)
-    with Stubber(client) as stub:
-        yield module, stub
-        stub.assert_no_pending_responses()
+    with stubbed("file_systems_gone", "fsx", monkeypatch) as both:
+        yield both
 
 
 def file_system(name: str, **tags: str) -> dict[str, Any]:

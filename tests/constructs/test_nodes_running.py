@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import boto3
 import pytest
 from botocore.stub import Stubber
 
-HANDLER = Path(__file__).resolve().parents[2] / "constructs/hyperpod_ray/handlers/nodes_running/index.py"
+from tests.constructs.handlers import stubbed
+
 PROPERTIES = {"ClusterName": "ray-dev", "InstanceGroupName": "head", "InstanceType": "ml.m5.2xlarge"}
 
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Stubber]]:
-    spec = importlib.util.spec_from_file_location("nodes_running", HANDLER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    client = boto3.client("sagemaker", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
-    monkeypatch.setattr(boto3, "client", lambda _: client)
-    with Stubber(client) as stub:
-        yield module, stub
-        stub.assert_no_pending_responses()
+    with stubbed("nodes_running", "sagemaker", monkeypatch) as both:
+        yield both
 
 
 def node(name: str, status: str, *, group: str = "head", kind: str = "ml.m5.2xlarge") -> dict[str, Any]:
