@@ -1,0 +1,32 @@
+"""The exit code of `preflight`: what failed and what nobody could answer both count."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core import load
+from ops import preflight
+from ops.clients import Target
+from ops.errors import CONDITION_FALSE, OK
+from ops.output import Format
+from ops.preflight.check import Check, Result
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        (["ok"], OK),
+        (["ok", "warning", "skipped"], OK),
+        (["ok", "failed"], CONDITION_FALSE),
+        (["ok", "unknown"], CONDITION_FALSE),
+    ],
+)
+def test_only_what_is_known_to_be_good_passes(
+    results: list[Result], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preflight, "OFFLINE", ())
+    monkeypatch.setattr(preflight, "_online", lambda _: [Check(check=result, result=result) for result in results])
+    assert preflight.run(Target(load("dev")), offline=False, form=Format.json) == code
+    assert json.loads(capsys.readouterr().out)["passed"] is (code == OK)
