@@ -79,6 +79,20 @@ def test_a_change_that_loses_nodes_is_stopped_before_anything_is_touched(story: 
     assert _history(story) == before
 
 
+@pytest.mark.parametrize(("change", "code", "verdict"), [(False, 0, "no change"), (True, 3, "loses nodes")])
+def test_a_review_against_what_is_deployed(story: Story, fewer: Path, change: bool, code: int, verdict: str) -> None:
+    before = _history(story)
+    head = fewer if change else story.assembly
+    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "review", NAME, "--deployed"]
+    done = subprocess.run(
+        [*command, "--head-assembly", str(head), "--fail-on", "loses-nodes"], cwd=ROOT, check=False, text=True,
+        env=story.emulator.environment(), capture_output=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert verdict in done.stdout
+    assert _history(story) == before, "a review is read-only"
+
+
 def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_again(
     story: Story, fewer: Path
 ) -> None:
