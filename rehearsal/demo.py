@@ -192,7 +192,7 @@ def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
             raise DemoError(
                 f"{after} nodes",
                 expected=f"{nodes + 1} after the change of the count",
-                fix="hyperpod-ray nodes ENV shows them",
+                fix="look at them: hyperpod-ray nodes ENV",
             )
         story.note("changed", f"group workers to {count} nodes; cluster has {after}")
     if rehearsal:

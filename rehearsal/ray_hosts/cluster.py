@@ -123,7 +123,7 @@ def free_port(ip: str, wanted: int = 0) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise LocalError(
-        f"no free port on {ip}", expected="one", fix="hyperpod-ray local ray stop frees those of other clusters", code=1
+        f"no free port on {ip}", expected="one", fix="free those of other clusters: hyperpod-ray local ray stop", code=1
     )
 
 
@@ -436,7 +436,7 @@ class Cluster:
             raise LocalError(
                 f"ray drain-node failed: exit code {done.returncode}: {last}",
                 expected="0",
-                fix="hyperpod-ray local ray status shows the pods",
+                fix="look at the pods: hyperpod-ray local ray status",
                 code=1,
             )
 
@@ -448,7 +448,7 @@ class Cluster:
         raise LocalError(
             f"{pod.name}: not in the head's list of live nodes",
             expected="a live node",
-            fix="hyperpod-ray local ray status shows the pods",
+            fix="look at the pods: hyperpod-ray local ray status",
             code=1,
         )
 

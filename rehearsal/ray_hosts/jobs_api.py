@@ -136,7 +136,7 @@ def submit(
         raise LocalError(
             f"ray job submit failed: exit code {done.returncode}: {last.strip()}",
             expected="0",
-            fix="hyperpod-ray local ray status shows the cluster",
+            fix="look at the cluster: hyperpod-ray local ray status",
             code=1,
         )
     return submission_id

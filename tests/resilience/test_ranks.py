@@ -118,7 +118,7 @@ def test_the_smallest_job_learns_and_resumes(run_job: Start, tmp_path: Path) -> 
         (["--workers", "4:2"], "workers: '4:2'. Expected 1 <= MIN <= MAX"),
         (["--workers", "some"], "workers: 'some'. Expected N, MIN:MAX or 0 for local mode"),
         (["--best", "loss"], "best: loss:. Expected METRIC:min or METRIC:max"),
-        (["--data", "/nowhere"], "--data /nowhere: cannot be read or is empty"),
+        (["--data", "/nowhere"], "--data: /nowhere cannot be read or is empty"),
         (["--width", "33"], "--width: 33. Expected a multiple of --heads 4"),
     ],
 )

@@ -147,4 +147,4 @@ def test_an_invalid_setting_is_one_message(tmp_path: Path) -> None:
     env = {**os.environ, "RESILIENCE_CRASH_LOOP_LIMIT": "x"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "RESILIENCE_CRASH_LOOP_LIMIT: got 'x'" in done.stderr
+    assert "RESILIENCE_CRASH_LOOP_LIMIT: 'x'. Expected int" in done.stderr
