@@ -79,7 +79,8 @@ def test_an_error_is_json_where_json_was_asked_for(
     assert main([*words, *option]) == 2
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert (document["kind"], document["schema_version"]) == ("error", 1)
+    assert (document["kind"], document["schema_version"]) == ("error", 2)
+    assert document["error"].keys() == {"message", "fix", "code"}
     assert says in document["error"]["message"]
     assert document["error"]["code"] == 2
     assert printed.err == ""

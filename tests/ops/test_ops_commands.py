@@ -30,10 +30,10 @@ def test_status_is_healthy(world: World) -> None:
 
 def test_status_as_json_has_stable_keys(world: World) -> None:
     data = world.ops("status", "demo", "-o", "json").json
-    assert (data["schema_version"], data["kind"]) == (1, "status")
+    assert (data["schema_version"], data["kind"]) == (2, "status")
     assert set(data) == {
         "schema_version", "kind", "generated_at", "environment", "at", "verdict", "cluster", "stacks", "ray_clusters", "pods",
-        "file_systems", "claims", "events", "warnings", "unseen",
+        "file_systems", "claims", "events", "warnings", "unseen", "interruptions",
     }  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", data["at"])
     assert data["verdict"] == {"state": "Healthy", "findings": []}
