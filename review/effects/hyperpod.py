@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from core.names import INSTANCE_GROUP_LABEL
 from review.changes import Changes, Kind, ResourceChange
 from review.effects.general import only_tags
 from review.effects.groups import Group, count, groups, instance_type, nodes
@@ -414,9 +415,6 @@ def _kubernetes_config(  # noqa: PLR0917
     )
 
 
-_GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
-
-
 def _runs_system(group: str, changes: Changes) -> str:
     """What selects a group's nodes: Ray's head and workers, add-ons, the operator. Empty for a group that idles."""
     found = []
@@ -442,7 +440,7 @@ def _selects(value: Any, group: str) -> bool:
         except ValueError:
             return False
     if isinstance(value, dict):
-        return value.get(_GROUP_LABEL) == group or any(_selects(item, group) for item in value.values())
+        return value.get(INSTANCE_GROUP_LABEL) == group or any(_selects(item, group) for item in value.values())
     if isinstance(value, list):
         return any(_selects(item, group) for item in value)
     return False

@@ -15,7 +15,7 @@ from core import names
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
     *("cli", "core", "charts", "image", "jobs", "k8s", "ops", "pricing", "rehearsal", "review", "sandbox", "stacks"),
-    *("service_rules", "constructs", "docs", "resilience", "app.py"),
+    *("planner", "service_rules", "constructs", "docs", "resilience", "app.py"),
 )
 ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID), str(names.RAY_GID), *names.STACKS}
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
