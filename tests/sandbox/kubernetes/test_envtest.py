@@ -85,6 +85,7 @@ def test_hyperpods_nodes_join_a_server_of_envtest(
 @pytest.mark.parametrize("given", ["", "nowhere"])
 def test_without_the_binaries_nothing_starts(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", given)
-    with pytest.raises(process.StartError, match="envtest needs an executable etcd in KUBEBUILDER_ASSETS"):
+    says = f"KUBEBUILDER_ASSETS: '{given}' has no executable etcd. Expected .* Fix: "
+    with pytest.raises(process.StartError, match=says):
         process.start(state=tmp_path / "aws", kubernetes="envtest")
     assert process.find(tmp_path / "aws") is None
