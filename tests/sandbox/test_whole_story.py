@@ -48,11 +48,22 @@ def test_the_claim_made_a_file_system_that_says_whose_it_is(story: Story) -> Non
     assert made["StorageCapacity"] == 1200
 
 
-def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story) -> None:
-    """Association, agent, nodes' role, network and trust, as the product deploys them; then IAM at each call."""
-    s3 = story.emulator.boto("s3")
-    for bucket in (BUCKET, "of-others"):
+@pytest.fixture
+def buckets(story: Story) -> Iterator[tuple[str, str]]:
+    """The bucket of `ray.access` and another; both go with the test, so that the last one finds nothing of it."""
+    s3, both = story.emulator.boto("s3"), (BUCKET, "of-others")
+    for bucket in both:
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": story.emulator.running.region})
+    yield both
+    for bucket in both:
+        for found in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=bucket)
+
+
+def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story, buckets: tuple[str, str]) -> None:
+    """Association, agent, nodes' role, network and trust, as the product deploys them; then IAM at each call."""
+    own, others = buckets
     where, name = ["--state", str(story.environments.parent / "aws")], _head(story)
     command = [sys.executable, "-m", "cli", "local", "env", *where, "--pod", f"ray/{name}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -64,18 +75,17 @@ def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story) 
         aws_access_key_id=given["AWS_ACCESS_KEY_ID"], aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
         aws_session_token=given["AWS_SESSION_TOKEN"],
     )  # fmt: skip
-    as_pod.put_object(Bucket=BUCKET, Key="first/step-1", Body=b"x")
-    assert as_pod.get_object(Bucket=BUCKET, Key="first/step-1")["Body"].read() == b"x"
+    as_pod.put_object(Bucket=own, Key="first/step-1", Body=b"x")
+    assert as_pod.get_object(Bucket=own, Key="first/step-1")["Body"].read() == b"x"
     with pytest.raises(botocore.exceptions.ClientError, match="AccessDenied"):
-        as_pod.put_object(Bucket="of-others", Key="first/step-1", Body=b"x")
-    # a pod of another service account has no identity at all
+        as_pod.put_object(Bucket=others, Key="first/step-1", Body=b"x")
+    # a pod that is not there gets none
     other = subprocess.run([*command[:-1], "kube-system/none"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert other.returncode == 1
-    assert other.stderr == 'error: pods "none" not found\n'
-    for bucket in (BUCKET, "of-others"):
-        for found in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-            s3.delete_object(Bucket=bucket, Key=found["Key"])
-        s3.delete_bucket(Bucket=bucket)
+    assert other.stderr == (
+        'error: pods "none" not found. Expected a pod that the Kubernetes API has\n'
+        "Fix: kubectl get pods -A lists them\n"
+    )
 
 
 def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
@@ -142,12 +152,14 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
 
 
 def _head(story: Story) -> str:
+    """The head, when it runs: a pod that waits for a node has no identity."""
     kubectl = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", story.emulator.running.kubeconfig]
-    found = [*kubectl, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", "name"]
+    shown = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}"
+    found = [*kubectl, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", shown]
 
     def name() -> str:
         done = subprocess.run(found, capture_output=True, text=True, check=True)
-        return done.stdout.strip().partition("/")[2]
+        return done.stdout.strip()
 
     return str(until(name))
 
