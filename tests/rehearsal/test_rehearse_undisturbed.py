@@ -27,7 +27,7 @@ def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monk
     )  # fmt: skip
     child = Path(f"{torchrun}.child")
     rank = int(until(lambda: child.exists() and child.read_text()))
-    with pytest.raises(LocalError, match=r"did not end within 0\.1 s"):
+    with pytest.raises(LocalError, match=r"did not end\. Expected its end within 0\.1 s"):
         twin.events(timeout_s=0.1)
     assert twin.process.returncode == -signal.SIGKILL
     until(lambda: not alive(rank))

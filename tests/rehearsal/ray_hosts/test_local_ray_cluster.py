@@ -212,7 +212,7 @@ def test_what_a_killed_command_left_is_no_running_cluster_and_is_cleared_at_the_
 
 def test_a_pod_that_will_not_start_is_told_with_its_last_words(project: Path) -> None:
     (project / ".venv-rehearsal" / "bin" / "ray").write_text("#!/bin/sh\necho no room on this machine\nexit 1\n")
-    with pytest.raises(LocalError, match="ended while starting: no room on this machine") as caught:
+    with pytest.raises(LocalError, match="ended while it started: no room on this machine") as caught:
         Cluster.start(manifest=load(HERE / "raycluster.yaml"), project=project, name="broken")
     assert caught.value.code == 1
     assert Cluster.names(project=project) == []
