@@ -311,6 +311,10 @@ ReplaceAfter = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="From a lost machine to its replacement (minutes on HyperPod).")
 ]
 Drain = Annotated[int, typer.Option(min=0, metavar="SECONDS", help="Time that a drained pod has.")]
+FaultTimeout = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="Longest wait for the first steps, and for a new step after a fault."),
+]
 Nodes = Annotated[int, typer.Option(min=1, help="Most nodes that train.")]
 Spares = Annotated[int, typer.Option(min=0, help="Nodes that stand by.")]
 RanksPerNode = Annotated[int, typer.Option(min=1, metavar="RANKS", help="Training processes of a node.")]
@@ -331,6 +335,7 @@ def rehearse(  # noqa: PLR0917
     step_delay: StepDelay = 0.15,
     replace_after: ReplaceAfter = 2.0,
     drain: Drain = 12,
+    fault_timeout: FaultTimeout = 240.0,
     nodes: Nodes = 2,
     spares: Spares = 0,
     ranks_per_node: RanksPerNode = 1,
@@ -351,6 +356,7 @@ def rehearse(  # noqa: PLR0917
             step_delay_s=step_delay,
             replace_after_s=replace_after,
             drain_s=drain,
+            fault_timeout_s=fault_timeout,
             max_pods=nodes,
             spares=spares,
             ranks_per_node=ranks_per_node,
@@ -369,6 +375,7 @@ def soak(  # noqa: PLR0917
     step_delay: StepDelay = 0.15,
     replace_after: ReplaceAfter = 2.0,
     drain: Drain = 12,
+    fault_timeout: FaultTimeout = 240.0,
     nodes: Nodes = 2,
     spares: Spares = 0,
     ranks_per_node: RanksPerNode = 1,
@@ -387,6 +394,7 @@ def soak(  # noqa: PLR0917
             step_delay_s=step_delay,
             replace_after_s=replace_after,
             drain_s=drain,
+            fault_timeout_s=fault_timeout,
             max_pods=nodes,
             spares=spares,
             ranks_per_node=ranks_per_node,

@@ -33,7 +33,7 @@ FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
 class NotRecoveredError(LocalError):
-    """No new step within `fault_timeout_s` of a fault."""
+    """What the rehearsal waited for did not come within `fault_timeout_s`."""
 
 
 class Listener(Protocol):
@@ -76,7 +76,7 @@ class Options:
         elastic_gap_s: for `elastic`: seconds of work at the smaller size before the lost machine's replacement starts.
         drain_s: seconds from SIGTERM to the end of a drained pod (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`; the
             environment's is longer).
-        fault_timeout_s: most seconds to wait for a new step after a fault.
+        fault_timeout_s: most seconds to wait for the job's first steps, and for a new step after a fault.
         max_pods: most pods of one worker group.
         spares: nodes that stand by, beyond those that train; 0 rehearses a run without spares.
         ranks_per_node: training processes of a node.
@@ -105,8 +105,9 @@ class Options:
 
     def __post_init__(self) -> None:
         faults_named(self.faults)
-        if self.step_delay_s <= 0:
-            raise LocalError(f"--step-delay: {self.step_delay_s:g}", expected="more than 0", fix="correct the option")
+        for name, seconds in (("step-delay", self.step_delay_s), ("fault-timeout", self.fault_timeout_s)):
+            if not seconds > 0:
+                raise LocalError(f"--{name}: {seconds:g}", expected="more than 0", fix="correct the option")
         if self.interval < 4:
             raise LocalError(
                 f"--interval: {self.interval}",
@@ -276,8 +277,8 @@ class Rehearsal:
                 )
             if time.time() > deadline:
                 raise NotRecoveredError(
-                    f"{run}: {doing}: not recovered",
-                    expected=f"it within {self.options.fault_timeout_s:g} s",
+                    f"{run}: timed out {doing}",
+                    expected=f"less than {self.options.fault_timeout_s:g} s",
                     fix="see the run's events; on a slow machine raise --fault-timeout",
                     code=1,
                 )

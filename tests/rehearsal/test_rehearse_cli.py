@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import made_up
 import pytest
 from rich.console import Console
 
 from cli.main import main
-from rehearsal import show, soak
+from rehearsal import commands, show, soak
 from rehearsal.events import Event
 from rehearsal.job import Job
 from rehearsal.ray_hosts.errors import LocalError
@@ -27,6 +28,7 @@ PROJECT = Path(__file__).resolve().parents[2]
         (["rehearse", "local", "--faults", "earthquake"], "--faults: earthquake. Expected some of worker, node"),
         (["rehearse", "local", "--faults", ""], "--faults: none. Expected some of"),
         (["rehearse", "local", "--interval", "2"], "--interval: 2. Expected 4 or more"),
+        (["rehearse", "local", "--fault-timeout", "0"], "--fault-timeout: 0. Expected more than 0"),
         (["soak", "local", "--kills", "0"], "--kills: 0. Expected 1 or more"),
         (["rehearse", "no-such-file.yaml"], "no-such-file.yaml: cannot be read"),
     ],
@@ -42,6 +44,19 @@ def test_bad_input_is_one_message_and_exit_code_2(
     error = capsys.readouterr().err
     assert message in error
     assert [line.split(":")[0] for line in error.splitlines()] == ["error", "Fix"]
+
+
+@pytest.mark.parametrize("verb", ["rehearse", "soak"])
+def test_the_longest_wait_can_be_raised_as_its_message_says(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[float]()
+
+    def started(env: str, *, options: Options, **_: Any) -> bool:
+        given.append(options.fault_timeout_s)
+        return True
+
+    monkeypatch.setattr(commands, verb, started)
+    assert main(["local", verb, "local"]) == main(["local", verb, "local", "--fault-timeout", "900"]) == 0
+    assert given == [240, 900]
 
 
 def test_an_unknown_job_is_refused_with_the_ones_there_are(tmp_path: Path) -> None:
