@@ -599,7 +599,9 @@ class Cluster:
         command = [str(self.bin / "ray"), "start", "--block", f"--node-ip-address={ip}", f"--temp-dir={temp}"]
         command += [f"--dashboard-agent-listen-port={agent_port}", "--disable-usage-stats"]
         command += [f"--min-worker-port={ports}", f"--max-worker-port={ports + 99}", *group.flags()]
-        env = self.client_env() | {
+        # Ray's own 15 is for a node of its own: here the rest of the machine would leave workers a thirtieth of a core
+        env = self.client_env() | {"RAY_worker_niceness": "0"}
+        env |= {
             key: value.format_map({"ip": ip, "pod": name, "node": f"hyperpod-i-{host:017x}"})
             if value in ("{ip}", "{pod}", "{node}")
             else value
