@@ -128,7 +128,9 @@ def test_reviews(walk: Walk) -> None:
     file = walk.folder / "environments" / "prod.yaml"
     git = ["git", "-C", str(walk.folder)]
     subprocess.run([*git, "tag", "v1.2.0"], check=True)
-    file.write_text(file.read_text().replace("count: 9 ", "count: 8 "))
+    smaller, changed = re.subn(r"count: 9\b", "count: 8", file.read_text())
+    assert changed == 1
+    file.write_text(smaller)
     subprocess.run([*git, "commit", "--quiet", "--all", "--message", "smaller"], check=True)
     subprocess.run([*git, "tag", "v1.3.0"], check=True)
     texts = [command.text for command in of_page("docs/review.md") if command.text.startswith("hyperpod-ray review")]
