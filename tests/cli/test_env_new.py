@@ -36,6 +36,12 @@ def test_the_file_passes_the_check_and_holds_the_answers(tmp_path: Path) -> None
     assert main(["--environments", str(tmp_path), "env", "check", "staging"]) == 0
 
 
+def test_a_second_environment_of_the_same_account_and_region_passes(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        assert new(tmp_path, name, *GIVEN) == 0
+    assert main(["--environments", str(tmp_path), "env", "check"]) == 0
+
+
 def test_every_flag_reaches_the_file(tmp_path: Path) -> None:
     role = "arn:aws:iam::111122223333:role/Admin"
     more = ["--zones", "euw1-az3, euw1-az1", "--capacity-gib", "2400", "--delete-data", "--admin-role", role]

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from core.loader import FOLDER, environment_names, load
+from core.model import BuiltImage
 
 EXAMPLES = FOLDER / "examples"
 
@@ -25,6 +26,15 @@ def test_an_example_says_what_it_is_for(name: str) -> None:
 
 def test_examples_can_stand_beside_each_other() -> None:
     found = [load(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in environment_names(folder=EXAMPLES)]
+    assert len(set(found)) == len(found)
+
+
+def test_an_example_can_be_copied_beside_the_shipped_environments() -> None:
+    """Two environments of one account and Region with one repository are refused."""
+    images = [load(name, folder=EXAMPLES).settings.image for name in environment_names(folder=EXAMPLES)]
+    images.append(load("dev").settings.image)
+    found = [image.repository_name for image in images if isinstance(image, BuiltImage)]
+    assert len(found) == len(images) - 1, "one example runs an image that exists"
     assert len(set(found)) == len(found)
 
 

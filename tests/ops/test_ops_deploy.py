@@ -96,14 +96,20 @@ def test_the_cli_asks_nothing(cli: Path) -> None:
     assert (cli / "stdin").read_text().strip() == "/dev/null"
 
 
-def test_a_first_deploy_that_failed_can_be_repeated_in_a_protected_environment(cli: Path) -> None:
+@pytest.mark.parametrize("state", ["ROLLBACK_COMPLETE", "ROLLBACK_FAILED"])
+def test_a_first_deploy_that_failed_can_be_repeated_in_a_protected_environment(cli: Path, state: str) -> None:
     """The CLI deletes the stack that failed, and CloudFormation refuses that of a protected one."""
     network, ray = f"{PLAN.name}-Network", f"{PLAN.name}-Ray"
-    failed = every("CREATE_COMPLETE", Network="ROLLBACK_COMPLETE")
+    failed = every("CREATE_COMPLETE", Network=state)
     account = Account(failed, every("CREATE_COMPLETE"))
     account.protected = {network, ray}
     assert run(account) == 0
     assert account.protected == {ray}
+
+
+def test_a_stack_without_protection_is_not_asked_to_lose_it(cli: Path) -> None:
+    account = Account(every("CREATE_COMPLETE", Network="ROLLBACK_COMPLETE"), every("CREATE_COMPLETE"))
+    assert run(account) == 0, "the account refuses the call"
 
 
 def test_a_review_that_stops_it_leaves_protection_on(cli: Path) -> None:
