@@ -35,6 +35,7 @@ FILES = (
     "planner/data/storage.yaml",
     "planner/data/throughput.yaml",
     "planner/data/times.yaml",
+    "pricing/ec2_by_region.yaml",
     "pricing/prices_usd.yaml",
     "review/durations.yaml",
     "review/facts.yaml",

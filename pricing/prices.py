@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.plan import Plan
 from core.service_limits import platform
+from pricing import ec2
 
 HOURS_PER_MONTH = 730
 """As AWS's own calculator counts."""
@@ -96,8 +97,22 @@ class Prices(BaseModel):
     """Region, then the one it is estimated from. One step only: an estimate never stands in for another price."""
 
     def instance(self, region: str, instance_type: str) -> Price | None:
-        """Per hour; None where unknown."""
-        return self._find(self.instances, region, instance_type)
+        """Per hour; None where unknown.
+
+        Where a Region has no price of its own: that of us-east-1 times the ratio of EC2's prices, as an estimate.
+        """
+        found = self._find(self.instances, region, instance_type)
+        home = self.instances.get(ec2.HOME, {}).get(instance_type)
+        ratio = ec2.ratio(region, instance_type) if found is None and home is not None else None
+        if home is None or ratio is None or home.estimate:
+            return found
+        return home.model_copy(
+            update={
+                "usd": round(home.usd * ratio, 4),
+                "estimate": f"{ratio:.3g} times {ec2.HOME}, as EC2 asks",
+                "source": f"{home.source}; pricing/ec2_by_region.yaml",
+            }
+        )
 
     def file_system(self, region: str, throughput_mbs_per_tib: int) -> Price | None:
         """Per GB-month; None where unknown."""

@@ -157,7 +157,7 @@ def test_unknown_is_unknown_and_left_out() -> None:
         "interface endpoints",
     ]
     assert found.usd_per_hour == 3
-    elsewhere = Prices(instances={"us-east-1": {"ml.m5.2xlarge": price(1)}})
+    elsewhere = Prices(instances={"eu-west-1": {"ml.m5.2xlarge": price(1)}})
     assert prices.cost(load("prod").plan, elsewhere, day=DAY).usd_per_hour == 0
 
 
@@ -180,7 +180,7 @@ def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
 def test_an_estimate_never_rests_on_another() -> None:
     known = Prices(
         instances={
-            "us-east-1": {"ml.p5.48xlarge": price(66)},
+            "us-east-1": {"ml.c5.2xlarge": price(66)},
             "us-east-2": {"ml.m5.2xlarge": price(1, estimate="a guess")},
         },
         alike={
@@ -188,8 +188,8 @@ def test_an_estimate_never_rests_on_another() -> None:
             "us-east-2": RegionFallback(region="us-east-1", why="y"),
         },
     )
-    assert known.instance("us-east-2", "ml.p5.48xlarge") is not None
-    assert known.instance("us-west-2", "ml.p5.48xlarge") is None
+    assert known.instance("us-east-2", "ml.c5.2xlarge") is not None
+    assert known.instance("us-west-2", "ml.c5.2xlarge") is None
     assert known.instance("us-west-2", "ml.m5.2xlarge") is None
 
 
