@@ -17,6 +17,7 @@ import copy
 import dataclasses
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from ray.train.v2._internal.exceptions import (
     WorkerHealthCheckTimeoutError,
 )
 from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
 from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.worker_group import ReplicaGroup, WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
@@ -148,6 +150,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
         self.replacements: dict[int, _Replacement] = {}
         self.polls_to_wait: dict[int, int] = {}
+        self.reports: deque[Any] = deque()
 
     def _with_room(self, context: Any) -> Any:
         """As many spares as there are places now: Ray would wait for the missing ones without a word."""
@@ -173,21 +176,27 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
         statuses = super()._poll_workers_and_collect_errors(timeout)
-        statuses = judge(statuses)
+        # the ranks may have changed hands since the last poll: two workers with a report each, of different saves
+        self.reports.extend(one.training_report for one in statuses if one.training_report is not None)
+        report = self.reports.popleft() if self.reports else None
+        statuses = judge(statuses, report)
         done = ended(statuses)
         if done and len(done) >= done[0].world:
             # nobody waits for a spare that still imports or rehearses
-            return [WorkerStatus(running=False, return_value=done[0].value) for _ in statuses]
+            more = bool(self.reports)
+            return [WorkerStatus(running=more, return_value=done[0].value, training_report=report) for _ in statuses]
         if all(status.error is not None for status in statuses):
             return statuses
         if self._has_grown():
             room = WorkerGroupStartupFailedError("there is room for more workers than the group was started with")
-            return [WorkerStatus(running=False, error=room) for _ in statuses]
+            return [WorkerStatus(running=False, error=room, training_report=report) for _ in statuses]
         for index, status in enumerate(statuses):
             if isinstance(status.return_value, Ended):
                 status.return_value = status.return_value.value
             if status.error is not None:
-                statuses[index] = WorkerStatus(running=False)  # not there: training may end without it
+                # not there: training may end without it. Ray keeps a queue of reports for it all the same: one that
+                # it misses is taken for the next one's, and the run ends on two paths for one checkpoint
+                statuses[index] = WorkerStatus(running=False, training_report=report)
                 self._replace(index)
         return statuses
 
@@ -225,10 +234,12 @@ class SurvivingWorkerGroup(WorkerGroup):
     def _starter(self) -> Callable[[Worker], None]:
         """What sends a new worker all it needs; called in a thread, while this group may end."""
         state, context = self.get_worker_group_state(), self._worker_group_context
+        # Ray's collector of reports would drop those that it has, for all workers, and in this thread
+        callbacks = [one for one in self._replica_group_callbacks or [] if not isinstance(one, ReportCallbackHandler)]
 
         def start(worker: Worker) -> None:
             self._init_train_context([worker], state.sync_actor)
-            group = ReplicaGroup([worker], context.resources_per_worker, self._replica_group_callbacks)
+            group = ReplicaGroup([worker], context.resources_per_worker, callbacks)
             group.start_training(context)
 
         return start
@@ -246,24 +257,27 @@ class SurvivingWorkerGroup(WorkerGroup):
             replacement.cancel()
         self.replacements.clear()
         self.polls_to_wait.clear()
+        self.reports.clear()
         super()._clear_state()
 
 
-def judge(statuses: list[WorkerStatus]) -> list[WorkerStatus]:
+def judge(statuses: list[WorkerStatus], report: Any = None) -> list[WorkerStatus]:
     """What a poll means for the group: deaths stay where they are, an error of user code becomes everybody's.
 
     A report comes from the first rank that trains alone, and counts for all: spares have nothing to say, and Ray waits
-    for a report of every worker.
+    for a report of every worker, also of one that is gone.
+
+    Args:
+        statuses: Of each worker.
+        report: What one of them has reported, now or at an earlier poll.
     """
     statuses = list(statuses)
+    for status in statuses:
+        status.training_report = report
     own = next((status.error for status in statuses if status.error is not None and not is_death(status.error)), None)
     if own is not None:
         for status in statuses:
             status.error = own if status.error is None else status.error
-        return statuses
-    report = next((status.training_report for status in statuses if status.training_report is not None), None)
-    for status in statuses:
-        status.training_report = report
     return statuses
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ from ray.train.v2._internal.exceptions import (
     WorkerHealthCheckFailedError,
     WorkerHealthCheckTimeoutError,
 )
+from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
 from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 
@@ -55,7 +58,7 @@ def test_an_error_of_user_code_is_everybody_s() -> None:
 
 
 def test_a_report_of_one_counts_for_all() -> None:
-    statuses = judge([running(), running(training_report="report"), running(error=DEATH)])
+    statuses = judge([running(), running(training_report="report"), running(error=DEATH)], "report")
     assert [status.training_report for status in statuses] == ["report"] * 3
     assert [status.error for status in statuses] == [None, None, DEATH]
 
@@ -82,7 +85,7 @@ class Poll:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
-        self.group.replacements, self.group.polls_to_wait = {}, {}
+        self.group.replacements, self.group.polls_to_wait, self.group.reports = {}, {}, deque()
         self.group.wanted, self.group.looked = size, time.monotonic()
         self.group._worker_group_context = SimpleNamespace(num_workers=size, resources_per_worker={"CPU": 1})
         self.statuses = [running() for _ in range(size)]
@@ -166,6 +169,66 @@ def test_a_process_that_imports_for_long_holds_up_neither_a_poll_nor_the_end(mon
         poll.statuses = [running(), running(), running(error=DEATH)]
         poll.poll()
     assert poll.taken_in == [2]
+
+
+def saved(name: str) -> _TrainingReport:
+    return _TrainingReport(checkpoint=SimpleNamespace(path=name), metrics={}, validation=False)
+
+
+class Ray:
+    """Ray's own collector of reports, fed with what a poll shows."""
+
+    def __init__(self, poll: Poll) -> None:
+        self.poll, self.heard = poll, list[str]()
+        self.handler = ReportCallbackHandler([self])  # type: ignore[list-item]
+        self.handler.after_worker_group_start(poll.statuses)  # type: ignore[arg-type]
+
+    def after_report(self, training_report: _TrainingReport, metrics: Any) -> None:
+        self.heard.append(training_report.checkpoint.path)
+
+    def look(self, *statuses: WorkerStatus) -> list[WorkerStatus]:
+        self.poll.statuses = list(statuses)
+        shown = self.poll.poll()
+        self.handler.after_worker_group_poll_status(SimpleNamespace(worker_statuses=shown))  # type: ignore[arg-type]
+        return shown
+
+
+def test_ray_hears_each_save_once_while_a_worker_is_being_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray_s = Ray(Poll(monkeypatch, size=3))
+    ray_s.look(running(training_report=saved("10")), running(), running())
+    for name in ("20", "30"):
+        ray_s.look(running(training_report=saved(name)), running(error=DEATH), running())
+    ray_s.poll.placed = True
+    for _ in range(3):  # it is taken in
+        ray_s.look(running(), running(error=DEATH), running())
+    assert ray_s.poll.taken_in == [1]
+    ray_s.look(running(training_report=saved("40")), running(), running())
+    assert ray_s.heard == ["10", "20", "30", "40"]
+
+
+def test_two_saves_in_one_poll_are_heard_one_after_the_other_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray_s = Ray(Poll(monkeypatch, size=3))
+    # the first rank has changed hands between two saves, and the run ends
+    ray_s.look(running(training_report=saved("10")), running(training_report=saved("20")), running())
+    ray_s.poll.group.reports.append(saved("30"))
+    for more in (True, False):
+        done = [WorkerStatus(running=False, return_value=Ended(2, None)) for _ in range(2)]
+        assert [one.running for one in ray_s.look(*done, running())] == [more] * 3
+    assert ray_s.heard == ["10", "20", "30"]
+
+
+def test_a_replacement_leaves_ray_s_reports_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
+    told: list[Any] = []
+    other = SimpleNamespace(after_replica_group_start=told.append)
+    group._replica_group_callbacks = [ReportCallbackHandler([]), other]
+    group._worker_group_context = SimpleNamespace(resources_per_worker={}, train_fn_ref=None)
+    monkeypatch.setattr(SurvivingWorkerGroup, "get_worker_group_state", lambda _: SimpleNamespace(sync_actor=None))
+    monkeypatch.setattr(SurvivingWorkerGroup, "_init_train_context", lambda *_: None)
+    monkeypatch.setattr(ray, "get", lambda refs: refs)
+    actor = SimpleNamespace(run_train_fn=SimpleNamespace(remote=lambda _: "started"))
+    group._starter()(SimpleNamespace(actor=actor))
+    assert len(told) == 1
 
 
 def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:
