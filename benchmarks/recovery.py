@@ -180,6 +180,8 @@ def main(argv: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps({"schema_version": 2, "faults": found, "machine": first.machine}, indent=1))
     misses = [text for name in faults if (text := missed(name, [one for one in first.faults if one.fault == name]))]
+    if unasked := sum(one.unexplained_restarts for one in first.runs):
+        misses.append(f"{unasked} restarts from a checkpoint that no fault explains, goal 0")
     for text in misses:
         console.print(f"goal missed: {text}", highlight=False)
     if not all(fault.survived for fault in first.faults):

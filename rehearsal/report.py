@@ -176,6 +176,8 @@ class RunReport:
         steps_different: how many of those differ in any bit.
         largest_difference: the largest absolute difference of a loss; 0.0 where all bits agree.
         bound: what `largest_difference` may be, and why it may be more than 0.
+        unexplained_restarts: returns to a checkpoint after a fault was over and before the next one: nobody asked for
+            them, and each costs the work since that checkpoint.
     """
 
     name: str
@@ -188,12 +190,36 @@ class RunReport:
     steps_different: int
     largest_difference: float
     bound: str
+    unexplained_restarts: int = 0
+
+
+def unexplained(events: Sequence[Event], windows: Sequence[tuple[float, float]]) -> int:
+    """Returns to a checkpoint outside the time of every fault, each from its injection to the first new step."""
+    back = [event.t for event in events if event.kind == "restore" and event.values.get("path") != "memory"]
+    return sum(not any(start < t <= end for start, end in windows) for t in back)
 
 
 def compare(
-    *, name: str, status: str, submissions: int, events: Sequence[Event], undisturbed: Sequence[Event], elastic: bool
+    *,
+    name: str,
+    status: str,
+    submissions: int,
+    events: Sequence[Event],
+    undisturbed: Sequence[Event],
+    elastic: bool,
+    windows: Sequence[tuple[float, float]] | None = None,
 ) -> RunReport:
-    """Hold every step of a run, also those done twice, against the undisturbed run's."""
+    """Hold every step of a run, also those done twice, against the undisturbed run's.
+
+    Args:
+        name: the run.
+        status: the last status the Jobs API gave.
+        submissions: how often it was submitted.
+        events: of the run.
+        undisturbed: of its twin.
+        elastic: whether its size changed.
+        windows: from when to when each fault lasted; None where faults overlap.
+    """
     truth = {event.step: event.loss for event in steps(list(undisturbed))}
     pairs = [(event.loss, truth[event.step]) for event in steps(list(events)) if event.step in truth]
     differences = [abs(got - want) for got, want in pairs if got is not None and want is not None]
@@ -213,6 +239,7 @@ def compare(
         bound="1e-3: other world sizes add up gradients in another order"
         if elastic
         else "0: same world size, same order",
+        unexplained_restarts=0 if windows is None else unexplained(events, windows),
     )
 
 

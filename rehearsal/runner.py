@@ -172,6 +172,7 @@ class Rehearsal:
         self.log: list[list[Any]] = []
         self.reports: list[FaultReport] = []
         self.injected: list[Injected] = []
+        self.windows: dict[str, list[tuple[float, float]]] = {}
         self.tails: dict[str, Tail] = {}
         self.submissions: dict[str, int] = {}
         self.status: dict[str, str] = {}
@@ -325,10 +326,12 @@ class Rehearsal:
             except NotRecoveredError as error:
                 self.note(str(error))
                 survived = False
+            after = time.time()
+            self.windows.setdefault(run, []).append((injected.t, after))
             report = measure(
                 injected,
                 self.tails[run].events,
-                until=time.time(),
+                until=after,
                 observations=self.watcher.seen,
                 resubmitted=again or self.submissions[run] > submitted,
                 recovered=survived,
@@ -340,7 +343,6 @@ class Rehearsal:
                 if rest := faults[number + 1 :]:
                     self.disturbed(run=f"{run}-{len(rest)}", job=job, faults=rest)
                 return
-            after = time.time()
         self.until(run, job, lambda tail: self.watcher.status in FINAL, doing="finishing")
         self.pump(run, job, doing="finishing")
         self.status[run] = self.watcher.status
@@ -518,6 +520,7 @@ class Rehearsal:
                     events=tail.events,
                     undisturbed=truths.get("elastic" if "-elastic-" in run else "fixed", []),
                     elastic="-elastic-" in run,
+                    windows=self.windows.get(run, []),
                 )
                 for run, tail in self.tails.items()
             ],

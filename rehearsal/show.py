@@ -75,6 +75,8 @@ def verdicts(report: Report) -> list[str]:
                 f"{text}, final loss {run.final_loss!r}, undisturbed {run.undisturbed_loss!r}; {run.steps_different} "
                 f"of {run.steps_compared} steps differ, by at most {run.largest_difference:.2e} (bound {run.bound})"
             )
+        if run.unexplained_restarts:
+            out.append(f"{run.name}: {run.unexplained_restarts} restarts from a checkpoint that no fault explains")
     return out
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import made_up
 import pytest
 
 from rehearsal.events import Event, Tail, parse
-from rehearsal.report import Injected, Observation, Report, compare, measure
+from rehearsal.report import Injected, Observation, Report, compare, measure, unexplained
+from rehearsal.show import verdicts
 
 
 def fault(t: float, *, kind: str = "node") -> Injected:
@@ -121,6 +123,19 @@ def test_one_different_bit_anywhere_is_found() -> None:
     other = compare(name="r", status="SUCCEEDED", submissions=1, events=run, undisturbed=truth, elastic=False)
     assert (other.equal, other.steps_different) == (True, 1)
     assert 0 < other.largest_difference < 1e-12
+
+
+def test_a_restart_between_two_faults_is_said(tmp_path: Path) -> None:
+    first, second = made_up.back(t=101, step=10), made_up.back(t=140, step=30)
+    from_memory = Event(t=120.0, kind="restore", step=20, values={"path": "memory"})
+    events = [*first, from_memory, *second]
+    assert unexplained(events, [(100.0, 110.0), (139.0, 150.0)]) == 0
+    assert unexplained(events, [(100.0, 110.0)]) == 1
+    assert unexplained(events, []) == 2
+    report = made_up.report(tmp_path)
+    run = replace(report.runs[0], unexplained_restarts=1)
+    assert "1 restarts from a checkpoint that no fault explains" in verdicts(replace(report, runs=[run]))[-1]
+    assert not any("no fault explains" in line for line in verdicts(report))
 
 
 def test_the_verdict_is_no_when_anything_is_off(tmp_path: Path) -> None:
