@@ -344,7 +344,7 @@ def rehearse(  # noqa: PLR0917
 ) -> int:
     """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
     from rehearsal import commands
-    from rehearsal.runner import Options
+    from rehearsal.options import Options
     from sandbox import leash
 
     with rehearsal_errors():
@@ -383,7 +383,7 @@ def soak(  # noqa: PLR0917
 ) -> int:
     """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
     from rehearsal import commands
-    from rehearsal.runner import Options
+    from rehearsal.options import Options
     from sandbox import leash
 
     with rehearsal_errors():

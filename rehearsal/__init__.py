@@ -5,7 +5,8 @@ report = run("local", faults=["node"])
 """
 
 from rehearsal.faults import FAULTS
+from rehearsal.options import Options
 from rehearsal.report import Report
-from rehearsal.runner import Options, run
+from rehearsal.runner import run
 
 __all__ = ["FAULTS", "Options", "Report", "run"]

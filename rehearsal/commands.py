@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from rehearsal.runner import Options, run
+from rehearsal.options import Options
+from rehearsal.runner import run
 from rehearsal.show import Show, summary
 from rehearsal.soak import soak as run_soak
 

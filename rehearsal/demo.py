@@ -24,8 +24,8 @@ from rich.table import Table
 
 from core.errors import ProjectError
 from rehearsal.commands import rehearse
+from rehearsal.options import Options
 from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.runner import Options
 from sandbox.aws import paths, process
 
 ENVIRONMENT = "local"

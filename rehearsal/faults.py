@@ -17,7 +17,8 @@ from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.report import Injected
 
 if TYPE_CHECKING:
-    from rehearsal.runner import Options, Rehearsal
+    from rehearsal.options import Options
+    from rehearsal.scene import Scene
 
 ELASTIC_SECONDS, HEAD_SECONDS, STORAGE_SECONDS = 30, 40, 8
 Harm = tuple[float, str]
@@ -53,11 +54,11 @@ class Fault:
         """Work there must be for it beyond an interval: steps done while nothing is interrupted."""
         return 0
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         """Do it; when, and to what."""
         raise NotImplementedError
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         """Whether new steps were done since, by workers that came back."""
         return resumed(tail, injected.t) is not None
 
@@ -85,7 +86,7 @@ class Worker(Fault):
 
     name = "worker"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         scene.kill_worker(pod)
         return t, f"a training process on {pod.name}"
@@ -96,7 +97,7 @@ class Node(Fault):
 
     name = "node"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         scene.cluster.kill(pod)
         return t, pod.name
@@ -107,7 +108,7 @@ class Freeze(Fault):
 
     name = "freeze"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         scene.cluster.freeze(pod)
         return t, pod.name
@@ -119,7 +120,7 @@ class Hang(Fault):
     name = "hang"
     nodes = 2
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         event = scene.arm("hang", rank=1)
         return event.t, "rank 1"
 
@@ -132,7 +133,7 @@ class Drain(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return int(options.drain_s / options.step_delay_s)
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         scene.cluster.delete(pod)
         return t, pod.name
@@ -148,13 +149,13 @@ class Elastic(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return int(ELASTIC_SECONDS / options.step_delay_s)
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         scene.replacement.hold(pod)
         scene.cluster.kill(pod)
         return t, pod.name
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         steps = [event for event in tail.events if event.t > injected.t and event.kind == "step"]
         small = next((e for e in steps if e.values.get("world", 0) < scene.size), None)
         if small and time.time() > small.t + scene.options.elastic_gap_s:
@@ -167,7 +168,7 @@ class Driver(Fault):
 
     name = "driver"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         t = time.time()
         isolation.send([scene.driver()], signal.SIGKILL)
         return t, "the job's driver"
@@ -182,12 +183,12 @@ class Head(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return int(HEAD_SECONDS / options.step_delay_s) if fault_tolerant else 0
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         head, t = scene.cluster.head(), time.time()
         scene.cluster.kill(head)
         return t, head.name
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         if not scene.cluster.state.backend or resumed(tail, injected.t):
             return super().recovered(scene, tail, injected)
         if scene.watcher.status == "SUCCEEDED":
@@ -207,13 +208,13 @@ class TwoAtOnce(Fault):
     name = "two-at-once"
     nodes = 2
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pods, t = scene.training_pods()[:2], time.time()
         for pod in pods:
             scene.cluster.kill(pod)
         return t, ", ".join(pod.name for pod in pods)
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return resumed_for_good(tail, injected.t)
 
 
@@ -223,7 +224,7 @@ class DuringRecovery(Fault):
     name = "during-recovery"
     nodes = 2
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         first, second = scene.training_pods()[:2]
         t = time.time()
         scene.kill_worker(first)
@@ -231,7 +232,7 @@ class DuringRecovery(Fault):
         scene.kill_worker(second)
         return t, f"a training process on {first.name}, then one on {second.name}"
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return resumed_for_good(tail, injected.t)
 
 
@@ -240,7 +241,7 @@ class Flap(Fault):
 
     name = "flap"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod, t = scene.training_pod(), time.time()
         for _ in range(3):
             scene.cluster.freeze(pod)
@@ -250,7 +251,7 @@ class Flap(Fault):
             scene.work_for(1.0)
         return t, f"{pod.name}, three times"
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return resumed_for_good(tail, injected.t)
 
 
@@ -259,7 +260,7 @@ class SparesExhausted(Fault):
 
     name = "spares-exhausted"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         pod = scene.training_pod()
         for spare in scene.spare_pods():
             scene.cluster.kill(spare)
@@ -274,7 +275,7 @@ class CoordinatorKilled(Fault):
     name = "coordinator"
     spares = 1
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         found = [pid for pod in scene.cluster.alive_pods() for pid in scene.cluster.find(pod, "ray::Coordinator")]
         if not found:
             raise LocalError("no coordinator process", expected="one on the head", fix="see the head's log", code=1)
@@ -285,7 +286,7 @@ class CoordinatorKilled(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return 2 * options.interval
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         steps = sum(event.kind == "step" and event.t > injected.t for event in tail.events)
         return steps > scene.options.interval
 
@@ -295,7 +296,7 @@ class WriterKilled(Fault):
 
     name = "writer"
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         event = scene.arm("die-before-metadata", rank=0)
         return event.t, "rank 0, all shards written"
 
@@ -308,11 +309,11 @@ class _Storage(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return 2 * options.interval + int(STORAGE_SECONDS / options.step_delay_s)
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         event = scene.arm(self.switch, rank=0)
         return event.t, "a save of rank 0"
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return any(event.kind == "save" and event.t > injected.t for event in tail.events)
 
 
@@ -342,11 +343,11 @@ class ClockJump(Fault):
     def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
         return 2 * options.interval
 
-    def inject(self, scene: Rehearsal) -> Harm:
+    def inject(self, scene: Scene) -> Harm:
         event = scene.arm("clock-jump", rank=0)
         return event.t, "rank 0's wall clock"
 
-    def recovered(self, scene: Rehearsal, tail: Tail, injected: Injected) -> bool:
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return any(
             event.kind == "save" and event.t > injected.t and (event.step or 0) > injected.step for event in tail.events
         )

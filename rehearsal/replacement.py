@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rehearsal.ray_hosts.cluster import Cluster, Pod
+from rehearsal.ray_hosts.cluster import Cluster
+from rehearsal.ray_hosts.state import Pod
 
 
 class Replacement:

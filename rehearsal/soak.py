@@ -21,11 +21,12 @@ from rich.console import Console
 
 from rehearsal.events import Event
 from rehearsal.job import Job, Undisturbed
+from rehearsal.options import FINAL, OUT, PROJECT, WARM_SECONDS, Options
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.manifest import Manifest
 from rehearsal.ray_hosts.source import manifest_of
 from rehearsal.report import Injected, compare, measure
-from rehearsal.runner import FINAL, OUT, PROJECT, WARM_SECONDS, Options, Rehearsal
+from rehearsal.scene import Scene
 from rehearsal.show import Show
 
 # what is killed, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
@@ -133,28 +134,26 @@ def soak(
             log.write(json.dumps({"t": round(time.time(), 3), "kind": kind, **values}) + "\n")
             log.flush()
 
-        rehearsal = Rehearsal(
-            environment=environment, manifest=manifest, options=options, listener=show, project=PROJECT
-        )
+        scene = Scene(manifest=manifest, options=options, listener=show, project=PROJECT)
         try:
-            size = rehearsal.size
+            size = scene.size
             kill_plan = plan(kills=kills, seed=seed, interval=options.interval, size=size)
             write("plan", seed=seed, kills=[asdict(kill) for kill in kill_plan], options=asdict(options))
-            job = rehearsal.job(steps=length(kills, options), workers=str(size))
-            undisturbed = Undisturbed(job, bin_folder=rehearsal.cluster.bin, storage=rehearsal.cluster.fsx)
+            job = scene.job(steps=length(kills, options), workers=str(size))
+            undisturbed = Undisturbed(job, bin_folder=scene.cluster.bin, storage=scene.cluster.fsx)
             try:
-                outcomes = _kill_all(rehearsal, job, kill_plan, write=write)
+                outcomes = _kill_all(scene, job, kill_plan, write=write)
                 truth = undisturbed.events(timeout_s=1800)
             finally:
                 undisturbed.stop()
-            run = next(iter(rehearsal.tails))
-            events = rehearsal.tails[run].events
+            run = next(iter(scene.tails))
+            events = scene.tails[run].events
         finally:
-            rehearsal.close()
+            scene.close()
     verdict = compare(
         name=run,
-        status=rehearsal.status[run],
-        submissions=rehearsal.submissions[run],
+        status=scene.watcher.status,
+        submissions=scene.submissions[run],
         events=events,
         undisturbed=truth,
         elastic=False,
@@ -201,58 +200,57 @@ def length(kills: int, options: Options) -> int:
     return options.interval * (kills + 3) + kills * waits
 
 
-def _kill_all(rehearsal: Rehearsal, job: Job, kills: Sequence[Kill], *, write: Any) -> list[Outcome]:
-    run = f"{rehearsal.options.job}-soak-{rehearsal.tag}"
-    rehearsal.submit(job, run)
-    rehearsal.under_way = run, job
+def _kill_all(scene: Scene, job: Job, kills: Sequence[Kill], *, write: Any) -> list[Outcome]:
+    run = f"{scene.options.job}-soak-{scene.tag}"
+    scene.submit(job, run)
+    scene.under_way = run, job
     outcomes = []
     since = 0.0
     for kill in kills:
-        t = _kill(rehearsal, job, run, kill, since=since)
-        rehearsal.note(f"kill {kill.number} of {len(kills)}: {kill.kind}, rank {kill.rank}")
+        t = _kill(scene, job, run, kill, since=since)
+        scene.note(f"kill {kill.number} of {len(kills)}: {kill.kind}, rank {kill.rank}")
 
         def again(tail: Any, t: float = t) -> bool:
             restart = next((e for e in tail.events if e.t > t and e.kind == "start" and e.worker), None)
             return restart is not None and any(e.kind == "step" and e.t > restart.t for e in tail.events)
 
-        rehearsal.until(run, job, again, doing=f"recovering from kill {kill.number}")
-        outcome = judge(kill, t=t, events=rehearsal.tails[run].events)
+        scene.until(run, job, again, doing=f"recovering from kill {kill.number}")
+        outcome = judge(kill, t=t, events=scene.tails[run].events)
         outcomes.append(outcome)
         write("kill", **{k: v for k, v in asdict(outcome).items() if k != "t"}, at=t, lost=outcome.lost_checkpoint)
-        since = next(e.t for e in rehearsal.tails[run].events if e.t > t and e.kind == "start" and e.worker)
-    rehearsal.until(run, job, lambda tail: rehearsal.watcher.status in FINAL, doing="finishing")
-    rehearsal.pump(run, job, doing="finishing")
-    rehearsal.status[run] = rehearsal.watcher.status
+        since = next(e.t for e in scene.tails[run].events if e.t > t and e.kind == "start" and e.worker)
+    scene.until(run, job, lambda tail: scene.watcher.status in FINAL, doing="finishing")
+    scene.pump(run, job, doing="finishing")
     return outcomes
 
 
-def _kill(rehearsal: Rehearsal, job: Job, run: str, kill: Kill, *, since: float) -> float:
+def _kill(scene: Scene, job: Job, run: str, kill: Kill, *, since: float) -> float:
     """Wait for the moment, do it, and give the time it happened."""
 
     def due(tail: Any) -> bool:
         done = sum(e.kind == "step" and e.t > since for e in tail.events)
-        if done < kill.steps or not rehearsal.replacement.complete:
+        if done < kill.steps or not scene.replacement.complete:
             return False
-        return not rehearsal.options.spares or rehearsal.warm_spares(tail) > 0
+        return not scene.options.spares or scene.warm_spares(tail) > 0
 
-    rehearsal.until(run, job, due, doing=f"before kill {kill.number}")
-    cluster = rehearsal.cluster
+    scene.until(run, job, due, doing=f"before kill {kill.number}")
+    cluster = scene.cluster
     armed = time.time()
     if kill.kind.startswith("die"):
         job.arm(cluster, run=run, fault=kill.kind, rank=kill.rank)
-        rehearsal.until(
+        scene.until(
             run,
             job,
             lambda tail: any(e.kind == "fault" and e.t >= armed - 1 for e in tail.events),
             doing=f"kill {kill.number} in a save",
         )
-        return next(e.t for e in rehearsal.tails[run].events if e.kind == "fault" and e.t >= armed - 1)
+        return next(e.t for e in scene.tails[run].events if e.kind == "fault" and e.t >= armed - 1)
     time.sleep(kill.seconds)
-    pods = rehearsal.training_pods()
+    pods = scene.training_pods()
     pod = pods[kill.rank % len(pods)]
     t = time.time()
     if kill.kind == "node":
         cluster.kill(pod)
     else:
-        rehearsal.kill_worker(pod)
+        scene.kill_worker(pod)
     return t

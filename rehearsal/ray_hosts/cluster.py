@@ -9,144 +9,37 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from core.names import CLIENT_PORT, DASHBOARD_PORT, GCS_PORT
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.ray_hosts.isolation import Process
 from rehearsal.ray_hosts.jobs_api import Dashboard
+from rehearsal.ray_hosts.launcher import Launcher
+from rehearsal.ray_hosts.machine import (
+    check_version,
+    connects,
+    free_network,
+    free_port,
+    rehearsal_bin,
+    wait,
+    write_secret,
+)
 from rehearsal.ray_hosts.manifest import ClusterPlan, Manifest, PodPlan, plan
-from sandbox import leash
+from rehearsal.ray_hosts.state import FIRST_HOST, ROOT, Pod, State
 
-ROOT = Path(".local") / "ray"
-REHEARSAL_ENV = ".venv-rehearsal"
-FIRST_HOST = 11  # 127.0.0.11 and up; .10 is the store of the GCS
-LAST_HOST = 250
-WORKER_PORTS = range(10100, 19900, 100)  # a hundred ports a pod, so that no two raylets hand out the same one
-INHERITED = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "TMPDIR", "TZ", "USER", leash.VARIABLE)
 START_SECONDS = 300  # of the head, then of the nodes; 5 and 8 on a quiet machine
 # Ray gives a node 30 s to start (ray/_private/node.py, no setting), too few on a machine that is busy with other things
 RESTARTS = 5  # of a container while the cluster starts
-
-
-def rehearsal_bin(*, project: Path) -> Path:
-    """The folder with `ray` and `python` of the rehearsal environment.
-
-    Raises:
-        LocalError: the environment is missing.
-    """
-    folder = project / REHEARSAL_ENV / "bin"
-    if not (folder / "ray").exists():
-        raise LocalError(f"no {REHEARSAL_ENV}", expected="an environment with Ray", fix="make rehearsal-env")
-    return folder
-
-
-@dataclass(kw_only=True)
-class Pod:
-    """One pod: a process tree with its own address.
-
-    Args:
-        name: as Kubernetes would name it.
-        group: the group of the plan it was made from.
-        ip: its loopback address; also stands for the node it runs on.
-        pid: the process started for it.
-        started: that process's start time in clock ticks (guards against reused ids).
-        temp: Ray's temp-dir of this pod.
-        agent_port: its dashboard agent's port.
-    """
-
-    name: str
-    group: str
-    ip: str
-    pid: int
-    started: int
-    temp: str
-    agent_port: int
-    born: float = 0.0
-    frozen: bool = False
-    deleted_at: float | None = None
-
-    @property
-    def process(self) -> Process:
-        """Its outermost process."""
-        return Process(pid=self.pid, started=self.started)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its processes exist (frozen counts)."""
-        return self.process.alive
-
-
-@dataclass(kw_only=True)
-class State:
-    """What is written to `state.json`."""
-
-    name: str
-    network: str
-    gcs_port: int
-    dashboard_port: int
-    client_port: int
-    mode: isolation.Mode
-    max_pods: int
-    backend: str | None
-    pod_cpus: int = 1
-    store: Pod | None = None
-    store_port: int = 0
-    pods: list[Pod] = field(default_factory=list)
-    next_host: int = FIRST_HOST
-    env: dict[str, str] = field(default_factory=dict)
-    temps: list[str] = field(default_factory=list)
-    """Every temp-dir ever made, also of pods that were replaced: their logs may still be wanted until `stop`."""
-
-
-def free_port(ip: str, wanted: int = 0) -> int:
-    """`wanted` if nothing listens there, else a free one."""
-    for port in (wanted, 0):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((ip, port))
-            # Ray's GCS listens on every address, so its port must be free on all of them
-            if port and any(_connects(other, port) for other in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
-                continue
-            return int(probe.getsockname()[1])
-    raise LocalError(
-        f"no free port on {ip}", expected="one", fix="free those of other clusters: hyperpod-ray local ray stop", code=1
-    )
-
-
-def _connects(ip: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex((ip, port)) == 0
-
-
-def wait(check: Callable[[], Any], *, seconds: float, what: str, every: float = 0.1) -> Any:
-    """Poll until `check` gives something true; LocalError (exit 1) naming `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if result := check():
-            return result
-        if time.monotonic() > deadline:
-            raise LocalError(
-                f"{what}: not yet",
-                expected=f"it within {seconds:g} s",
-                fix="run the command again on a quieter machine",
-                code=1,
-            )
-        time.sleep(every)
 
 
 class Cluster:
@@ -157,6 +50,9 @@ class Cluster:
         self.folder = project / ROOT / state.name
         self.plan: ClusterPlan = plan(manifest, max_pods=state.max_pods, name=state.name, pod_cpus=state.pod_cpus)
         self.bin = rehearsal_bin(project=project)
+        self.launcher = Launcher(
+            folder=self.folder, bin_folder=self.bin, state=state, token_auth=self.plan.token_auth, save=self.save
+        )
 
     # --- making and finding ---------------------------------------------------------------------------------------
 
@@ -197,14 +93,14 @@ class Cluster:
                 expected="a new name",
                 fix=f"hyperpod-ray local ray stop {wanted.name}",
             )
-        _check_version(bin_folder, wanted)
+        check_version(bin_folder, wanted)
         if folder.exists():
             for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
                 shutil.rmtree(folder / old, ignore_errors=True)
         for sub in ("logs", "fsx"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         (folder / "manifest.yaml").write_text(yaml.safe_dump(dict(manifest), sort_keys=False), encoding="utf-8")
-        network = _free_network()
+        network = free_network()
         head_ip = f"{network}.{FIRST_HOST}"
         backend = wanted.fault_tolerance
         if backend == "redis" and not shutil.which("redis-server"):
@@ -226,14 +122,14 @@ class Cluster:
         note(f"isolation: {isolation.MEANING[state.mode]}")
         note(f"scaled: {cluster.plan.rule}")
         try:
-            _write_secret(cluster.token_path)
+            write_secret(cluster.token_path)
             if backend == "redis":
-                cluster._start_store()
-            cluster._start_pod(cluster.plan.head, ip=head_ip)
+                cluster.launcher.start_store()
+            cluster.launcher.start_pod(cluster.plan.head, ip=head_ip)
             cluster.wait_for_gcs()
             for group in cluster.plan.workers:
                 for _ in range(group.pods):
-                    cluster._start_pod(group)
+                    cluster.launcher.start_pod(group)
             cluster.wait_for_nodes()
         except BaseException:
             cluster.stop()
@@ -290,7 +186,7 @@ class Cluster:
     @property
     def head_ip(self) -> str:
         """The head's address: what the head service's DNS name is in Kubernetes; a new head gets the same."""
-        return f"{self.state.network}.{FIRST_HOST}"
+        return self.launcher.head_ip
 
     @property
     def fsx(self) -> Path:
@@ -300,7 +196,7 @@ class Cluster:
     @property
     def token_path(self) -> Path:
         """The token's file, mode 0600."""
-        return self.folder / "token"
+        return self.launcher.token_path
 
     @property
     def dashboard(self) -> Dashboard:
@@ -310,13 +206,7 @@ class Cluster:
 
     def client_env(self) -> dict[str, str]:
         """Environment for Ray's own commands against this cluster."""
-        env = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        env["PATH"] = os.pathsep.join([str(self.bin), os.environ.get("PATH", os.defpath)])
-        env |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-        env["RAY_ADDRESS"] = f"{self.head_ip}:{self.state.gcs_port}"
-        if self.plan.token_auth:
-            env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token_path)}
-        return env
+        return self.launcher.client_env()
 
     def pod(self, name: str) -> Pod:
         """A pod by name or address; LocalError names the ones there are."""
@@ -365,8 +255,8 @@ class Cluster:
         return (
             head.alive
             and not head.frozen
-            and _connects(self.head_ip, self.state.gcs_port)
-            and "Ray runtime started" in self._log(head)
+            and connects(self.head_ip, self.state.gcs_port)
+            and "Ray runtime started" in self.launcher.log(head)
         )
 
     # --- faults ---------------------------------------------------------------------------------------------------
@@ -461,7 +351,7 @@ class Cluster:
             self.kill(pod)
         self.state.pods.remove(pod)
         group = self.group(pod)
-        fresh = self._start_pod(group, ip=self.head_ip if group.head else None)
+        fresh = self.launcher.start_pod(group, ip=self.head_ip if group.head else None)
         if wait_for_it:
             if group.head:
                 self.wait_for_gcs()
@@ -472,7 +362,7 @@ class Cluster:
         """Restart a pod's container in its place, as a kubelet does when `ray start` has ended by itself."""
         self.state.pods.remove(pod)
         (self.folder / "logs" / f"{pod.name}.log").rename(self.folder / "logs" / f"{pod.name}.previous.log")
-        return self._start_pod(self.group(pod), ip=pod.ip, name=pod.name)
+        return self.launcher.start_pod(self.group(pod), ip=pod.ip, name=pod.name)
 
     # --- start and stop -------------------------------------------------------------------------------------------
 
@@ -504,7 +394,7 @@ class Cluster:
             restarts[pod.ip] += 1
             if restarts[pod.ip] > RESTARTS:
                 raise LocalError(
-                    f"{pod.name} ended while it started: {self._last_line(pod)}",
+                    f"{pod.name} ended while it started: {self.launcher.last_line(pod)}",
                     expected="a running Ray process",
                     fix="see the pod's log",
                     code=1,
@@ -536,157 +426,3 @@ class Cluster:
 
     def _lives(self) -> bool:
         return bool(self.alive_pods()) or bool(self.state.store and self.state.store.alive)
-
-    def _names(self, group: str) -> Iterator[str]:
-        while True:
-            yield f"{self.state.name}-{group}-{secrets.token_hex(3)[:5]}"
-
-    def _launch(self, *, name: str, group: str, ip: str, temp: str, command: list[str], env: dict[str, str]) -> Pod:
-        log = self.folder / "logs" / f"{name}.log"
-        with log.open("ab") as stream:
-            started = subprocess.Popen(
-                [*isolation.PREFIXES[self.state.mode], *command],
-                env=env | {isolation.MARKER: name},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-                cwd=self.folder,
-            )
-        process = Process.of(started.pid)
-        return Pod(
-            name=name,
-            group=group,
-            ip=ip,
-            pid=process.pid,
-            started=process.started,
-            temp=temp,
-            agent_port=0,
-            born=time.time(),
-        )
-
-    def _start_store(self) -> None:
-        """Redis for the GCS, on loopback with a password, as a pod of its own."""
-        ip = f"{self.state.network}.{FIRST_HOST - 1}"
-        self.state.store_port = free_port(ip)
-        temp = self._temp("redis-")
-        password = self._redis_password(make=True)
-        config = Path(temp) / "redis.conf"  # not on the command line: everyone can read that
-        config.touch(mode=0o600)
-        config.write_text(
-            f"bind {ip}\nport {self.state.store_port}\nrequirepass {password}\nsave ''\nappendonly no\ndir {temp}\n",
-            encoding="utf-8",
-        )
-        command = ["redis-server", str(config)]
-        name = next(self._names("gcs-redis"))
-        self.state.store = self._launch(
-            name=name, group="redis", ip=ip, temp=temp, command=command, env=self.client_env()
-        )
-        self.save()
-        wait(lambda: _connects(ip, self.state.store_port), seconds=15, what="redis for the gcs")
-
-    def _start_pod(self, group: PodPlan, *, ip: str | None = None, name: str | None = None) -> Pod:
-        state = self.state
-        if ip is None:
-            state.next_host = state.next_host + 1 if state.next_host < LAST_HOST else FIRST_HOST + 1
-            ip = f"{state.network}.{state.next_host}"
-        host = int(ip.rpartition(".")[2])
-        name = name or next(self._names(group.group))
-        # Ray puts sockets in there and a socket's path may have 107 characters: not below the project's folder
-        temp = self._temp("ray-")
-        agent_port = free_port(ip)
-        ports = WORKER_PORTS[(host - FIRST_HOST) % len(WORKER_PORTS)]
-        command = [str(self.bin / "ray"), "start", "--block", f"--node-ip-address={ip}", f"--temp-dir={temp}"]
-        command += [f"--dashboard-agent-listen-port={agent_port}", "--disable-usage-stats"]
-        command += [f"--min-worker-port={ports}", f"--max-worker-port={ports + 99}", *group.flags()]
-        # Ray's own 15 is for a node of its own: here the rest of the machine would leave workers a thirtieth of a core
-        env = self.client_env() | {"RAY_worker_niceness": "0"}
-        env |= {
-            key: value.format_map({"ip": ip, "pod": name, "node": f"hyperpod-i-{host:017x}"})
-            if value in ("{ip}", "{pod}", "{node}")
-            else value
-            for key, value in group.env.items()
-        }
-        env |= {"RAY_CLUSTER_NAME": state.name, "RAY_NODE_TYPE_NAME": group.group}  # as KubeRay sets them
-        env |= state.env
-        if group.head:
-            env.pop("RAY_ADDRESS")
-            command += ["--head", f"--port={state.gcs_port}", "--include-dashboard=true", f"--dashboard-host={ip}"]
-            command += [f"--dashboard-port={state.dashboard_port}", f"--ray-client-server-port={state.client_port}"]
-            env |= self._store_env()
-            if state.backend == "redis":
-                # as KubeRay does; Ray hands it to its own processes as an argument, so it is a secret of its own
-                command += [f"--redis-password={self._redis_password()}"]
-        else:
-            command += [f"--address={self.head_ip}:{state.gcs_port}"]
-        pod = self._launch(name=name, group=group.group, ip=ip, temp=temp, command=command, env=env)
-        pod.agent_port = agent_port
-        state.pods.append(pod)
-        self.save()
-        return pod
-
-    def _redis_password(self, *, make: bool = False) -> str:
-        path = self.folder / "redis-password"
-        if make:
-            _write_secret(path)
-        return path.read_text(encoding="utf-8")
-
-    def _temp(self, prefix: str) -> str:
-        self.state.temps.append(tempfile.mkdtemp(prefix=prefix))
-        return self.state.temps[-1]
-
-    def _store_env(self) -> dict[str, str]:
-        """What makes a head keep its GCS where a new head finds it."""
-        if self.state.backend == "redis" and self.state.store:
-            return {
-                "RAY_REDIS_ADDRESS": f"{self.state.store.ip}:{self.state.store_port}",
-                "RAY_external_storage_namespace": self.state.name,
-            }
-        if self.state.backend == "rocksdb":
-            folder = self.folder / "gcs"
-            folder.mkdir(exist_ok=True)
-            return {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder)}
-        return {}
-
-    def _log(self, pod: Pod) -> str:
-        return (self.folder / "logs" / f"{pod.name}.log").read_text(encoding="utf-8", errors="replace")
-
-    def _last_line(self, pod: Pod) -> str:
-        """The last thing a pod has said; `unshare` itself adds a line when its child is gone."""
-        return (
-            [line.strip() for line in self._log(pod).splitlines() if line.strip() and not line.startswith("unshare:")]
-            or ["no output"]
-        )[-1]
-
-
-def _write_secret(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(secrets.token_hex(32))
-
-
-def _check_version(bin_folder: Path, wanted: ClusterPlan) -> None:
-    """The manifest's rayVersion must be the Ray that runs: a snapshot of another version does not load."""
-    if wanted.ray_version is None:
-        return
-    for folder in bin_folder.parent.glob("lib/python*/site-packages/ray-*.dist-info"):
-        installed = folder.name.removeprefix("ray-").removesuffix(".dist-info")
-        if installed != wanted.ray_version:
-            raise LocalError(
-                f"Ray {installed} in {REHEARSAL_ENV}",
-                expected=f"{wanted.ray_version}, the manifest's rayVersion",
-                fix="recreate it: make rehearsal-env",
-            )
-
-
-def _free_network() -> str:
-    """The first of 127.0.0, 127.0.1, … in which nothing listens on .10 and up."""
-    taken = set()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-            fields = line.split()
-            address = fields[1].partition(":")[0]  # little-endian hexadecimal
-            a, b, c, d = (int(address[i : i + 2], 16) for i in (6, 4, 2, 0))
-            if fields[3] == "0A" and a == 127 and d >= FIRST_HOST - 1:
-                taken.add(f"127.{b}.{c}")
-    return next(f"127.0.{i}" for i in range(256) if f"127.0.{i}" not in taken)

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from rehearsal.ray_hosts import isolation
-from rehearsal.ray_hosts.cluster import ROOT, Cluster, Pod
+from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.source import manifest_of
+from rehearsal.ray_hosts.state import ROOT, Pod
 
 PROJECT = Path(__file__).resolve().parents[2]
 

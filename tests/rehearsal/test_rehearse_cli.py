@@ -15,8 +15,8 @@ from cli.main import main
 from rehearsal import commands, show, soak
 from rehearsal.events import Event
 from rehearsal.job import Job
+from rehearsal.options import Options
 from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.runner import Options
 from sandbox import leash
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rehearsal.faults import faults_named
-from rehearsal.runner import WARM_SECONDS, Options, run_lengths
+from rehearsal.options import WARM_SECONDS, Options, run_lengths
 
 OPTIONS = Options(interval=10, step_delay_s=0.15)
 

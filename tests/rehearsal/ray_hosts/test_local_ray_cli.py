@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from rehearsal.ray_hosts import cluster, commands, source
+from rehearsal.ray_hosts import cluster, commands, machine, source
 from rehearsal.ray_hosts.errors import LocalError
 
 HERE = Path(__file__).parent
@@ -63,9 +63,9 @@ def test_a_manifest_for_another_ray_is_refused_before_anything_starts(project: P
 
 def test_secrets_are_for_the_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    cluster._write_secret(path)
+    machine.write_secret(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first = path.read_text()
-    cluster._write_secret(path)
+    machine.write_secret(path)
     assert len(first) == 64
     assert path.read_text() != first
