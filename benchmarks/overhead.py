@@ -73,7 +73,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start a coordinator and two ranks; what rank 0 saw."""
     from resilience import Run, Settings
     from resilience.spares.coordinator import Coordinator
-    from resilience.spares.table import Limits
+    from resilience.spares.members import Limits
 
     run = Run(storage=str(folder), name="overhead", settings=Settings())
     (folder / run.name).mkdir()

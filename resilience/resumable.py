@@ -22,7 +22,6 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from ray.train import Checkpoint, CheckpointUploadMode
 from torch.distributed.checkpoint.stateful import Stateful
 
 from resilience import rng
-from resilience.batches import Position
 from resilience.draining import NONE, DrainWatch
 from resilience.errors import InputError, Unrecoverable
 from resilience.faults import FaultHooks
@@ -46,9 +44,9 @@ from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
 from resilience.run import Run
 from resilience.saving import Save, Saver
-from resilience.spares import room, warm_up
+from resilience.spares import warm_up
 from resilience.spares.loop import HandOverError, current
-from resilience.spares.memory import Memory, Neighbour, Snapshot, replicas_among
+from resilience.spares.memory import memory_of
 from resilience.spares.ray_group import report_alone
 from resilience.state import TrainingState
 from resilience.tiered import Tier
@@ -75,7 +73,11 @@ class Resumable(Looping):
 
     def __new__(cls, *_: Any, **__: Any) -> Resumable:
         """A spare that rehearses the loop gets one that only counts steps."""
-        return super().__new__(Rehearsed if warm_up.under_way() else cls)
+        if not warm_up.under_way():
+            return super().__new__(cls)
+        from resilience.rehearsed import Rehearsed
+
+        return super().__new__(Rehearsed)
 
     def __init__(
         self,
@@ -118,34 +120,14 @@ class Resumable(Looping):
         self.clock = SaveClock(
             every_steps=run.save_every_steps, every_s=run.settings.save_every_s, agree=self.ranks.agree
         )
-        self.memory = self._make_memory()
+        self.memory = None
+        if self.generation is not None:
+            self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
         self.metrics: dict[str, Any] = {}
         self.draining = False
         self.leaving = self.resizing = False
         self._asked_about: Save | None = None
         LIVE.append(self)
-
-    def _make_memory(self) -> Memory | None:
-        generation = self.generation
-        if generation is None:
-            return None
-        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=self.settings.process_group_timeout_s))
-        # a save and a copy run beside the loop and may be slow: no sign of a hang
-        generation.quiet_groups = {self.ranks.patient, group}
-        generation.groups.all_open()
-        if not self.settings.memory_every_steps:
-            return None
-        snapshot = Snapshot(self.state)
-        replicas = replicas_among(self.state.model, self.state.optimizer, generation.nodes) or ()
-        room.check(
-            snapshot.expected_bytes(), nodes=generation.nodes, rank=self.rank, replicas=bool(replicas),
-            held=generation.store.bytes, tell=generation.number == 0 and self.rank == 0,
-        )  # fmt: skip
-        neighbour = Neighbour(
-            store=generation.store.of(self.world), group=group, nodes=generation.nodes, rank=self.rank,
-            replicas=replicas,
-        )  # fmt: skip
-        return Memory(snapshot=snapshot, neighbour=neighbour, every=self.settings.memory_every_steps)
 
     def __enter__(self) -> Resumable:
         return self
@@ -370,45 +352,6 @@ class Resumable(Looping):
 
     def _last_error(self) -> str:
         return str(self.journal.progress.get("last_error") or "see the errors above")
-
-
-class Rehearsed(Resumable):
-    """What a spare gets while it rehearses the loop: two steps from 0, nothing restored, nothing written."""
-
-    def __init__(self, run: Run, *, model: torch.nn.Module, **_: Any) -> None:
-        self.run, self.settings, self.position = run, run.settings, Position()
-        self.device = next(model.parameters()).device
-        self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.generation, self.memory = None, None
-
-    def leave(self, *, failed: bool) -> None:
-        """Nothing to save."""
-
-    def restore(self) -> None:
-        """Nothing."""
-
-    def about_to_step(self) -> None:
-        """Nothing."""
-
-    def finish(self) -> None:
-        """The rehearsal is over."""
-        raise warm_up.RehearsalOverError
-
-    def finished(self, step: int, **metrics: float) -> None:
-        """Count."""
-        self.step = step + 1
-        if self.step >= warm_up.STEPS:
-            raise warm_up.RehearsalOverError
-
-    def save(self, reason: str = "interval", *, wait: bool = False) -> None:
-        """Nothing."""
-
-    @contextlib.contextmanager
-    def unhurried(self) -> Iterator[None]:
-        """Nothing."""
-        yield
-
-    pause = unhurried
 
 
 def ensure_process_group() -> None:

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from resilience.journal import Journal, log
-from resilience.spares.table import Limits, Message, Out, Table, member_fields
+from resilience.spares.members import Limits, member_fields
+from resilience.spares.table import Message, Out, Table
 
 TICK_S = 0.1
 _LINE_BYTES = 1 << 20

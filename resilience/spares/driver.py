@@ -13,8 +13,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from resilience.journal import log
 from resilience.spares.coordinator import Coordinator
 from resilience.spares.loop import Plan, survive
+from resilience.spares.members import Limits
 from resilience.spares.ray_group import KeepSurvivors, SparesConfig, supported
-from resilience.spares.table import Limits
 
 if TYPE_CHECKING:
     from resilience.run import Parts, Run

@@ -22,8 +22,8 @@ from resilience.journal import log
 from resilience.live import closing
 from resilience.spares.groups import Groups, collectives_begun
 from resilience.spares.member import CoordinatorLostError, Ended, Member, Message
-from resilience.spares.memory import Store
 from resilience.spares.ray_view import shown
+from resilience.spares.store import Store
 from resilience.spares.warm_up import warm_up
 
 WARM_UP_LIMIT_S = 120.0

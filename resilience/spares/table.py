@@ -10,11 +10,11 @@ Messages go out as (member, message) pairs from each call. All times are seconds
 
 from __future__ import annotations
 
-import statistics
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
+
+from resilience.spares.members import Limits, Member
+from resilience.spares.progress import Progress
 
 Message = dict[str, Any]
 Out = list[tuple[str, Message]]
@@ -31,60 +31,6 @@ _SAVING_SILENCE_FACTOR = 4.0
 loading of a model, before a worker's first step, have kept them back for 8 s (seen at load 40)."""
 _GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
 """A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
-_YOUNG_STEPS, _YOUNG_FACTOR = 3, 8.0
-"""The first steps of a generation may compile, restore or meet again: the limit for a hang is longer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When a member counts as lost.
-
-    Args:
-        silence_s: No beat from a member that trains.
-        hang_s: Least seconds in which no rank gets on while one is behind the others.
-        hang_steps: The same as a multiple of the median step.
-        ready_s: From the end of a generation until every survivor has let go of it.
-        barren: So many generations in a row without a step end in a restart from the checkpoint.
-    """
-
-    silence_s: float = 1.5
-    hang_s: float = 2.5
-    hang_steps: float = 6.0
-    ready_s: float = 30.0
-    barren: int = 5
-
-
-@dataclass(kw_only=True)
-class Member:
-    """A worker process, as it last described itself."""
-
-    uid: str
-    order: int
-    node: str
-    port: int
-    pid: int
-    beat: float
-    warm: bool = False
-    gen: int = -1
-    step: int = 0
-    seq: int = 0
-    busy: bool = False
-    saving: bool = False
-    leaving: bool = False
-    proven: bool = False
-    """It has finished a step or rehearsed one: nothing is imported for the first time any more."""
-
-
-@dataclass
-class _Progress:
-    """What the ranks of a generation have done: collectives begun, steps finished."""
-
-    total: int = 0
-    since: float = 0.0
-    steps: int = 0
-    first_step: int | None = None
-    step_t: float | None = None
-    durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
 
 
 class Table:
@@ -120,7 +66,7 @@ class Table:
         self.rehearse = True
         self.draining: frozenset[str] = frozenset()
         self.barren = 0
-        self._progress = _Progress()
+        self._progress = Progress()
         self._broken_since: float | None = None
         self._forming_since: float | None = None
         self._first_hello: float | None = None
@@ -147,7 +93,7 @@ class Table:
             member.proven = True
             self._rejoin_until, self.size = now + _GATHER_S, world or self.active
             if len(self.ranks) == self.size:
-                self.running, self._progress, self._rejoin_until = True, _Progress(since=now), None
+                self.running, self._progress, self._rejoin_until = True, Progress(since=now), None
             return out
         return out + self._form(now)
 
@@ -313,7 +259,7 @@ class Table:
             return []
         host = self.members[self.ranks[0]]
         nodes = [self.members[self.ranks[rank]].node for rank in range(self.size)]
-        self.running, self._progress = True, _Progress(since=now)
+        self.running, self._progress = True, Progress(since=now)
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
@@ -363,46 +309,11 @@ class Table:
 
     def _hung(self, now: float) -> Out:
         """One rank is behind and nobody gets on."""
-        progress = self._progress
-        holders = {rank: self.members[uid] for rank, uid in self.ranks.items() if uid in self.members}
-        if any(member.busy for member in holders.values()):  # storage is slow, not a rank
-            progress.since = now
-            return []
-        self._count_steps(now, max((member.step for member in holders.values()), default=0))
-        total = sum(member.seq for member in holders.values())
-        if total != progress.total:
-            progress.total, progress.since = total, now
-            return []
-        limit = self.hang_limit_s
-        if not total or now - progress.since <= limit:
-            return []
-        least = min(member.seq for member in holders.values())
-        behind = [member for member in holders.values() if member.seq == least]
-        progress.since = now
-        if len(behind) == len(holders):
-            return []  # nobody is behind: the process group's own limit decides
+        holders = [self.members[uid] for _, uid in sorted(self.ranks.items()) if uid in self.members]
         out: Out = []
-        for member in behind:
-            most = max(other.seq for other in holders.values())
-            out += self.lost(now, member.uid, f"hangs for {limit:.1f} s: {least} collectives begun, others {most}")
+        for member, why in self._progress.behind(now, holders, self.limits):
+            out += self.lost(now, member.uid, why)
         return out
-
-    def _count_steps(self, now: float, step: int) -> None:
-        progress = self._progress
-        if progress.first_step is None:
-            progress.first_step = step
-        done = step - progress.first_step
-        if done > progress.steps:
-            if progress.step_t is not None:
-                progress.durations.append((now - progress.step_t) / (done - progress.steps))
-            progress.steps, progress.step_t = done, now
-
-    @property
-    def hang_limit_s(self) -> float:
-        """So long nobody may get on, while one rank is behind, before that rank counts as hung."""
-        median = statistics.median(self._progress.durations) if self._progress.durations else 0.0
-        limit = max(self.limits.hang_s, self.limits.hang_steps * median)
-        return limit * (_YOUNG_FACTOR if self._progress.steps < _YOUNG_STEPS else 1.0)
 
     def _move(self, now: float) -> Out:
         """Ask all ranks to hand over at the end of a step, where others should train after it.
@@ -435,14 +346,3 @@ class Table:
             if self._leaves(self.members[holder]):
                 del self.ranks[rank]
         return out + self._form(now)
-
-
-def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a hello, checked: a message of another form raises KeyError, TypeError or ValueError."""
-    fields: dict[str, Any] = {
-        "uid": str(message["uid"]), "order": int(message["order"]), "node": str(message["node"]),
-        "port": int(message["port"]), "pid": int(message["pid"]), "gen": int(message.get("gen", -1)),
-    }  # fmt: skip
-    rank = message.get("rank")
-    fields |= {"world": int(message.get("world", 0)), "group": int(message.get("group", 0))}
-    return fields | {"rank": None if rank is None else int(rank), "warm": bool(message.get("warm", False))}

@@ -15,7 +15,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from resilience import InputError, Values
 from resilience.batches import Position
 from resilience.looping import Looping
-from resilience.spares.memory import Snapshot, Store
+from resilience.spares.snapshot import Snapshot
+from resilience.spares.store import Store
 from resilience.state import TrainingState
 
 SAMPLES, BATCH, EPOCHS = 18, 4, 2

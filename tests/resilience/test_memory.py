@@ -12,18 +12,10 @@ import pytest
 import torch
 
 from resilience import Resumable
-from resilience.spares.memory import (
-    KEPT,
-    Memory,
-    Neighbour,
-    Snapshot,
-    Source,
-    Store,
-    counts,
-    neighbour_distance,
-    newest_whole,
-    replicas_among,
-)
+from resilience.spares.memory import Memory
+from resilience.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
+from resilience.spares.snapshot import Snapshot, counts
+from resilience.spares.store import KEPT, Store
 from resilience.state import TrainingState
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from resilience import Run, Settings
 from resilience.spares.coordinator import Coordinator
-from resilience.spares.table import Limits
+from resilience.spares.members import Limits
 
 pytestmark = pytest.mark.slow
 STEPS = 30
