@@ -125,12 +125,17 @@ class Scene:
         return fresh
 
     def until(self, run: str, job: Job, check: Callable[[Tail], bool], *, doing: str, resubmit: bool = False) -> bool:
-        """Turn until `check`; True where the job had to be submitted again. LocalError after `fault_timeout_s`."""
+        """Turn until `check`; True where the job had to be submitted again.
+
+        LocalError after `fault_timeout_s`; a run that only has to finish may take as long as it makes steps.
+        """
         deadline, again = time.time() + self.options.fault_timeout_s, False
         while True:
-            self.pump(run, job, doing=doing)
+            fresh = self.pump(run, job, doing=doing)
             if check(self.tails[run]):
                 return again
+            if doing == "finishing" and any(event.kind == "step" for event in fresh):
+                deadline = time.time() + self.options.fault_timeout_s
             status = self.watcher.status
             if resubmit and status in {"FAILED", "UNKNOWN"} and self.replacement.complete:
                 again = True
