@@ -180,8 +180,8 @@ class Ray:
 
     def __init__(self, poll: Poll) -> None:
         self.poll, self.heard = poll, list[str]()
-        self.handler = ReportCallbackHandler([self])  # type: ignore[list-item]
-        self.handler.after_worker_group_start(poll.statuses)  # type: ignore[arg-type]
+        self.handler = ReportCallbackHandler([self])
+        self.handler.after_worker_group_start(poll.statuses)
 
     def after_report(self, training_report: _TrainingReport, metrics: Any) -> None:
         self.heard.append(training_report.checkpoint.path)
@@ -189,7 +189,7 @@ class Ray:
     def look(self, *statuses: WorkerStatus) -> list[WorkerStatus]:
         self.poll.statuses = list(statuses)
         shown = self.poll.poll()
-        self.handler.after_worker_group_poll_status(SimpleNamespace(worker_statuses=shown))  # type: ignore[arg-type]
+        self.handler.after_worker_group_poll_status(SimpleNamespace(worker_statuses=shown))
         return shown
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from rehearsal.ray_hosts import cluster as module
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.manifest import load
+from rehearsal.ray_hosts.state import Pod
 from rehearsal.replacement import Replacement
 from sandbox import leash
 
@@ -54,7 +54,7 @@ def cluster(project: Path, request: pytest.FixtureRequest, monkeypatch: pytest.M
     started.stop()
 
 
-def told(cluster: Cluster, pod: module.Pod, what: str) -> Any:
+def told(cluster: Cluster, pod: Pod, what: str) -> Any:
     log = (cluster.folder / "logs" / f"{pod.name}.log").read_text()
     return next(json.loads(line.split(" ", 1)[1]) for line in log.splitlines() if line.startswith(what))
 
