@@ -180,7 +180,7 @@ def script() -> None:
 
 def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
     """What a JSON document says of a failure."""
-    return {"error": {"message": error.message, "fix": error.fix, "code": error.code}}
+    return {"error": {"what": error.what, "expected": error.expected, "fix": error.fix, "code": error.code}}
 
 
 def _failed(error: OpsError, *, as_json: bool) -> int:

@@ -20,6 +20,7 @@ class Refusal:
     """A use that would fail in the pods, and what to add to the environment's file."""
 
     what: str
+    expected: str
     fix: str
 
 
@@ -94,6 +95,7 @@ def _s3(plan: Plan, url: str, mode: Mode) -> Refusal | None:
     prefix = f", prefix: {key.rstrip('/')}/" if key.rstrip("/") else ""
     return Refusal(
         what=f"Ray's pods may not {mode} {url}",
+        expected="an entry of ray.access.s3 that allows it",
         fix=f"add {{bucket: {bucket}{prefix}, mode: {mode}}} to ray.access.s3 and deploy",
     )
 
@@ -102,19 +104,25 @@ def _mlflow(plan: Plan, arn: str) -> Refusal | None:
     access = plan.settings.ray.access
     if access and access.mlflow_arn == arn:
         return None
-    return Refusal(what=f"Ray's pods may not use {arn}", fix=f"set ray.access.mlflow_arn: {arn} and deploy")
+    return Refusal(
+        what=f"Ray's pods may not use {arn}",
+        expected="ray.access.mlflow_arn to name it",
+        fix=f"set ray.access.mlflow_arn: {arn} and deploy",
+    )
 
 
 def _tiered(plan: Plan, variables: Mapping[str, str]) -> Refusal | None:
     if plan.settings.hyperpod.tiered_storage is None:
         return Refusal(
             what="--writer tiered needs HyperPod's tiered storage, which is off",
+            expected="hyperpod.tiered_storage",
             fix="set hyperpod.tiered_storage and deploy, or use --writer auto",
         )
     base = {**plan.settings.ray.env, **variables}.get(TIERED_S3_VARIABLE)
     if base is not None and not base.startswith("s3://"):
         return Refusal(
             what=f"{TIERED_S3_VARIABLE} is {base}, no place in S3",
+            expected="s3://BUCKET/PREFIX",
             fix=f"remove it, or use s3://{plan.tier_bucket_name}/…",
         )
     return None

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Self
 
 
 def in_three_parts(what: str, *, expected: str, fix: str) -> str:
     """A message in the project's form, without the parts that are empty; see `ProjectError`."""
     return ". ".join((what, *([f"Expected {expected}"] * bool(expected)), *([f"Fix: {fix}"] * bool(fix))))
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that keeps its parts, for documents that show each as a field; see `ProjectError`."""
+
+    what: str
+    expected: str
+    fix: str
+
+    def __str__(self) -> str:
+        return in_three_parts(self.what, expected=self.expected, fix=self.fix)
 
 
 class ProjectError(Exception):

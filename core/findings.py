@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from core.errors import in_three_parts
 from core.evidence import Evidence
 from core.plan import Plan
 from core.yaml_source import Path
@@ -26,10 +27,16 @@ class Finding:
     """One thing wrong (or doubtful) with settings that are each valid alone."""
 
     path: Path
-    message: str
+    what: str
+    """What is wrong, with the value. The only part of what is fine or skipped."""
     severity: Severity
+    expected: str = ""
     fix: str = ""
-    """What to do, where the message does not end with it."""
+
+    @property
+    def message(self) -> str:
+        """The parts as one text."""
+        return in_three_parts(self.what, expected=self.expected, fix=self.fix)
 
 
 Check = Callable[..., Iterator[Finding]]
@@ -74,29 +81,29 @@ def rule(*reads: str, needs: Level = "file", title: str = "") -> Callable[[Check
     return register
 
 
-def error(*path: str | int, message: str, fix: str = "") -> Finding:
-    """A finding that stops a deployment."""
-    return Finding(path=path, message=message, severity="error", fix=fix)
+def error(*path: str | int, what: str, expected: str, fix: str) -> Finding:
+    """A finding that stops a deployment, in the three parts of `core.errors.ProjectError`."""
+    return Finding(path=path, what=what, severity="error", expected=expected, fix=fix)
 
 
-def warning(*path: str | int, message: str, fix: str = "") -> Finding:
+def warning(*path: str | int, what: str, expected: str, fix: str) -> Finding:
     """A finding that the user should know of."""
-    return Finding(path=path, message=message, severity="warning", fix=fix)
+    return Finding(path=path, what=what, severity="warning", expected=expected, fix=fix)
 
 
-def unknown(*path: str | int, message: str, fix: str = "") -> Finding:
+def unknown(*path: str | int, what: str, expected: str, fix: str) -> Finding:
     """What the account did not answer."""
-    return Finding(path=path, message=message, severity="unknown", fix=fix)
+    return Finding(path=path, what=what, severity="unknown", expected=expected, fix=fix)
 
 
-def fine(*path: str | int, message: str) -> Finding:
+def fine(*path: str | int, what: str) -> Finding:
     """What was looked at and is right."""
-    return Finding(path=path, message=message, severity="fine")
+    return Finding(path=path, what=what, severity="fine")
 
 
-def skipped(message: str) -> Finding:
+def skipped(what: str) -> Finding:
     """A rule of the account that does not concern this environment."""
-    return Finding(path=(), message=message, severity="skipped")
+    return Finding(path=(), what=what, severity="skipped")
 
 
 def meant(word: str, allowed: Iterable[str]) -> str:
@@ -105,9 +112,3 @@ def meant(word: str, allowed: Iterable[str]) -> str:
     folded = {option.casefold(): option for option in options}
     close = difflib.get_close_matches(word.casefold()[:80], list(folded), n=1, cutoff=0.6)
     return f"did you mean '{folded[close[0]]}'?" if close else ""
-
-
-def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when something allowed is close to `word`, else nothing."""
-    close = meant(word, allowed)
-    return f"; {close}" if close else ""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
-from core.errors import in_three_parts
+from core.errors import Message, in_three_parts
 from core.evidence import Evidence, Repository
 from core.findings import Finding, meant
 from core.model import NAME, Environment
@@ -36,14 +36,23 @@ class Problem:
 
     path: str
     """Where in the settings, for example `hyperpod.instance_groups[0].type`."""
-    message: str
-    """What is wrong, the value got, what is allowed and the likely fix."""
+    what: str
+    """What is wrong, with the value."""
+    expected: str
+    """What is allowed; continues the sentence "Expected …"."""
+    fix: str
+    """What to do."""
     file: str = ""
     """The file, relative to the current folder where it lies inside it."""
     line: int = 0
     """Line of the value, or of what is around a missing one; the first line is 1."""
     severity: Literal["error", "warning"] = "error"
     """An error stops every command; a warning is shown."""
+
+    @property
+    def message(self) -> str:
+        """The parts as one text."""
+        return in_three_parts(self.what, expected=self.expected, fix=self.fix)
 
     def __str__(self) -> str:
         kind = "warning: " if self.severity == "warning" else ""
@@ -131,13 +140,11 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
                 YamlError(
                     root.line,
                     (),
-                    in_three_parts(
-                        messages.typed(root.data()), expected="settings (account: …, region: …)", fix=_BEGIN
-                    ),
+                    Message(messages.typed(root.data()), expected="settings (account: …, region: …)", fix=_BEGIN),
                 )
             )
         elif not flaws:
-            flaws.append(YamlError(1, (), in_three_parts("the file is empty", expected="settings", fix=_BEGIN)))
+            flaws.append(YamlError(1, (), Message("the file is empty", expected="settings", fix=_BEGIN)))
         raise EnvironmentFileError([_located(flaw, file=file) for flaw in _once(flaws)])
     flawed = {flaw.path for flaw in flaws}
     settings, valid, found = _validated(root)
@@ -146,17 +153,7 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
     evidence = Evidence(repository=repository or Repository.around(name))
     findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
     problems = [_located(flaw, file=file) for flaw in _once(flaws)]
-    for finding in findings:
-        line = root.line_of(finding.path)
-        problems.append(
-            Problem(
-                path=dotted(finding.path),
-                message=finding.message,
-                file=file,
-                line=line,
-                severity="error" if finding.severity == "error" else "warning",
-            )
-        )
+    problems += [_found(finding, file=file, line=root.line_of(finding.path)) for finding in findings]
     problems.sort(key=lambda problem: problem.line)
     errors = [problem for problem in problems if problem.severity == "error"]
     warnings = [problem for problem in problems if problem.severity == "warning"]
@@ -169,13 +166,7 @@ def located(file: EnvironmentFile, findings: Iterable[Finding]) -> list[Problem]
     """Findings of others about a file that was read, with the lines of what they are about."""
     root, _ = read(file.path.read_text(encoding="utf-8-sig"))
     return [
-        Problem(
-            path=dotted(finding.path),
-            message=finding.message,
-            file=_relative(file.path),
-            line=root.line_of(finding.path) if root else 0,
-            severity="error" if finding.severity == "error" else "warning",
-        )
+        _found(finding, file=_relative(file.path), line=root.line_of(finding.path) if root else 0)
         for finding in findings
     ]
 
@@ -204,8 +195,8 @@ def _relative(path: Path) -> str:
 
 
 def _unreadable(file: str, what: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
-    message = in_three_parts(what, expected=expected, fix=fix)
-    return EnvironmentFileError([Problem(path=WHOLE_FILE, message=message, file=file, line=line)])
+    problem = Problem(path=WHOLE_FILE, what=what, expected=expected, fix=fix, file=file, line=line)
+    return EnvironmentFileError([problem])
 
 
 def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
@@ -322,9 +313,9 @@ def _without_echoes(flaws: list[YamlError]) -> list[YamlError]:
     guessed = {
         (*flaw.path[:-1], match.group(1))
         for flaw in flaws
-        if (match := re.match(r"unknown setting; did you mean '(\w+)'", flaw.message))
+        if flaw.message.what == messages.UNKNOWN and (match := re.match(r"did you mean '(\w+)'", flaw.message.fix))
     }
-    return [flaw for flaw in flaws if not (flaw.path in guessed and flaw.message.startswith("required setting"))]
+    return [flaw for flaw in flaws if not (flaw.path in guessed and flaw.message.what == messages.MISSING)]
 
 
 def _once(flaws: list[YamlError]) -> list[YamlError]:
@@ -332,4 +323,19 @@ def _once(flaws: list[YamlError]) -> list[YamlError]:
 
 
 def _located(flaw: YamlError, *, file: str) -> Problem:
-    return Problem(path=dotted(flaw.path), message=flaw.message, file=file, line=flaw.line)
+    said = flaw.message
+    return Problem(
+        path=dotted(flaw.path), what=said.what, expected=said.expected, fix=said.fix, file=file, line=flaw.line
+    )
+
+
+def _found(finding: Finding, *, file: str, line: int) -> Problem:
+    return Problem(
+        path=dotted(finding.path),
+        what=finding.what,
+        expected=finding.expected,
+        fix=finding.fix,
+        file=file,
+        line=line,
+        severity="error" if finding.severity == "error" else "warning",
+    )

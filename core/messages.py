@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from core import model, shapes
-from core.errors import in_three_parts
+from core.errors import Message
 from core.findings import meant
 from core.service_limits import platform
 from core.yaml_source import Node, Path
@@ -105,9 +105,10 @@ def _first_sentence(text: str | None) -> str:
 
 
 CORRECT = "correct the value"
+UNKNOWN, MISSING = "unknown setting", "required setting is missing"
 
 
-def unknown_setting(path: Path) -> str:
+def unknown_setting(path: Path) -> Message:
     """A key that the model does not have."""
     key = str(path[-1])
     sections = sections_at(path[:-1])
@@ -117,24 +118,24 @@ def unknown_setting(path: Path) -> str:
         marks = ("existing", "uri")
         mark = next((one for one in marks if all(one in section.model_fields for section in lacking)), None)
         if mark:
-            return in_three_parts(f"cannot be used with '{mark}'", expected="one of the two", fix="remove one")
+            return Message(f"cannot be used with '{mark}'", expected="one of the two", fix="remove one")
         kinds = " or ".join(str(getattr(section, "kind", "")) for section in sections if key in section.model_fields)
-        return in_three_parts("not a setting of this kind", expected=f"it with {kinds} only", fix="remove it")
+        return Message("not a setting of this kind", expected=f"it with {kinds} only", fix="remove it")
     expected = "a setting of this section"
     if close := meant(key, allowed):
-        return in_three_parts("unknown setting", expected=expected, fix=close)
+        return Message(UNKNOWN, expected=expected, fix=close)
     if homes := list(dict.fromkeys(_homes(key))):
-        return in_three_parts("unknown setting here", expected=expected, fix=f"move it to {' or '.join(homes[:3])}")
-    return in_three_parts("unknown setting", expected=f"one of {', '.join(allowed)}", fix="correct or remove it")
+        return Message("unknown setting here", expected=expected, fix=f"move it to {' or '.join(homes[:3])}")
+    return Message(UNKNOWN, expected=f"one of {', '.join(allowed)}", fix="correct or remove it")
 
 
-def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:  # noqa: PLR0911, PLR0912  # one line per kind
+def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> Message:  # noqa: PLR0911, PLR0912  # one line per kind
     """One pydantic error (of `errors()`) as a message."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     written = node.text if node and node.kind == "scalar" and not node.quoted else ""
     match kind:
         case "missing":
-            return in_three_parts("required setting is missing", expected=_purpose(path), fix="add it")
+            return Message(MISSING, expected=_purpose(path), fix="add it")
         case "extra_forbidden":
             return unknown_setting(path)
         case "literal_error":
@@ -146,30 +147,30 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> str:
         case "int_type" | "int_parsing" | "int_from_float":
             return _not_a_number(value, node=node)
         case "bool_type" | "bool_parsing":
-            return in_three_parts(typed(value), expected="true or false", fix=CORRECT)
+            return Message(typed(value), expected="true or false", fix=CORRECT)
         case "greater_than_equal":
-            return in_three_parts(f"{shown(value)} is too small", expected=f"{context['ge']} or more", fix=CORRECT)
+            return Message(f"{shown(value)} is too small", expected=f"{context['ge']} or more", fix=CORRECT)
         case "less_than_equal":
-            return in_three_parts(f"{shown(value)} is too large", expected=f"{context['le']} or less", fix=CORRECT)
+            return Message(f"{shown(value)} is too large", expected=f"{context['le']} or less", fix=CORRECT)
         case "string_too_short":
             least = _count(context["min_length"], "character")
-            return in_three_parts(f"{shown(value)} is too short", expected=f"at least {least}", fix=CORRECT)
+            return Message(f"{shown(value)} is too short", expected=f"at least {least}", fix=CORRECT)
         case "string_too_long":
             what = f"{shown(value)} has {_count(len(value), 'character')}"
-            return in_three_parts(what, expected=f"at most {context['max_length']}", fix="shorten it")
+            return Message(what, expected=f"at most {context['max_length']}", fix="shorten it")
         case "too_short":
             least, there = _count(context["min_length"], "entry"), _count(context["actual_length"], "entry")
-            return in_three_parts(there, expected=f"at least {least}", fix="add what is missing")
+            return Message(there, expected=f"at least {least}", fix="add what is missing")
         case "too_long":
             what = f"more than {context['max_length']} entries"
-            return in_three_parts(what, expected=f"at most {context['max_length']}", fix="remove some")
+            return Message(what, expected=f"at most {context['max_length']}", fix="remove some")
         case "list_type":
-            return in_three_parts(typed(value), expected="a list", fix="write [a, b], or lines that begin with '- '")
+            return Message(typed(value), expected="a list", fix="write [a, b], or lines that begin with '- '")
         case "dict_type" | "model_type" | "model_attributes_type":
             return _not_a_section(value, path=path)
         case _:
             said = str(error["msg"]).rstrip(".")
-            return in_three_parts(typed(value), expected=f"{said[:1].lower()}{said[1:]}", fix=CORRECT)
+            return Message(typed(value), expected=f"{said[:1].lower()}{said[1:]}", fix=CORRECT)
 
 
 def _count(number: int, noun: str) -> str:
@@ -177,16 +178,16 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _not_a_section(value: object, *, path: Path) -> str:
+def _not_a_section(value: object, *, path: Path) -> Message:
     sections = sections_at(path)
     settings = f"{', '.join(list(sections[0].model_fields)[:6])} …" if sections else "key: value"
     expected = f"a section of settings ({settings})"
     if value is None:
-        return in_three_parts("the section is empty", expected=expected, fix="write its settings, or remove the key")
-    return in_three_parts(typed(value), expected=expected, fix="write them below the key, indented")
+        return Message("the section is empty", expected=expected, fix="write its settings, or remove the key")
+    return Message(typed(value), expected=expected, fix="write them below the key, indented")
 
 
-def _not_allowed(value: object, *, path: Path, written: str) -> str:
+def _not_allowed(value: object, *, path: Path, written: str) -> Message:
     literals = [
         arg
         for option in options_at(path)
@@ -198,49 +199,49 @@ def _not_allowed(value: object, *, path: Path, written: str) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and written in words and value not in literals:
         return _quote(written, "number")
     if isinstance(value, str) and value in words:
-        return in_three_parts(f"the text '{value}'", expected="a number", fix="remove the quotes")
+        return Message(f"the text '{value}'", expected="a number", fix="remove the quotes")
     if isinstance(value, bool) and written in words:
         return _quote(written, "boolean")
-    return in_three_parts(
+    return Message(
         shown(value),
         expected=expected,
         fix=(meant(value, words) if isinstance(value, str) else "") or "choose one of them",
     )
 
 
-def _quote(written: str, kind: str) -> str:
+def _quote(written: str, kind: str) -> Message:
     """YAML reads a word as another kind of value."""
-    return in_three_parts(f"`{written}` is a {kind} in YAML", expected="text", fix=f"quote it: '{written}'")
+    return Message(f"`{written}` is a {kind} in YAML", expected="text", fix=f"quote it: '{written}'")
 
 
-def _not_text(value: object, *, written: str) -> str:
+def _not_text(value: object, *, written: str) -> Message:
     if isinstance(value, bool):
         return _quote(written or shown(value), "boolean")
     if isinstance(value, int | float) and written:
         return _quote(written[:60], "number")
-    return in_three_parts(typed(value), expected="text", fix=CORRECT)
+    return Message(typed(value), expected="text", fix=CORRECT)
 
 
-def _not_a_number(value: object, *, node: Node | None) -> str:
+def _not_a_number(value: object, *, node: Node | None) -> Message:
     fix = CORRECT
     if isinstance(value, str) and node is not None and node.quoted and value.lstrip("+-").isdigit():
         fix = "remove the quotes"
     elif isinstance(value, str) and value.rstrip().casefold().endswith(("gib", "gb", "tib", "s", "m", "%")):
         fix = "remove the unit: the setting's name has it"
-    return in_three_parts(typed(value), expected="a whole number", fix=fix)
+    return Message(typed(value), expected="a whole number", fix=fix)
 
 
-def _mismatch(value: str, *, pattern: str) -> str:
+def _mismatch(value: str, *, pattern: str) -> Message:
     shape = shapes.BY_PATTERN[pattern]
     if not value:
-        return in_three_parts("the value is empty", expected=shape.expected, fix=CORRECT)
+        return Message("the value is empty", expected=shape.expected, fix=CORRECT)
     if shape is shapes.INSTANCE_TYPE and (likely := _type_meant(value, platform().instance_types)):
-        return in_three_parts(shown(value), expected="a HyperPod instance type", fix=likely)
+        return Message(shown(value), expected="a HyperPod instance type", fix=likely)
     if value != value.strip():
-        return in_three_parts(
+        return Message(
             f"{shown(value)} has leading or trailing spaces", expected=shape.expected, fix="remove the spaces"
         )
-    return in_three_parts(shown(value), expected=shape.expected, fix=CORRECT)
+    return Message(shown(value), expected=shape.expected, fix=CORRECT)
 
 
 def _type_meant(value: str, allowed: typing.Collection[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import yaml
 
-from core.errors import in_three_parts
+from core.errors import Message
 
 Key = str | int
 Path = tuple[Key, ...]
@@ -98,7 +98,7 @@ class YamlError:
 
     line: int
     path: Path
-    message: str
+    message: Message
 
 
 def read(text: str) -> tuple[Node | None, list[YamlError]]:
@@ -119,9 +119,7 @@ def read(text: str) -> tuple[Node | None, list[YamlError]]:
             YamlError(
                 line,
                 (),
-                in_three_parts(
-                    f"character {_code(error.character)}", expected="characters that YAML allows", fix="remove it"
-                ),
+                Message(f"character {_code(error.character)}", expected="characters that YAML allows", fix="remove it"),
             )
         )
         return None, flaws
@@ -130,7 +128,7 @@ def read(text: str) -> tuple[Node | None, list[YamlError]]:
             YamlError(
                 composer.line,
                 (),
-                in_three_parts(f"not valid YAML: {_first_line(error)}", expected="YAML", fix="correct the line"),
+                Message(f"not valid YAML: {_first_line(error)}", expected="YAML", fix="correct the line"),
             )
         )
         return None, flaws
@@ -175,7 +173,7 @@ def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
     opened = ""
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         opened = f" ({error.context}, from line {error.context_mark.line + 1})"
-    return YamlError(line, (), in_three_parts(f"not valid YAML: {problem}{opened}", expected="YAML", fix=fix))
+    return YamlError(line, (), Message(f"not valid YAML: {problem}{opened}", expected="YAML", fix=fix))
 
 
 class _Composer:
@@ -206,7 +204,7 @@ class _Composer:
         return root
 
     def _not_a_setting(self, path: Path, what: str, *, expected: str, fix: str, line: int | None = None) -> None:
-        message = in_three_parts(what, expected=expected, fix=fix)
+        message = Message(what, expected=expected, fix=fix)
         self._flaws.append(YamlError(line or self.line, path, message))
 
     def _next(self) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the JSON that every command writes: raised when a key changes its meaning or goes; new keys do not raise it."""
 
 

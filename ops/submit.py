@@ -127,7 +127,7 @@ def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> 
     if found:
         raise OpsError(
             "; ".join(refusal.what for refusal in found),
-            expected="rights of the pods for what the job names",
+            expected="; ".join(refusal.expected for refusal in found),
             fix="; ".join(refusal.fix for refusal in found),
             code=BAD_USE,
         )

@@ -36,9 +36,8 @@ def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
         found = outlook(plan)
         return [] if found is None else [*_fit(found), *_saves(found), *_spares(plan, found, prices, day)]
     except PlanError as problem:
-        message = str(problem)
-        wrong_model = "model" in problem.what
-        return [error("training", message=message) if wrong_model else warning("training", message=message)]
+        found_ = error if "model" in problem.what else warning
+        return [found_("training", what=problem.what, expected=problem.expected, fix=problem.fix)]
 
 
 def _fit(found: Outlook) -> Iterator[Finding]:
@@ -47,10 +46,13 @@ def _fit(found: Outlook) -> Iterator[Finding]:
     if fit.fits:
         return
     least = memory.smallest_world(run.model, gpu=part.gpu, tokens=run.sequence, per_node=part.per_node)
-    where = f"from {least} GPUs on" if least else f"on no number of {part.gpu} with sequences of {run.sequence}"
     yield warning(
         "training",
-        message=f"needs {fit.total:.0f} GiB per GPU, and {part.gpu} has {fit.usable:.0f}; fits {where}",
+        what=f"needs {fit.total:.1f} GiB per GPU with {part.world} GPUs",
+        expected=f"at most {fit.usable:.1f}, which {part.gpu} has",
+        fix=f"use {least} GPUs or more"
+        if least
+        else f"shorten sequences of {run.sequence}, or use GPUs with more memory: no number of {part.gpu} fits",
     )
 
 
@@ -62,11 +64,12 @@ def _saves(found: Outlook) -> Iterator[Finding]:
         yield warning(
             "training",
             "keep",
-            message=(
+            what=(
                 f"{run.keep} checkpoints of {found.checkpoint / GIB:,.0f} GiB and the next one need "
-                f"{(run.keep + 1) * found.checkpoint / GIB:,.0f} GiB; the file system has "
-                f"{part.file_system.capacity_gib:,}. Keep fewer, or raise storage.capacity_gib"
+                f"{(run.keep + 1) * found.checkpoint / GIB:,.0f} GiB"
             ),
+            expected=f"at most the {part.file_system.capacity_gib:,} of the file system",
+            fix="lower keep, or raise storage.capacity_gib",
         )
     every = run.save_every_seconds
     if every is None:
@@ -76,20 +79,18 @@ def _saves(found: Outlook) -> Iterator[Finding]:
         yield warning(
             "training",
             "save_every_seconds",
-            message=(
-                f"{every:.0f} s, and a save takes {found.run('central').usable_after:.0f}: the next one waits for it. "
-                f"Best is {best.seconds:.0f}"
-            ),
+            what=f"{every:.0f} s, and a save takes {found.run('central').usable_after:.0f}: the next one waits for it",
+            expected=f"{best.low:.0f} to {best.high:.0f}",
+            fix=f"set {best.seconds:.0f}",
         )
     elif not best.low <= every <= best.high:
         cost = best.goodput - goodput.goodput(found.run("central"), every)
         yield warning(
             "training",
             "save_every_seconds",
-            message=(
-                f"{every:.0f} s costs {cost:.1%} of the time; best is {best.seconds:.0f} ({best.low:.0f} to "
-                f"{best.high:.0f} costs less than 0.1 point)"
-            ),
+            what=f"{every:.0f} s costs {cost:.1%} of the time",
+            expected=f"{best.low:.0f} to {best.high:.0f}, which costs less than 0.1 point more than the best",
+            fix=f"set {best.seconds:.0f}",
         )
 
 
@@ -112,8 +113,7 @@ def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[F
         "instance_groups",
         index,
         "count",
-        message=(
-            f"{part.spares} spare for {part.nodes} nodes: {costs}; one pays from {limit.central:.0f} nodes on "
-            f"({limit.low:.0f} to {limit.high:.0f}). Keep it for a deadline or scarce capacity only"
-        ),
+        what=f"{part.spares} spare for {part.nodes} nodes: {costs}",
+        expected=f"a spare from {limit.central:.0f} nodes on ({limit.low:.0f} to {limit.high:.0f})",
+        fix=f"lower count by {part.spares}; keep the spare for a deadline or scarce capacity only",
     )

@@ -197,8 +197,13 @@ def plan_sells_the_type(request: Json, _where: Where) -> Iterator[Refusal]:
     for index, group in groups_of(request):
         if group.get("TrainingPlanArn"):
             for refusal in training_plan.type_is_sold(instance_type(group)):
-                message = f"{_of(group)}: {refusal.message}"
-                yield Refusal(rule="plan_sells_the_type", message=message, index=index, member="TrainingPlanArn")
+                yield Refusal(
+                    rule="plan_sells_the_type",
+                    message=f"{_of(group)}: {refusal.message}",
+                    expected=refusal.expected,
+                    index=index,
+                    member="TrainingPlanArn",
+                )
 
 
 def plan_has_one_type(request: Json, _where: Where) -> Iterator[Refusal]:
@@ -258,21 +263,23 @@ def schedule_is_cron(request: Json, _where: Where) -> Iterator[Refusal]:
     """
     for index, group in groups_of(request):
         expression = group.get("ScheduledUpdateConfig", {}).get("ScheduleExpression")
-        for reason in () if expression is None else cron_faults(str(expression)):
-            yield Refusal(rule="schedule_is_cron", message=reason, index=index, member="ScheduleExpression")
+        for reason, expected in () if expression is None else cron_faults(str(expression)):
+            yield Refusal(
+                rule="schedule_is_cron", message=reason, expected=expected, index=index, member="ScheduleExpression"
+            )
 
 
-def cron_faults(expression: str) -> Iterator[str]:
-    """What is wrong with a schedule expression."""
+def cron_faults(expression: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with a schedule expression, and what is allowed."""
     values = expression.removeprefix("cron(").removesuffix(")").split(" ")
     if len(values) != len(CRON):
-        yield f"{len(values)} fields; expected six, separated by single spaces: {', '.join(CRON)} (cron(0 6 ? * SUN *))"
+        yield f"{len(values)} fields", f"six, separated by single spaces: {', '.join(CRON)}"
         return
     for value, (name, (pattern, allowed)) in zip(values, CRON.items(), strict=True):
         if not re.fullmatch(pattern, value):
-            yield f"invalid {name} field '{value[:20]}'; allowed: {allowed}"
+            yield f"invalid {name} field '{value[:20]}'", allowed
     if (values[2] == "?") == (values[4] == "?"):
-        yield "exactly one of day of month and day of week must be ?"
+        yield f"day of month '{values[2]}' with day of week '{values[4]}'", "? in exactly one of the two"
 
 
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -304,12 +311,13 @@ def batches_fit(request: Json, _where: Where) -> Iterator[Refusal]:
         batch = policy.get("MaximumBatchSize", {})
         value = batch.get("Value", 0)
         if batch.get("Type") == "CAPACITY_PERCENTAGE" and value > 100:
-            message = f"{value} percent; the most is 100"
+            message, expected = f"{value} percent", "1 to 100 percent"
         elif batch.get("Type") == "INSTANCE_COUNT" and value > max(1, group["InstanceCount"]):
             message = f"{value} nodes at once, but the group has {group['InstanceCount']}"
+            expected = f"1 to {max(1, group['InstanceCount'])}"
         else:
             continue
-        yield Refusal(rule="batches_fit", message=message, index=index, member="MaximumBatchSize")
+        yield Refusal(rule="batches_fit", message=message, expected=expected, index=index, member="MaximumBatchSize")
 
 
 RULES: dict[str, Rule] = named(
@@ -356,8 +364,8 @@ def orchestrator_version(version: str) -> Iterator[Refusal]:
     """
     supported = data.kubernetes_versions()
     if version not in supported:
-        message = f"HyperPod does not support Kubernetes {version}; allowed: {', '.join(supported)}"
-        yield Refusal(rule="orchestrator_version", message=message, member="Orchestrator")
+        message, expected = f"HyperPod does not support Kubernetes {version}", f"one of {', '.join(supported)}"
+        yield Refusal(rule="orchestrator_version", message=message, expected=expected, member="Orchestrator")
 
 
 def _of(group: Json) -> str:

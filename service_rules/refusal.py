@@ -17,6 +17,8 @@ class Refusal:
     """Name of the rule, unique within its service."""
     message: str
     """The reason in the words of the service's API."""
+    expected: str = ""
+    """What the service accepts, where the message does not name it; continues the sentence "Expected …"."""
     index: int | None = None
     """Position in the list that the rule looks at, for example of an instance group."""
     member: str = ""

@@ -21,7 +21,7 @@ def environment_variables_are_allowed(plan: Plan) -> Iterator[Finding]:
         place = [int(part) if part.isdigit() else part for part in path]
         for name, value in variables.items():
             for refusal in refusals(plan, command=[], variables={name: value}):
-                yield error(*place, name, message=f"{refusal.what}; {refusal.fix}")
+                yield error(*place, name, what=refusal.what, expected=refusal.expected, fix=refusal.fix)
 
 
 @rule("ray", "network", "region")
@@ -37,20 +37,31 @@ def mlflow_is_reachable(plan: Plan) -> Iterator[Finding]:
     region = access.mlflow_arn.split(":")[3]
     if region != settings.region:
         yield error(
-            "ray", "access", "mlflow_arn", message=f"the server is in {region}, the environment in {settings.region}"
+            "ray",
+            "access",
+            "mlflow_arn",
+            what=f"the server is in {region}",
+            expected=f"a server in {settings.region}, the environment's Region",
+            fix="name one of that Region, or remove mlflow_arn",
         )
     if settings.network.closed:
         yield error(
             "ray",
             "access",
             "mlflow_arn",
-            message=(
-                "a closed network has no route to SageMaker's MLflow; use network.egress: nat, or an existing "
-                "network with an endpoint for it"
-            ),
+            what="a closed network has no route to SageMaker's MLflow",
+            expected="a network with a route to it",
+            fix="set network.egress: nat, or use an existing network with an endpoint for it",
         )
     if settings.ray.env.get(TRACKING_VARIABLE, access.mlflow_arn) != access.mlflow_arn:
-        yield error("ray", "env", TRACKING_VARIABLE, message=f"differs from ray.access.mlflow_arn, {access.mlflow_arn}")
+        yield error(
+            "ray",
+            "env",
+            TRACKING_VARIABLE,
+            what=f"differs from ray.access.mlflow_arn, {access.mlflow_arn}",
+            expected="one MLflow server",
+            fix="remove the variable: the pods get it from ray.access",
+        )
 
 
 @rule("ray", "region")
@@ -59,15 +70,24 @@ def keys_are_regional(plan: Plan) -> Iterator[Finding]:
     access = plan.settings.ray.access
     for index, arn in enumerate(access.kms_key_arns if access else []):
         if arn.split(":")[1] != (ours := partition_of(plan.settings.region)):
-            message = f"the key is in partition {arn.split(':')[1]}, the environment in {ours}"
-            yield error("ray", "access", "kms_key_arns", index, message=message)
+            yield error(
+                "ray",
+                "access",
+                "kms_key_arns",
+                index,
+                what=f"the key is in partition {arn.split(':')[1]}",
+                expected=f"a key of partition {ours}, as the Region",
+                fix="name a key of the environment's Region",
+            )
         elif arn.split(":")[3] != plan.settings.region:
             yield error(
                 "ray",
                 "access",
                 "kms_key_arns",
                 index,
-                message=f"the key is in {arn.split(':')[3]}, the environment in {plan.settings.region}",
+                what=f"the key is in {arn.split(':')[3]}",
+                expected=f"a key in {plan.settings.region}, the environment's Region",
+                fix="name a key of that Region",
             )
 
 
@@ -78,13 +98,25 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
     if access is None:
         return
     if not access.s3 and access.mlflow_arn is None:
-        yield warning("ray", "access", message="allows nothing; name buckets in s3, or remove the section")
+        yield warning(
+            "ray",
+            "access",
+            what="allows nothing",
+            expected="buckets or an MLflow server",
+            fix="name buckets in s3, or remove the section",
+        )
     seen: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(access.s3):
         place = (entry.bucket, entry.prefix)
         if place in seen:
             yield error(
-                "ray", "access", "s3", index, message=f"{entry.bucket}/{entry.prefix} is already s3[{seen[place]}]"
+                "ray",
+                "access",
+                "s3",
+                index,
+                what=f"{entry.bucket}/{entry.prefix} is already s3[{seen[place]}]",
+                expected="one entry for each place",
+                fix="keep one",
             )
         seen.setdefault(place, index)
 
@@ -101,5 +133,7 @@ def tier_settings_have_effect(plan: Plan) -> Iterator[Finding]:
                 "hyperpod",
                 "tiered_storage",
                 name,
-                message=f"is of a new bucket, and {tiered.bucket} is named in tiered_storage.bucket; remove one",
+                what=f"is of a new bucket, and tiered_storage.bucket names {tiered.bucket}",
+                expected="one of the two",
+                fix="remove one",
             )

@@ -17,6 +17,7 @@ from service_rules.hyperpod import orchestrator_version
 
 COSTS_MORE = "extended support costs more"
 """What a warning says of the price; `preflight` puts the figures there."""
+RANGES = "name the ranges you work from"
 EXAMPLE_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 """RFC 5737: in documentation only."""
 
@@ -27,13 +28,8 @@ def version_is_supported(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
-    for reason in version_is_supported_by_hyperpod(plan.settings.eks.version):
-        yield error("eks", "version", message=reason)
-
-
-def version_is_supported_by_hyperpod(version: str) -> Iterator[str]:
-    """Why HyperPod refuses a Kubernetes version; nothing where it takes it."""
-    yield from (found.message for found in orchestrator_version(version))
+    for found in orchestrator_version(plan.settings.eks.version):
+        yield error("eks", "version", what=found.message, expected=found.expected, fix="set one of these versions")
 
 
 @rule("eks", "region")
@@ -60,22 +56,28 @@ def support_of(version: str, *, whose: str, fine_too: bool = False) -> Iterator[
     phase, days = support.phase(day), (support.standard - day).days
     if phase == "standard" and days > SUPPORT_WARNING_DAYS:
         if fine_too:
-            yield fine("eks", "version", message=f"{version} is in standard support until {support.standard}")
+            yield fine("eks", "version", what=f"{version} is in standard support until {support.standard}")
         return
     newer = in_standard_support(after=version, on=day)
     fix = (
-        f"Fix: {whose} to {newer[-1]}, one minor version at a time"
+        f"{whose} to {newer[-1]}, one minor version at a time"
         if newer
-        else "HyperPod supports no newer version yet"
+        else "wait for a newer version: HyperPod supports none yet"
     )
     if phase == "ended":
-        said = f"EKS ended its support of {version} on {support.extended}: it makes no new cluster of it"
+        said = f"EKS ended its support of {version} on {support.extended}: it creates no new cluster of it"
     elif phase == "extended":
         said = f"{version} is in extended support since {support.standard} until {support.extended}; {COSTS_MORE}"
     else:
         left = "1 day" if days == 1 else f"{days} days"
         said = f"standard support of {version} ends in {left}, on {support.standard}; {COSTS_MORE}"
-    yield warning("eks", "version", message=f"{said}. {fix}")
+    yield warning(
+        "eks",
+        "version",
+        what=said,
+        expected=f"a version in standard support for more than {SUPPORT_WARNING_DAYS} days",
+        fix=fix,
+    )
 
 
 @rule("eks")
@@ -89,32 +91,60 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
     endpoint = plan.settings.eks.endpoint
     path = ("eks", "endpoint", "public_cidrs")
     if endpoint.public and not endpoint.public_cidrs:
-        yield error(*path, message="a public endpoint needs the ranges that may reach it, for example your office's")
+        yield error(
+            *path,
+            what="a public endpoint without ranges",
+            expected="the ranges that may reach it, for example your office's",
+            fix="name them, or set eks.endpoint.public: false",
+        )
     if not endpoint.public and endpoint.public_cidrs:
-        yield warning(*path, message="has no effect while eks.endpoint.public is false")
+        yield warning(
+            *path,
+            what="has no effect while eks.endpoint.public is false",
+            expected="a public endpoint, or no ranges",
+            fix="remove public_cidrs, or set public: true",
+        )
     wide = sum(one.num_addresses for one in ipaddress.collapse_addresses(_ranges(endpoint.public_cidrs)))
     if wide >= 2**25 and len(endpoint.public_cidrs) > 1:
-        message = f"the {len(endpoint.public_cidrs)} ranges have {wide:,} addresses, a large part of the internet. "
-        yield error(*path, message=f"{message}Fix: name the ranges you work from")
-    refused = {found.index: found.message for found in public_cidrs(endpoint.public_cidrs)}
-    if None in refused:
-        yield error(*path, message=refused.pop(None))
+        yield error(
+            *path,
+            what=f"the {len(endpoint.public_cidrs)} ranges have {wide:,} addresses, a large part of the internet",
+            expected=f"fewer than {2**25:,} addresses",
+            fix=RANGES,
+        )
+    refused = {found.index: found for found in public_cidrs(endpoint.public_cidrs)}
+    if most := refused.pop(None, None):
+        yield error(*path, what=most.message, expected=most.expected, fix="combine neighboring ranges, or remove some")
     for index, cidr in enumerate(endpoint.public_cidrs):
         try:
             found = ipaddress.IPv4Network(cidr)
         except ValueError:
-            yield error(*path, index, message=refused[index])
+            yield error(
+                *path, index, what=refused[index].message, expected=refused[index].expected, fix="correct the range"
+            )
             continue
         if found.prefixlen == 0:
-            yield error(*path, index, message="'0.0.0.0/0' is the whole internet; name the ranges you work from")
+            yield error(
+                *path, index, what="'0.0.0.0/0' is the whole internet", expected="ranges of /8 or smaller", fix=RANGES
+            )
         elif found.prefixlen < 8:
             yield error(
-                *path, index, message=f"'{cidr}' is a large part of the internet; name the ranges you work from"
+                *path,
+                index,
+                what=f"'{cidr}' is a large part of the internet",
+                expected="ranges of /8 or smaller",
+                fix=RANGES,
             )
         elif any(found.subnet_of(ipaddress.IPv4Network(example)) for example in EXAMPLE_RANGES):
-            yield error(*path, index, message=f"'{cidr}' is reserved for examples; name the ranges you work from")
+            yield error(
+                *path,
+                index,
+                what=f"'{cidr}' is reserved for examples",
+                expected="public addresses of yours",
+                fix=RANGES,
+            )
         elif index in refused:
-            yield error(*path, index, message=refused[index])
+            yield error(*path, index, what=refused[index].message, expected=refused[index].expected, fix=RANGES)
 
 
 def _ranges(cidrs: list[str]) -> Iterator[ipaddress.IPv4Network]:
@@ -131,7 +161,14 @@ def _ranges(cidrs: list[str]) -> Iterator[ipaddress.IPv4Network]:
 def closed_network_reaches_nothing(plan: Plan) -> Iterator[Finding]:
     """With a public endpoint the API server of a closed network is reachable from outside after all."""
     if isinstance(plan.settings.eks, NewEks) and plan.settings.eks.endpoint.public and plan.settings.network.closed:
-        yield warning("eks", "endpoint", "public", message="opens the API server of a network that is otherwise closed")
+        yield warning(
+            "eks",
+            "endpoint",
+            "public",
+            what="opens the API server of a network that is otherwise closed",
+            expected="a private endpoint with network.egress 'closed'",
+            fix="set public: false, or accept that the API server is reachable from outside",
+        )
 
 
 @rule("eks", "network")
@@ -141,7 +178,9 @@ def existing_cluster_has_existing_network(plan: Plan) -> Iterator[Finding]:
         yield error(
             "eks",
             "existing",
-            message="an existing cluster is in a VPC that exists too; give it in network.existing (its own VPC)",
+            what="an existing cluster, and network creates a VPC",
+            expected="the VPC of the cluster",
+            fix="name its VPC in network.existing",
         )
 
 
@@ -154,8 +193,9 @@ def issuer_is_of_the_region(plan: Plan) -> Iterator[Finding]:
             "eks",
             "existing",
             "oidc_issuer_url",
-            message=f"'{existing.oidc_issuer_url[:80]}' is not in {plan.settings.region}; "
-            f"it begins with https://oidc.eks.{plan.settings.region}.",
+            what=f"'{existing.oidc_issuer_url[:80]}' is not in {plan.settings.region}",
+            expected=f"a URL of https://oidc.eks.{plan.settings.region}",
+            fix="correct the URL, or region",
         )
 
 
@@ -179,26 +219,52 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
         partition, account = arn.split(":")[1], arn.split(":")[4]
         wanted = partition_of(settings.region)
         if partition != wanted:
-            yield error(*path, message=f"'{arn}' is in partition {partition}, the region {settings.region} in {wanted}")
+            yield error(
+                *path,
+                what=f"'{arn}' is in partition {partition}",
+                expected=f"partition {wanted}, that of {settings.region}",
+                fix="name a role of that partition",
+            )
         if "*" in arn or "?" in arn or arn.endswith("/"):
-            yield error(*path, message=f"'{arn}' names no single role; a wildcard is not allowed")
+            yield error(
+                *path,
+                what=f"'{arn}' names no single role",
+                expected="the ARN of one role, without a wildcard",
+                fix="correct the ARN",
+            )
         name = arn.rpartition("/")[2]
         if "/aws-service-role/" in arn:
             yield error(
                 *path,
-                message=f"'{arn}' is a service-linked role; EKS makes no access entry for it. Fix: a role of yours",
+                what=f"'{arn}' is a service-linked role, which gets no access entry",
+                expected="a role of yours",
+                fix="name another role",
             )
         elif len(name) > 64:
             yield error(
-                *path, message=f"the role's name has {len(name)} characters. Expected at most 64. Fix: correct the ARN"
+                *path, what=f"the role's name has {len(name)} characters", expected="at most 64", fix="correct the ARN"
             )
         if account != settings.account and path[1] == "existing":
-            yield error(*path, message=f"is a role of account {account}; Lambda runs functions with roles of its own "
-                        f"account, {settings.account}. Fix: a role of that account")  # fmt: skip
+            yield error(
+                *path,
+                what=f"is a role of account {account}, and Lambda uses roles of its own account only",
+                expected=f"a role of {settings.account}",
+                fix="name a role of that account",
+            )
         elif account != settings.account:
-            yield warning(*path, message=f"is a role of account {account}, the environment is in {settings.account}")
+            yield warning(
+                *path,
+                what=f"is a role of account {account}",
+                expected=f"a role of the environment's account, {settings.account}",
+                fix=f"make sure that {settings.account} trusts that account, or name a role of its own",
+            )
         if arn in seen and path[1] != "existing":
-            yield error(*path, message=f"'{arn}' is already in {seen[arn]}; EKS has one access entry per role")
+            yield error(
+                *path,
+                what=f"'{arn}' is already in {seen[arn]}",
+                expected="one access entry for each role",
+                fix="keep one",
+            )
         seen.setdefault(arn, f"eks.{path[1]}")
 
 
@@ -212,12 +278,21 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
                 yield error(
                     *path,
                     place,
-                    message=f"'{namespace}' belongs to the cluster itself; Ray users get namespaces of their own",
+                    what=f"'{namespace}' belongs to the cluster itself",
+                    expected="a namespace of the users' own",
+                    fix="name another namespace",
                 )
             if namespace in user.namespaces[:place]:
-                yield error(*path, place, message=f"'{namespace}' is named twice")
+                yield error(
+                    *path, place, what=f"'{namespace}' is named twice", expected="each namespace once", fix="keep one"
+                )
         if plan.settings.ray.namespace not in user.namespaces:
-            yield warning(*path, message=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them")
+            yield warning(
+                *path,
+                what=f"'{plan.settings.ray.namespace}', where the RayCluster is, is not among them",
+                expected="the namespace of the RayCluster, for users who submit to it",
+                fix=f"add '{plan.settings.ray.namespace}', unless these users only run jobs of their own",
+            )
 
 
 @rule("network", "eks", "hyperpod", "image")
@@ -229,10 +304,18 @@ def what_exists_keeps_its_settings(plan: Plan) -> Iterator[Finding]:
             yield error(
                 group.section,
                 group.retention,
-                message=f"is of a new log group, and {group.setting} is true; remove one",
+                what=f"is of a new log group, and {group.setting} is true",
+                expected="one of the two",
+                fix="remove one",
             )
     if image is None or not image.repository_exists:
         return
     for name in ("keep_images", "on_destroy"):
         if name in image.model_fields_set:
-            yield error("image", name, message="is of a new repository, and repository_exists is true; remove one")
+            yield error(
+                "image",
+                name,
+                what="is of a new repository, and repository_exists is true",
+                expected="one of the two",
+                fix="remove one",
+            )

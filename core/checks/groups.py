@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
-from core.findings import Finding, error, rule, suggestion, warning
+from core.findings import Finding, error, meant, rule, warning
 from core.model import InstanceGroup
 from core.plan import Plan, catalogue
 from core.requests import refused
@@ -35,7 +35,9 @@ def group_names_differ(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "name",
-                message=f"'{group.name}' is already the name of instance_groups[{other}]; names must differ",
+                what=f"'{group.name}' is already the name of instance_groups[{other}]",
+                expected="names that differ in more than case",
+                fix="choose another name",
             )
 
 
@@ -50,17 +52,28 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
         known = plan.known(group.type)
         path = (*GROUPS, index, "type")
         if group.type in types and not known:
-            yield error(*path, message=f"no figures of '{group.type}' are in the catalogue; {_give(group.type)}")
+            yield error(
+                *path,
+                what=f"no figures of '{group.type}' are in the catalogue",
+                expected="a type with known figures",
+                fix=_give(group.type),
+            )
         elif group.type not in types and known:
             yield warning(
                 *path,
-                message=f"'{group.type}' is not in the service's list of instance types as known here; the figures of "
-                f"instance_types are used{suggestion(group.type, types)}",
+                what=f"'{group.type}' is not in the service's list of instance types as known here",
+                expected="a listed type; the figures of instance_types are used",
+                fix=meant(group.type, types) or "make sure that HyperPod offers the type",
             )
         elif group.type not in types:
-            guess = suggestion(group.type, types) or "."
-            new = f"If it is new, {_give(group.type)}"
-            yield error(*path, message=f"'{group.type}' is not a HyperPod instance type known here{guess} {new}")
+            yield error(
+                *path,
+                what=f"'{group.type}' is not a HyperPod instance type known here",
+                expected="a listed type, or the figures of a new one",
+                fix=f"{guess} If it is new, {_give(group.type)}"
+                if (guess := meant(group.type, types))
+                else _give(group.type),
+            )
 
 
 @rule("hyperpod", "region", "instance_types")
@@ -79,15 +92,19 @@ def type_is_in_the_region(plan: Plan) -> Iterator[Finding]:
         if regions.vouched(plan, group.type):
             yield warning(
                 *path,
-                message=f"CloudFormation's list of types does not have '{group.type}' in "
-                f"{region if offering else 'any region'}. Make sure that {region} offers it",
+                what=f"CloudFormation's list does not have '{group.type}' in {region if offering else 'any region'}",
+                expected="a type that the Region offers",
+                fix=f"make sure that {region} offers it",
             )
         else:
             yield error(
                 *path,
-                message=f"'{group.type}' is not offered in {region}. Expected a type of this region "
-                f"(`hyperpod-ray env new --list-types --region {region}` lists those with accelerators), or one of the "
-                f"regions {', '.join(offering)}. If AWS offers it in {region} now, {_give(group.type)}",
+                what=f"'{group.type}' is not offered in {region}",
+                expected=f"a type of this Region, or one of the Regions {', '.join(offering)}"
+                if offering
+                else "a type of this Region",
+                fix=f"`hyperpod-ray env new --list-types --region {region}` lists types with accelerators. "
+                f"If AWS offers it in {region} now, {_give(group.type)}",
             )
 
 
@@ -104,7 +121,13 @@ def figures_are_used(plan: Plan) -> Iterator[Finding]:
     used = {group.type for _, group in groups(plan)}
     for name in plan.settings.instance_types:
         if name not in used:
-            yield warning("instance_types", name, message=f"no instance group is of this type{suggestion(name, used)}")
+            yield warning(
+                "instance_types",
+                name,
+                what="no instance group is of this type",
+                expected="figures of types that groups have",
+                fix=meant(name, used) or "remove the entry",
+            )
 
 
 @rule("instance_types")
@@ -116,10 +139,9 @@ def figures_agree(plan: Plan) -> Iterator[Finding]:
                 "instance_types",
                 name,
                 "accelerators",
-                message=(
-                    f"{figures.accelerators} with accelerator '{figures.accelerator}'; 'none' has "
-                    "0, any other kind at least 1"
-                ),
+                what=f"{figures.accelerators} with accelerator '{figures.accelerator}'",
+                expected="0 with 'none', at least 1 with any other kind",
+                fix="correct one of the two",
             )
 
 
@@ -134,8 +156,14 @@ def figures_are_those_of_the_catalogue(plan: Plan) -> Iterator[Finding]:
         for member in _FIGURES if known else ():
             given, listed = getattr(figures, member), getattr(known, member)
             if given != listed:
-                message = f"{given}, and {name} has {listed}. Fix: {listed}, or remove the entry: its figures are known"
-                yield warning("instance_types", name, member, message=message)
+                yield warning(
+                    "instance_types",
+                    name,
+                    member,
+                    what=f"{given}, and {name} has {listed}",
+                    expected=f"{listed}",
+                    fix=f"set {listed}, or remove the entry: its figures are known",
+                )
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -149,9 +177,9 @@ def deep_health_checks_have_a_device(plan: Plan) -> Iterator[Finding]:
             *GROUPS,
             index,
             "deep_health_checks",
-            message=f"{group.type} has no accelerator and deep health checks exist for GPU and "
-            "Trainium types only; "
-            "remove the setting",
+            what=f"{group.type} has no accelerator",
+            expected="a GPU or Trainium type for deep health checks",
+            fix="remove the setting",
         )
 
 
@@ -163,9 +191,9 @@ def connectivity_needs_two(plan: Plan) -> Iterator[Finding]:
             *GROUPS,
             index,
             "deep_health_checks",
-            message="InstanceConnectivity tests nodes against each other and needs a count of 2 "
-            f"or more, got {group.count}; "
-            "use [InstanceStress]",
+            what=f"InstanceConnectivity tests nodes against each other, and count is {group.count}",
+            expected="a count of 2 or more",
+            fix="set deep_health_checks: [InstanceStress]",
         )
 
 
@@ -174,7 +202,14 @@ def deep_health_checks_once(plan: Plan) -> Iterator[Finding]:
     """Each check is named once; CloudFormation's list has unique items."""
     for index, group in _refused(plan, "deep_checks_once"):
         first = plan.deep_health_checks(group)[0]
-        yield error(*GROUPS, index, "deep_health_checks", message=f"{first} is named twice; name each check once")
+        yield error(
+            *GROUPS,
+            index,
+            "deep_health_checks",
+            what=f"{first} is named twice",
+            expected="each check once",
+            fix="keep one",
+        )
 
 
 @rule("hyperpod", "instance_types")
@@ -189,9 +224,11 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "taints",
-                message="the pods of deep health checks may not tolerate custom taints, and the "
-                "nodes then never take work; "
-                "set deep_health_checks: [] or remove the taints",
+                what=(
+                    "the pods of deep health checks may not tolerate custom taints, and the nodes then never take work"
+                ),
+                expected="taints or deep health checks",
+                fix="set deep_health_checks: [], or remove the taints",
             )
 
 
@@ -204,19 +241,38 @@ def continuous_features(plan: Plan) -> Iterator[Finding]:
     fix = "set hyperpod.node_provisioning_mode: Continuous"
     for found in refused(plan, "continuous_members"):
         if found.member == "CapacityRequirements":
-            message = f"'spot' needs provisioning mode Continuous; {fix} or use 'on-demand'"
-            yield error(*GROUPS, found.index or 0, "capacity", message=message)
+            yield error(
+                *GROUPS,
+                found.index or 0,
+                "capacity",
+                what="'spot' without provisioning mode Continuous",
+                expected="node_provisioning_mode Continuous",
+                fix=f"{fix}, or use 'on-demand'",
+            )
         else:
-            message = f"needs provisioning mode Continuous; {fix} or remove min_count"
-            yield error(*GROUPS, found.index or 0, "min_count", message=message)
+            yield error(
+                *GROUPS,
+                found.index or 0,
+                "min_count",
+                what="min_count without provisioning mode Continuous",
+                expected="node_provisioning_mode Continuous",
+                fix=f"{fix}, or remove min_count",
+            )
     for _ in refused(plan, "autoscaling_is_continuous"):
-        yield error("hyperpod", "managed_autoscaling", message=f"needs provisioning mode Continuous; {fix}")
+        yield error(
+            "hyperpod",
+            "managed_autoscaling",
+            what="managed autoscaling without provisioning mode Continuous",
+            expected="node_provisioning_mode Continuous",
+            fix=fix,
+        )
     for _ in refused(plan, "autoscaling_recovers"):
         yield error(
             "hyperpod",
             "managed_autoscaling",
-            message=f"needs node recovery, got node_recovery '{plan.settings.hyperpod.node_recovery}'; "
-            "set it to Automatic",
+            what=f"managed autoscaling with node_recovery '{plan.settings.hyperpod.node_recovery}'",
+            expected="node recovery",
+            fix="set hyperpod.node_recovery: Automatic",
         )
 
 
@@ -234,8 +290,9 @@ def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
         yield error(
             "hyperpod",
             "managed_autoscaling",
-            message="scales nothing: no group has a count of 0, and Karpenter scales groups from 0; "
-            "set count: 0 on the groups that it scales, or remove the setting",
+            what="scales nothing: no group has a count of 0, from which Karpenter scales",
+            expected="a group with count 0",
+            fix="set count: 0 on the groups that it scales, or remove the setting",
         )
     driver = ray.gcs_fault_tolerance.driver_instance_group if ray.gcs_fault_tolerance else None
     for index, group in groups(plan):
@@ -246,21 +303,27 @@ def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "deep_health_checks",
-                message="managed Karpenter does not scale a group with deep health checks; remove the setting",
+                what="managed Karpenter does not scale a group with deep health checks",
+                expected="none on a group with count 0",
+                fix="remove the setting",
             )
         if group.training_plan_arn:
             yield error(
                 *GROUPS,
                 index,
                 "training_plan_arn",
-                message="managed Karpenter does not scale reserved capacity; set a count, or remove the plan",
+                what="managed Karpenter does not scale reserved capacity",
+                expected="no training plan on a group with count 0",
+                fix="set a count, or remove the plan",
             )
         if group.name in {ray.head.instance_group, driver}:
             yield error(
                 *GROUPS,
                 index,
                 "count",
-                message="0, but head, driver and system pods need nodes before Karpenter adds any; set 2",
+                what="0, but head, driver and system pods need nodes before Karpenter adds any",
+                expected="at least one node",
+                fix="set count: 2",
             )
 
 
@@ -272,7 +335,9 @@ def min_count_at_most_count(plan: Plan) -> Iterator[Finding]:
             *GROUPS,
             index,
             "min_count",
-            message=f"{group.min_count} is more than the group's count of {group.count}",
+            what=f"{group.min_count} is more than the group's count of {group.count}",
+            expected=f"at most {group.count}",
+            fix="lower min_count, or raise count",
         )
 
 
@@ -280,7 +345,14 @@ def min_count_at_most_count(plan: Plan) -> Iterator[Finding]:
 def spot_draws_from_no_plan(plan: Plan) -> Iterator[Finding]:
     """A training plan is reserved capacity; a group draws from one or the other."""
     for index, _ in _refused(plan, "spot_or_plan"):
-        yield error(*GROUPS, index, "capacity", message="'spot' and training_plan_arn exclude each other; remove one")
+        yield error(
+            *GROUPS,
+            index,
+            "capacity",
+            what="'spot' and training_plan_arn exclude each other",
+            expected="one of the two",
+            fix="remove one",
+        )
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -294,11 +366,26 @@ def plan_and_key_are_ours(plan: Plan) -> Iterator[Finding]:
             partition, (region, account) = arn.split(":")[1], arn.split(":")[3:5]
             path = (*GROUPS, index, setting)
             if partition != (ours := partition_of(settings.region)):
-                yield error(*path, message=f"is in partition {partition}, the region {settings.region} in {ours}")
+                yield error(
+                    *path,
+                    what=f"is in partition {partition}",
+                    expected=f"partition {ours}, that of {settings.region}",
+                    fix=f"name one of that partition, or remove {setting}",
+                )
             if region != settings.region:
-                yield error(*path, message=f"is of region {region}, the environment is in {settings.region}")
+                yield error(
+                    *path,
+                    what=f"is of region {region}",
+                    expected=f"{settings.region}, the environment's Region",
+                    fix=f"name one of that Region, or remove {setting}",
+                )
             if account != settings.account and setting == "training_plan_arn":
-                yield error(*path, message=f"is of account {account}, the environment is in {settings.account}")
+                yield error(
+                    *path,
+                    what=f"is of account {account}",
+                    expected=f"{settings.account}, the environment's account",
+                    fix="name a plan of that account, or remove the setting",
+                )
 
 
 @rule("hyperpod", "account", "region")
@@ -311,10 +398,14 @@ def keys_of_others_are_granted(plan: Plan) -> Iterator[Finding]:
     for index, group in groups(plan):
         owner = group.volume_kms_key_arn.split(":")[4] if group.volume_kms_key_arn else settings.account
         if owner != settings.account:
-            message = (
-                f"is of account {owner}. Expected a policy of the key that lets {settings.account} use it and create "
+            yield warning(
+                *GROUPS,
+                index,
+                "volume_kms_key_arn",
+                what=f"is of account {owner}",
+                expected=f"a key policy that lets {settings.account} use the key and create grants",
+                fix="make sure of both, or name a key of this account",
             )
-            yield warning(*GROUPS, index, "volume_kms_key_arn", message=f"{message}grants. Fix: make sure of both")
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -325,7 +416,12 @@ def training_plans_sell_the_types(plan: Plan) -> Iterator[Finding]:
     """
     for found in refused(plan, "plan_sells_the_type", "plan_has_one_type"):
         path = (*GROUPS, found.index or 0, "training_plan_arn")
-        yield error(*path, message=f"{found.message}. Fix: another plan, or remove the setting")
+        yield error(
+            *path,
+            what=found.message,
+            expected=found.expected or "one instance type for each plan",
+            fix="name another plan, or remove the setting",
+        )
 
 
 @rule("hyperpod", "instance_types")
@@ -338,8 +434,14 @@ def ultraservers_are_whole(plan: Plan) -> Iterator[Finding]:
         whole = rules_data.ultraservers().get(group.type)
         if whole and group.count % whole and plan.known(group.type):
             below, above = group.count // whole * whole, (group.count // whole + 1) * whole
-            message = f"{group.count} × {group.type}. Expected whole UltraServers of {whole} or {2 * whole} instances. "
-            yield warning(*GROUPS, index, "count", message=f"{message}Fix: {below or above} or {above}")
+            yield warning(
+                *GROUPS,
+                index,
+                "count",
+                what=f"{group.count} × {group.type}",
+                expected=f"whole UltraServers of {whole} or {2 * whole} instances",
+                fix=f"set {below or above} or {above}",
+            )
 
 
 @rule("hyperpod")
@@ -347,8 +449,14 @@ def volumes_hold_an_image(plan: Plan) -> Iterator[Finding]:
     """Container images are kept on the extra volume; a training image with CUDA unpacks to more than 20 GB."""
     for index, group in groups(plan):
         if group.data_volume_gib is not None and group.data_volume_gib < LEAST_VOLUME_GIB:
-            message = f"{group.data_volume_gib} GiB hold no training image. Expected {LEAST_VOLUME_GIB} or more. "
-            yield warning(*GROUPS, index, "data_volume_gib", message=f"{message}Fix: 500, or null for none")
+            yield warning(
+                *GROUPS,
+                index,
+                "data_volume_gib",
+                what=f"{group.data_volume_gib} GiB cannot store a training image",
+                expected=f"{LEAST_VOLUME_GIB} GiB or more",
+                fix="set 500, or null for none",
+            )
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -362,7 +470,9 @@ def threads_exist(plan: Plan) -> Iterator[Finding]:
             *GROUPS,
             index,
             "threads_per_core",
-            message=f"the cores of {group.type} have one thread; remove the setting",
+            what=f"the cores of {group.type} have one thread",
+            expected="threads_per_core 1",
+            fix="remove the setting",
         )
 
 
@@ -370,10 +480,26 @@ def threads_exist(plan: Plan) -> Iterator[Finding]:
 def schedule_is_cron(plan: Plan) -> Iterator[Finding]:
     """`ScheduleExpression`: six fields, narrower than EventBridge's cron."""
     for found in refused(plan, "schedule_is_cron"):
-        yield error(*GROUPS, found.index or 0, "update_schedule", "cron", message=found.message)
+        yield error(
+            *GROUPS,
+            found.index or 0,
+            "update_schedule",
+            "cron",
+            what=found.message,
+            expected=found.expected,
+            fix="correct the expression, for example cron(0 6 ? * SUN *)",
+        )
     for index, group in groups(plan):
         if group.update_schedule and (reason := hyperpod.never_fires(group.update_schedule.cron, today().year)):
-            yield error(*GROUPS, index, "update_schedule", "cron", message=f"never fires: {reason}")
+            yield error(
+                *GROUPS,
+                index,
+                "update_schedule",
+                "cron",
+                what=f"never fires: {reason}",
+                expected="a date to come",
+                fix="correct the expression",
+            )
 
 
 @rule("hyperpod", "instance_types", "region", "account")
@@ -381,20 +507,26 @@ def batches_fit(plan: Plan) -> Iterator[Finding]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
     for found in refused(plan, "batches_fit"):
         path = (*GROUPS, found.index or 0, "update_schedule", "rolling", "maximum_batch")
-        yield error(*path, message=found.message)
+        yield error(*path, what=found.message, expected=found.expected, fix="lower maximum_batch")
     for index, group in groups(plan):
         rolling = group.update_schedule.rolling if group.update_schedule else None
         if rolling is None or group.count < 2:
             continue
         share = rolling.batch_unit == "CAPACITY_PERCENTAGE"
         if rolling.maximum_batch == (100 if share else group.count):
-            message = (
-                f"{rolling.maximum_batch}{' percent' if share else ''} takes all {group.count} nodes at once, and "
-            )
             yield warning(
-                *GROUPS, index, "update_schedule", "rolling", "maximum_batch",
-                message=f"{message}training stops for the whole update. Fix: a smaller batch",
-            )  # fmt: skip
+                *GROUPS,
+                index,
+                "update_schedule",
+                "rolling",
+                "maximum_batch",
+                what=(
+                    f"{rolling.maximum_batch}{' percent' if share else ''} takes all {group.count} nodes at "
+                    "once, and training stops"
+                ),
+                expected="a batch that leaves nodes at work",
+                fix="lower maximum_batch",
+            )
 
 
 @rule("hyperpod", "ray", "instance_types")
@@ -412,7 +544,9 @@ def groups_are_used(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "name",
-                message=f"no part of Ray is bound to '{group.name}', so its {group.count} nodes stand idle",
+                what=f"no part of Ray is bound to '{group.name}', so its {group.count} nodes stand idle",
+                expected="Ray workers on each accelerated group",
+                fix="name it as instance_group of a worker group, or remove it",
             )
 
 
@@ -428,10 +562,9 @@ def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
     ):
         yield error(
             *GROUPS,
-            message=(
-                "no group of a CPU type with nodes; CoreDNS, the CSI controller and the Ray head "
-                "need one (ml.m5.2xlarge)"
-            ),
+            what="no group of a CPU type with nodes",
+            expected="one for CoreDNS, the CSI controller and the Ray head",
+            fix="add a group of a CPU type, for example ml.m5.2xlarge with count: 2",
         )
 
 
@@ -442,7 +575,9 @@ def recovery_is_on(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "hyperpod",
             "node_recovery",
-            message="'None' leaves faulty nodes to you; training then waits until you replace them",
+            what="'None' leaves faulty nodes to you; training then waits until you replace them",
+            expected="Automatic",
+            fix="set node_recovery: Automatic",
         )
 
 

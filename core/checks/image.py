@@ -32,10 +32,9 @@ def version_is_the_images(plan: Plan, _repository: Repository) -> Iterator[Findi
         yield error(
             "ray",
             "version",
-            message=(
-                f"{plan.settings.ray.version} is not the Ray of image set '{built.name}', {built.ray}; "
-                f"set {built.ray}, or change image/versions.yaml and its requirements"
-            ),
+            what=f"{plan.settings.ray.version} is not the Ray of image set '{built.name}'",
+            expected=f"{built.ray}",
+            fix=f"set {built.ray}, or change image/versions.yaml and its requirements",
         )
 
 
@@ -50,7 +49,9 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
                 "instance_types",
                 group.type,
                 "architecture",
-                message=f"'{figures.architecture}'; {group.type} has ARM processors: set arm64",
+                what=f"'{figures.architecture}', and {group.type} has ARM processors",
+                expected="arm64",
+                fix="set architecture: arm64",
             )
             continue
         accelerator = figures.accelerator
@@ -59,10 +60,9 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
         kind = figures.architecture if accelerator == "none" else f"{figures.architecture} with {accelerator}"
         yield error(
             *path,
-            message=(
-                f"no image set for {kind} ({group.type}); there is {built.architecture} with {built.accelerator} "
-                f"('{built.name}'). Build an image yourself and name it in image.uri, or choose another type"
-            ),
+            what=f"no image set for {kind} ({group.type})",
+            expected=f"{built.architecture} with {built.accelerator}, as image set '{built.name}'",
+            fix="build an image yourself and name it in image.uri, or choose another type",
         )
 
 
@@ -74,12 +74,21 @@ def folder_exists(plan: Plan, repository: Repository) -> Iterator[Finding]:
         return
     folder = repository.root / image.folder
     if not folder.is_dir():
-        message = (
-            f"'{image.folder[:80]}' is no folder of the project. Expected a folder with a {DOCKERFILE}. Fix: image"
+        yield error(
+            "image",
+            "folder",
+            what=f"'{image.folder[:80]}' is no folder of the project",
+            expected=f"a folder with a {DOCKERFILE}",
+            fix="set image.folder: image",
         )
-        yield error("image", "folder", message=message)
     elif not (folder / DOCKERFILE).is_file():
-        yield error("image", "folder", message=f"'{image.folder[:80]}' has no {DOCKERFILE}. Fix: add it, or name image")
+        yield error(
+            "image",
+            "folder",
+            what=f"'{image.folder[:80]}' has no {DOCKERFILE}",
+            expected=f"a {DOCKERFILE} in it",
+            fix="add it, or set image.folder: image",
+        )
 
 
 @rule("image", "ray", "region", needs="repository")
@@ -97,8 +106,12 @@ def registries_are_of_the_partition(plan: Plan, _repository: Repository) -> Iter
             continue
         china = uri.partition("/")[0].endswith(".cn")
         if partition_of(ecr[1]) != partition_of(region) or china != (partition_of(ecr[1]) == "aws-cn"):
-            message = f"'{uri.partition('/')[0]}' is no registry of {partition_of(region)}. Fix: a copy in {region}"
-            yield error(*path, message=message)
+            yield error(
+                *path,
+                what=f"'{uri.partition('/')[0]}' is no registry of {partition_of(region)}",
+                expected=f"a registry of partition {partition_of(region)}",
+                fix=f"copy the image to Amazon ECR in {region}, and name the copy",
+            )
 
 
 def _placed(plan: Plan) -> Iterator[tuple[Path, InstanceGroup]]:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from core import names
 from core.checks.lookup import GROUPS, groups
+from core.errors import Message
 from core.findings import Finding, error, rule, warning
 from core.names import SYSTEM_NAMESPACES
 from core.plan import Plan
 from core.yaml_source import Path
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SYNTAX = "at most 63 letters, digits, - _ . with a letter or digit at both ends"
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _TAG = re.compile(r"[\w .:/=+\-@\u00a0\u2000-\u200a\u202f\u205f\u3000]*")
@@ -21,17 +23,17 @@ RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "sagemaker.amazonaws.com")
 RAY_CLUSTER_NAME_LENGTH = 53
 """`MaxRayClusterNameLength` of KubeRay: the longest service suffix must fit 63 characters."""
 RESERVED_VARIABLES = {
-    "RAY_ADDRESS": "KubeRay sets it",
-    "RAY_IP": "KubeRay sets it",
-    "RAY_PORT": "KubeRay sets it",
-    "FQ_RAY_IP": "KubeRay sets it",
-    "RAY_CLUSTER_NAME": "KubeRay sets it",
-    "RAY_CLOUD_INSTANCE_ID": "KubeRay sets it",
-    "RAY_NODE_TYPE_NAME": "KubeRay sets it",
-    "RAY_USAGE_STATS_KUBERAY_IN_USE": "KubeRay sets it",
-    "KUBERAY_GEN_RAY_START_CMD": "KubeRay sets it",
+    "RAY_ADDRESS": "remove it: KubeRay sets it",
+    "RAY_IP": "remove it: KubeRay sets it",
+    "RAY_PORT": "remove it: KubeRay sets it",
+    "FQ_RAY_IP": "remove it: KubeRay sets it",
+    "RAY_CLUSTER_NAME": "remove it: KubeRay sets it",
+    "RAY_CLOUD_INSTANCE_ID": "remove it: KubeRay sets it",
+    "RAY_NODE_TYPE_NAME": "remove it: KubeRay sets it",
+    "RAY_USAGE_STATS_KUBERAY_IN_USE": "remove it: KubeRay sets it",
+    "KUBERAY_GEN_RAY_START_CMD": "remove it: KubeRay sets it",
     "RAY_AUTH_MODE": "set ray.auth",
-    "RAY_AUTH_TOKEN": "KubeRay reads it from a Secret; a token in a file would be in version control",
+    "RAY_AUTH_TOKEN": "remove it: KubeRay reads it from a Secret",
     "RAY_REDIS_ADDRESS": "set ray.gcs_fault_tolerance",
     "RAY_external_storage_namespace": "set ray.gcs_fault_tolerance",
     "RAY_GRAFANA_HOST": "set ray.observability",
@@ -44,29 +46,25 @@ RESERVED_VARIABLES = {
 _SECRET = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|TOKEN|API_KEY|PRIVATE_KEY)(_|$)", re.IGNORECASE)
 
 
-def _key_fault(key: str) -> str | None:
+def _key_fault(key: str) -> Message | None:
     """What is wrong with a label or taint key, None when nothing is."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not _DNS_NAME.fullmatch(prefix) or len(prefix) > 253):
-        return f"'{key[:80]}': what stands before the slash must be a DNS name in lower case (example.com/key)"
+        expected = "a DNS name in lower case before the slash"
+        return Message(f"'{key[:80]}' is no label key", expected=expected, fix="write it as example.com/key")
     if not _LABEL_NAME.fullmatch(name):
-        return (
-            f"'{key[:80]}': a key has letters, digits, - _ . and at most 63 characters, with a "
-            "letter or digit at both ends"
-        )
+        return Message(f"'{key[:80]}' is no label key", expected=_SYNTAX, fix="correct the key")
     for reserved in RESERVED_PREFIXES:
         if prefix == reserved or prefix.endswith(f".{reserved}"):
-            return f"'{key[:80]}': the prefix {reserved}/ is reserved; use one of your own (example.com/key)"
+            expected = f"another prefix: {reserved}/ is reserved"
+            return Message(f"'{key[:80]}'", expected=expected, fix="use a prefix of your own (example.com/key)")
     return None
 
 
-def _value_fault(value: str) -> str | None:
+def _value_fault(value: str) -> Message | None:
     if _LABEL_VALUE.fullmatch(value):
         return None
-    return (
-        f"'{value[:80]}' is no label value; allowed are letters, digits, - _ . and at most 63 "
-        "characters, with a letter or digit at both ends"
-    )
+    return Message(f"'{value[:80]}' is no label value", expected=_SYNTAX, fix="correct the value")
 
 
 @rule("hyperpod")
@@ -80,12 +78,14 @@ def labels_are_valid(plan: Plan) -> Iterator[Finding]:
         for key, value in group.labels.items():
             path: Path = (*GROUPS, index, "labels", key)
             if fault := _key_fault(key) or _value_fault(value):
-                yield error(*path, message=fault)
+                yield error(*path, what=fault.what, expected=fault.expected, fix=fault.fix)
             elif not value:
-                message = (
-                    "is empty, and HyperPod takes label values of 1 to 63 characters (Kubernetes takes empty ones)"
+                yield error(
+                    *path,
+                    what="is empty, and HyperPod does not accept empty label values",
+                    expected="1 to 63 characters",
+                    fix="give it a value",
                 )
-                yield error(*path, message=f"{message}. Fix: give it a value")
 
 
 @rule("hyperpod")
@@ -99,12 +99,15 @@ def taints_are_valid(plan: Plan) -> Iterator[Finding]:
         for place, taint in enumerate(group.taints):
             path: Path = (*GROUPS, index, "taints", place)
             if fault := _key_fault(taint.key):
-                yield error(*path, "key", message=fault)
+                yield error(*path, "key", what=fault.what, expected=fault.expected, fix=fault.fix)
             if fault := _value_fault(taint.value):
-                yield error(*path, "value", message=fault)
+                yield error(*path, "value", what=fault.what, expected=fault.expected, fix=fault.fix)
             if (taint.key, taint.effect) in seen:
                 yield error(
-                    *path, message=f"a second taint with key '{taint.key[:80]}' and effect {taint.effect}; keep one"
+                    *path,
+                    what=f"a second taint with key '{taint.key[:80]}' and effect {taint.effect}",
+                    expected="each pair once",
+                    fix="keep one",
                 )
             seen.add((taint.key, taint.effect))
 
@@ -119,21 +122,38 @@ def tags_are_valid(plan: Plan) -> Iterator[Finding]:
     for key, value in plan.settings.tags.items():
         path = ("tags", key)
         if key.casefold().startswith("aws:"):
-            yield error(*path, message="keys that begin with 'aws:' are reserved; use another key")
+            yield error(
+                *path, what="keys that begin with 'aws:' are reserved", expected="a key of yours", fix="use another key"
+            )
         if key.casefold().startswith(names.OWN_TAGS):
             yield error(
-                *path, message=f"keys that begin with '{names.OWN_TAGS}' are this project's own; use another key"
+                *path,
+                what=f"keys that begin with '{names.OWN_TAGS}' are this project's own",
+                expected="a key of yours",
+                fix="use another key",
             )
         if not 1 <= len(key) <= 128:
-            yield error(*path, message=f"a key has 1 to 128 characters, got {len(key)}")
+            yield error(
+                *path,
+                what=f"the key has {len(key)} characters",
+                expected="1 to 128",
+                fix="use a shorter key" if key else "name the tag",
+            )
         if len(value) > 256:
-            yield error(*path, message=f"a value has at most 256 characters, got {len(value)}")
+            yield error(*path, what=f"the value has {len(value)} characters", expected="at most 256", fix="shorten it")
         if not _TAG.fullmatch(key) or not _TAG.fullmatch(value):
-            yield error(*path, message="allowed in keys and values are letters, digits, spaces and _ . : / = + - @")
+            yield error(
+                *path,
+                what="a character that tags cannot have",
+                expected="letters, digits, spaces and _ . : / = + - @ in keys and values",
+                fix="remove the others",
+            )
         if folded.setdefault(key.casefold(), key) != key:
             yield error(
                 *path,
-                message=f"differs from '{folded[key.casefold()][:80]}' in case only; IAM takes the two for one key",
+                what=f"differs from '{folded[key.casefold()][:80]}' in case only, and IAM ignores the case of keys",
+                expected="keys that differ in more than case",
+                fix="keep one",
             )
 
 
@@ -149,13 +169,17 @@ def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
         yield error(
             "ray",
             "cluster_name",
-            message=f"'{name}' begins with a digit; KubeRay requires a letter, because it names services after it",
+            what=f"'{name}' begins with a digit",
+            expected="a letter first: KubeRay names services after the cluster",
+            fix="choose a name that begins with a letter",
         )
     if len(name) > RAY_CLUSTER_NAME_LENGTH:
         yield error(
             "ray",
             "cluster_name",
-            message=f"{len(name)} characters; KubeRay allows {RAY_CLUSTER_NAME_LENGTH} ('-serve-svc' is added)",
+            what=f"{len(name)} characters",
+            expected=f"at most {RAY_CLUSTER_NAME_LENGTH}: KubeRay adds '-serve-svc'",
+            fix="shorten it",
         )
 
 
@@ -167,7 +191,9 @@ def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
         yield error(
             "ray",
             "namespace",
-            message=f"'{namespace}' belongs to the cluster itself; give Ray a namespace of its own ('ray')",
+            what=f"'{namespace}' belongs to the cluster itself",
+            expected="a namespace of Ray's own",
+            fix="set ray.namespace: ray",
         )
 
 
@@ -183,9 +209,12 @@ def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
         yield error(
             "hyperpod",
             "cluster_name",
-            message=f"'{plan.settings.hyperpod.cluster_name}' is too long: the bucket '{name}' would "
-            f"have {len(name)} characters and S3 allows "
-            f"63; at most {longest} characters in {plan.settings.region}",
+            what=(
+                f"'{plan.settings.hyperpod.cluster_name}' is too long: the bucket '{name}' would have "
+                f"{len(name)} characters"
+            ),
+            expected=f"at most {longest} characters in {plan.settings.region}, because S3 allows 63",
+            fix="shorten cluster_name",
         )
 
 
@@ -195,7 +224,14 @@ def mails_differ(plan: Plan) -> Iterator[Finding]:
     mails = plan.settings.hyperpod.alarm_emails
     for index, mail in enumerate(mails):
         if mail.casefold() in (other.casefold() for other in mails[:index]):
-            yield error("hyperpod", "alarm_emails", index, message=f"'{mail}' is named twice")
+            yield error(
+                "hyperpod",
+                "alarm_emails",
+                index,
+                what=f"'{mail}' is named twice",
+                expected="each address once",
+                fix="keep one",
+            )
 
 
 BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
@@ -221,16 +257,16 @@ def bucket_names_are_valid(plan: Plan) -> Iterator[Finding]:
         named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
     for path, bucket in named:
         if ".." in bucket or ".-" in bucket or "-." in bucket:
-            fault = "dots stand alone, between letters and digits"
+            fault = "single dots, between letters and digits"
         elif _ADDRESS.fullmatch(bucket):
-            fault = "a name is not formatted as an IP address"
+            fault = "a name that is not an IP address"
         elif bucket.startswith(BUCKET_PREFIXES):
-            fault = f"names that begin with {', '.join(BUCKET_PREFIXES)} are reserved"
+            fault = f"a name without a reserved prefix ({', '.join(BUCKET_PREFIXES)})"
         elif bucket.endswith(BUCKET_SUFFIXES):
-            fault = f"names that end with {', '.join(BUCKET_SUFFIXES)} are reserved"
+            fault = f"a name without a reserved suffix ({', '.join(BUCKET_SUFFIXES)})"
         else:
             continue
-        yield error(*path, message=f"'{bucket}' is no bucket name: {fault}. Fix: name the bucket itself")
+        yield error(*path, what=f"'{bucket}' is no bucket name", expected=fault, fix="name the bucket itself")
 
 
 @rule("image")
@@ -243,7 +279,9 @@ def folder_is_inside(plan: Plan) -> Iterator[Finding]:
         yield error(
             "image",
             "folder",
-            message=f"'{folder[:80]}' is no folder inside the project; give a relative path ('image')",
+            what=f"'{folder[:80]}' is no folder inside the project",
+            expected="a relative path",
+            fix="set image.folder: image",
         )
 
 
@@ -254,7 +292,9 @@ def lock_file_is_inside(plan: Plan) -> Iterator[Finding]:
         yield error(
             "helm",
             "lock_file",
-            message=f"'{plan.settings.helm.lock_file[:80]}' leaves the project; give a path inside it",
+            what=f"'{plan.settings.helm.lock_file[:80]}' leaves the project",
+            expected="a path inside it",
+            fix="set helm.lock_file: charts.lock.yaml",
         )
 
 
@@ -271,8 +311,18 @@ def variables_are_free(plan: Plan) -> Iterator[Finding]:
     for path, variables in places:
         for name, value in variables.items():
             if name in RESERVED_VARIABLES:
-                yield error(*path, name, message=f"is not yours to set: {RESERVED_VARIABLES[name]}")
+                yield error(
+                    *path,
+                    name,
+                    what="is not yours to set",
+                    expected="a variable that nothing else sets",
+                    fix=RESERVED_VARIABLES[name],
+                )
             elif _SECRET.search(name) and value and "TOKENIZERS" not in name.upper():
                 yield warning(
-                    *path, name, message="looks like a secret; keep it in AWS Secrets Manager and read it in the job"
+                    *path,
+                    name,
+                    what="looks like a secret",
+                    expected="no secrets in files under version control",
+                    fix="keep it in AWS Secrets Manager, and read it in the job",
                 )

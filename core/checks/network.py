@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
-from core.findings import Finding, error, rule, suggestion, warning
+from core.errors import Message
+from core.findings import Finding, error, meant, rule, warning
 from core.model import NewNetwork
 from core.plan import Plan
 from core.service_limits import platform, zone_prefix_of
@@ -21,7 +22,7 @@ RESERVED_ADDRESSES = 5
 """AWS keeps the first four addresses and the last of every subnet."""
 
 
-def _range(cidr: str) -> ipaddress.IPv4Network | str:
+def _range(cidr: str) -> ipaddress.IPv4Network | Message:
     """The range, or what is wrong with it."""
     try:
         return ipaddress.IPv4Network(cidr)
@@ -30,10 +31,11 @@ def _range(cidr: str) -> ipaddress.IPv4Network | str:
     try:
         loose = ipaddress.IPv4Network(cidr, strict=False)
     except ipaddress.AddressValueError:
-        return f"'{cidr}' is no IPv4 range: each of the four numbers is 0 to 255"
+        return Message(f"'{cidr}' is no IPv4 range", expected="four numbers from 0 to 255", fix="correct it")
     except ValueError:
-        return f"'{cidr}' is no IPv4 range: the prefix length is 0 to 32"
-    return f"'{cidr}' has bits set beyond its prefix; did you mean '{loose}'?"
+        return Message(f"'{cidr}' is no IPv4 range", expected="a prefix length from 0 to 32", fix="correct it")
+    what = f"'{cidr}' has bits set beyond its prefix"
+    return Message(what, expected="an address that begins the range", fix=f"did you mean '{loose}'?")
 
 
 def _cidrs(plan: Plan) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -55,12 +57,22 @@ def ranges_exist(plan: Plan) -> Iterator[Finding]:
     """
     for path, cidr in _cidrs(plan):
         found = _range(cidr)
-        if isinstance(found, str):
-            yield error(*path, message=found)
+        if isinstance(found, Message):
+            yield error(*path, what=found.what, expected=found.expected, fix=found.fix)
         elif path == ("network", "cidr") and not 16 <= found.prefixlen <= 20:
-            yield error(*path, message=f"/{found.prefixlen} for a new VPC; allowed are /16 to /20")
+            yield error(
+                *path,
+                what=f"/{found.prefixlen} for a new VPC",
+                expected="/16 to /20",
+                fix="choose a range of that size",
+            )
         elif not 16 <= found.prefixlen <= 28:
-            yield error(*path, message=f"/{found.prefixlen} is no size of a VPC or subnet; AWS allows /16 to /28")
+            yield error(
+                *path,
+                what=f"/{found.prefixlen} is no size of a VPC or subnet",
+                expected="/16 to /28",
+                fix="correct the range",
+            )
 
 
 @rule("network")
@@ -71,20 +83,24 @@ def range_is_private(plan: Plan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
     network = plan.new_network
-    found = _range(network.cidr) if network else ""
-    if network is None or isinstance(found, str):
+    found = _range(network.cidr) if network else None
+    if network is None or found is None or isinstance(found, Message):
         return
     if not any(found.subnet_of(private) for private in PRIVATE_RANGES):
         yield error(
             "network",
             "cidr",
-            message=f"'{network.cidr}' is not private; take a range within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16",
+            what=f"'{network.cidr}' is not private",
+            expected="a range within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10",
+            fix="choose a private range",
         )
     elif found.overlaps(ipaddress.IPv4Network("172.17.0.0/16")):
         yield warning(
             "network",
             "cidr",
-            message="overlaps 172.17.0.0/16, the usual bridge network of container runtimes and AWS services",
+            what="overlaps 172.17.0.0/16, the usual bridge network of container runtimes and AWS services",
+            expected="a range apart from it",
+            fix="choose another range, for example 10.0.0.0/16",
         )
 
 
@@ -98,17 +114,23 @@ def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
     seen: dict[str, ipaddress.IPv4Network] = {}
     for zone, cidr in existing.node_subnet_cidrs.items():
         found = _range(cidr)
-        if isinstance(found, str):
+        if isinstance(found, Message):
             continue
         path = ("network", "existing", "node_subnet_cidrs", zone)
-        if not isinstance(vpc, str) and not found.subnet_of(vpc):
+        if not isinstance(vpc, Message) and not found.subnet_of(vpc):
             yield warning(
-                *path, message=f"{cidr} is outside vpc_cidr {vpc}; right only if the VPC has a secondary range"
+                *path,
+                what=f"{cidr} is outside vpc_cidr {vpc}",
+                expected="a subnet inside it, or a secondary range of the VPC",
+                fix="correct the range, or make sure that the VPC has a secondary one",
             )
         for other, taken in seen.items():
             if found.overlaps(taken):
                 yield error(
-                    *path, message=f"{cidr} overlaps {taken}, the subnet of {other}; subnets of one VPC lie apart"
+                    *path,
+                    what=f"{cidr} overlaps {taken}, the subnet of {other}",
+                    expected="subnets that lie apart",
+                    fix="correct one of the two",
                 )
         seen[zone] = found
 
@@ -131,7 +153,9 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
                 "existing",
                 "node_subnet_ids",
                 zone,
-                message="has no entry in node_subnet_cidrs; add its CIDR",
+                what="has no entry in node_subnet_cidrs",
+                expected="a CIDR for each node subnet",
+                fix="add its CIDR",
             )
     for zone in cidrs:
         if zone not in ids:
@@ -140,7 +164,9 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
                 "existing",
                 "node_subnet_cidrs",
                 zone,
-                message="has no entry in node_subnet_ids; add its subnet",
+                what="has no entry in node_subnet_ids",
+                expected="a subnet for each CIDR",
+                fix="add its subnet",
             )
     for zone in ids:
         if zone not in network.availability_zone_ids:
@@ -149,24 +175,40 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
                 "existing",
                 "node_subnet_ids",
                 zone,
-                message=f"is not one of network.availability_zone_ids ({', '.join(network.availability_zone_ids)})"
-                f"{suggestion(zone, network.availability_zone_ids)}",
+                what="is not one of network.availability_zone_ids",
+                expected=f"one of {', '.join(network.availability_zone_ids)}",
+                fix=meant(zone, network.availability_zone_ids) or "correct the zone, or add it there",
             )
     for index, subnet in enumerate(existing.control_plane_subnet_ids):
         if subnet in existing.control_plane_subnet_ids[:index]:
-            yield error("network", "existing", "control_plane_subnet_ids", index, message=f"'{subnet}' is named twice")
+            yield error(
+                "network",
+                "existing",
+                "control_plane_subnet_ids",
+                index,
+                what=f"'{subnet}' is named twice",
+                expected="each subnet once",
+                fix="keep one",
+            )
     if len(existing.control_plane_subnet_ids) > len(network.availability_zone_ids):
         yield error(
             "network",
             "existing",
             "control_plane_subnet_ids",
-            message=f"{len(existing.control_plane_subnet_ids)} subnets for {len(network.availability_zone_ids)} zones; "
-            "one per zone, in the order of network.availability_zone_ids",
+            what=f"{len(existing.control_plane_subnet_ids)} subnets for {len(network.availability_zone_ids)} zones",
+            expected="one per zone, in the order of network.availability_zone_ids",
+            fix="remove what is too much",
         )
     for zone, subnet in ids.items():
         if list(ids.values()).count(subnet) > 1:
             yield error(
-                "network", "existing", "node_subnet_ids", zone, message=f"'{subnet}' stands for more than one zone"
+                "network",
+                "existing",
+                "node_subnet_ids",
+                zone,
+                what=f"'{subnet}' stands for more than one zone",
+                expected="a subnet for each zone",
+                fix="correct the IDs",
             )
 
 
@@ -180,10 +222,17 @@ def control_plane_has_its_own_subnets(plan: Plan) -> Iterator[Finding]:
     for index, subnet in enumerate(existing.control_plane_subnet_ids if existing else []):
         if existing and subnet in existing.node_subnet_ids.values():
             yield warning(
-                "network", "existing", "control_plane_subnet_ids", index,
-                message=f"'{subnet}' also holds nodes. Nodes can take all of its addresses, and EKS then updates no "
-                "control plane. Fix: a subnet of its own (/28 is enough)",
-            )  # fmt: skip
+                "network",
+                "existing",
+                "control_plane_subnet_ids",
+                index,
+                what=(
+                    f"'{subnet}' also carries nodes, which can take all of its addresses; EKS then updates no "
+                    "control plane"
+                ),
+                expected="subnets of its own for the control plane",
+                fix="name another subnet (/28 is enough)",
+            )
 
 
 @rule("network")
@@ -193,7 +242,12 @@ def zones_differ(plan: Plan) -> Iterator[Finding]:
     for index, zone in enumerate(zones):
         if zone in zones[:index]:
             yield error(
-                "network", "availability_zone_ids", index, message=f"'{zone}' is named twice; name two different zones"
+                "network",
+                "availability_zone_ids",
+                index,
+                what=f"'{zone}' is named twice",
+                expected="two different zones",
+                fix="name another zone",
             )
 
 
@@ -211,10 +265,9 @@ def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
                 "network",
                 "availability_zone_ids",
                 index,
-                message=(
-                    f"'{zone}' is not in {region}, whose zone IDs begin with {prefix}-; did you "
-                    f"mean '{prefix}-{zone.rpartition('-')[2]}'?"
-                ),
+                what=f"'{zone}' is not in {region}",
+                expected=f"zone IDs that begin with {prefix}-",
+                fix=f"did you mean '{prefix}-{zone.rpartition('-')[2]}'?",
             )
 
 
@@ -236,16 +289,18 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
         if found.index is not None:
             index, zone = found.index, zones[found.index]
             place = (
-                "Choose another zone of the region"
+                "choose another zone of the Region"
                 if existing is None
-                else "Name zones that have a control-plane subnet first, and use a subnet of another zone in "
+                else "name zones that have a control-plane subnet first, and use a subnet of another zone in "
                 "network.existing.control_plane_subnet_ids"
             )
             yield error(
                 "network",
                 "availability_zone_ids",
                 index,
-                message=f"EKS takes no control-plane subnet in {zone} (nor in any of {', '.join(refused)}). {place}",
+                what=f"EKS takes no control-plane subnet in {zone}",
+                expected=f"a zone other than {', '.join(refused)}",
+                fix=place,
             )
 
 
@@ -259,8 +314,12 @@ def region_is_known(plan: Plan) -> Iterator[Finding]:
     if region not in platform().regions:
         yield error(
             "region",
-            message=f"'{region}' is no AWS Region known here{suggestion(region, platform().regions) or '.'} "
-            "Fix: correct it. A Region that AWS has added since needs a newer release of this project",
+            what=f"'{region}' is no AWS Region known here",
+            expected="a Region that botocore lists",
+            fix=(
+                f"{meant(region, platform().regions) or 'correct it.'} A Region that AWS has added since needs a newer "
+                "release of this project"
+            ),
         )
 
 
@@ -282,9 +341,13 @@ def zones_exist_somewhere(plan: Plan) -> Iterator[Finding]:
         number = int(zone.rpartition("az")[2])
         if not 1 <= number <= most:
             found = warning if 1 <= number <= MOST_ANYWHERE else error
-            message = f"'{zone}' is not known in {region}. Expected az1 to az{most}. Fix: correct it; `aws ec2 "
             yield found(
-                "network", "availability_zone_ids", index, message=f"{message}describe-availability-zones` lists them"
+                "network",
+                "availability_zone_ids",
+                index,
+                what=f"'{zone}' is not known in {region}",
+                expected=f"az1 to az{most}",
+                fix="correct it; `aws ec2 describe-availability-zones` lists them",
             )
 
 
@@ -298,8 +361,9 @@ def region_has_clusters(plan: Plan) -> Iterator[Finding]:
     if region in regions.without_cluster():
         yield error(
             "region",
-            message=f"CloudFormation has no HyperPod clusters (AWS::SageMaker::Cluster) in {region}. "
-            f"Expected one of {', '.join(regions.regions())}",
+            what=f"CloudFormation has no HyperPod clusters (AWS::SageMaker::Cluster) in {region}",
+            expected=f"one of {', '.join(regions.regions())}",
+            fix="choose one of them",
         )
 
 
@@ -317,15 +381,18 @@ def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "availability_zone_id",
-                message=f"'{group.availability_zone_id}' is not one of {where} ({', '.join(zones)})"
-                f"{suggestion(group.availability_zone_id, zones)}",
+                what=f"'{group.availability_zone_id}' is not one of {where}",
+                expected=f"one of {', '.join(zones)}",
+                fix=meant(group.availability_zone_id, zones) or f"choose one of them, or add the zone to {where}",
             )
         else:
             yield error(
-                *GROUPS, index, message=f"stands in the network's first zone, {plan.zone(group)}, "
-                f"which has no entry in {where}; set "
-                f"availability_zone_id to one of {', '.join(zones)}"
-            )  # fmt: skip
+                *GROUPS,
+                index,
+                what=f"stands in the network's first zone, {plan.zone(group)}, which has no entry in {where}",
+                expected=f"one of {', '.join(zones)}",
+                fix="set availability_zone_id to one of them",
+            )
 
 
 @rule("network", "hyperpod", "instance_types", "ray")
@@ -350,17 +417,19 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
         has = f"the subnet there, a /{prefix}, has {room:,}"
         if need > room:
             fewer = max(0, (room - (need - many * each)) // each)
-            fix = f"at most {fewer} nodes of this group fit" + (
-                "" if plan.existing_vpc else "; a wider network.cidr or a smaller node_subnet_prefix makes room"
-            )
+            fix = "lower count" if plan.existing_vpc else "lower count, widen network.cidr or lower node_subnet_prefix"
             if largest in plan.scaled_groups:
                 fix += f". Karpenter adds up to {many}, by max_replicas of its workers"
-            yield error(*GROUPS, index, "count", message=f"{says}; {has}: {fix}")
+            yield error(
+                *GROUPS, index, "count", what=f"{says}; {has}", expected=f"at most {fewer} nodes of this group", fix=fix
+            )
         else:
             yield warning(
-                *path, message=(f"{says}; {has}, which leaves no room for one replacement per group "
-                f"({spare} addresses) while a lost node's are not yet free")
-            )  # fmt: skip
+                *path,
+                what=f"{says}; {has}",
+                expected=f"{spare} more, for one replacement per group before a lost node's addresses are free",
+                fix="use a larger subnet, or fewer nodes",
+            )
 
 
 def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
@@ -370,12 +439,12 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
         rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
         for zone, cidr in network.existing.node_subnet_cidrs.items():
             found = _range(cidr)
-            if not isinstance(found, str):
+            if not isinstance(found, Message):
                 size = max(0, found.num_addresses - RESERVED_ADDRESSES)
                 rooms[zone] = (found.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
         return rooms
     found = _range(network.cidr)
-    if isinstance(found, str) or not 16 <= found.prefixlen <= 20:
+    if isinstance(found, Message) or not 16 <= found.prefixlen <= 20:
         return {}
     prefix = plan.node_subnet_prefix
     path = ("network", "node_subnet_prefix" if network.node_subnet_prefix else "cidr")
@@ -389,18 +458,20 @@ def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
     A slot has one node subnet, one for the control plane and, with NAT gateways, a public one.
     """
     network = plan.new_network
-    found = _range(network.cidr) if network else ""
-    if network is None or isinstance(found, str) or not 16 <= found.prefixlen <= 20:
+    found = _range(network.cidr) if network else None
+    if network is None or found is None or isinstance(found, Message) or not 16 <= found.prefixlen <= 20:
         return
     if plan.vpc_addresses_needed > found.num_addresses:
         fits = next(p for p in range(17, 33) if network.zone_slots * (2 ** (32 - p) + 64) <= found.num_addresses)
         yield error(
             "network",
             "node_subnet_prefix",
-            message=f"{network.zone_slots} node subnets (zone_slots) of /{plan.node_subnet_prefix} and the small "
-            f"ones beside them need "
-            f"{plan.vpc_addresses_needed:,} addresses, {network.cidr} has {found.num_addresses:,}; "
-            f"/{fits} is the largest that fits",
+            what=(
+                f"{network.zone_slots} node subnets (zone_slots) of /{plan.node_subnet_prefix} and the small ones "
+                f"beside them need {plan.vpc_addresses_needed:,} addresses"
+            ),
+            expected=f"at most the {found.num_addresses:,} of {network.cidr}",
+            fix=f"set node_subnet_prefix: {fits}, the largest that fits",
         )
 
 
@@ -412,9 +483,9 @@ def zones_have_slots(plan: Plan) -> Iterator[Finding]:
         yield error(
             "network",
             "zone_slots",
-            message=f"{network.zone_slots} slots for {len(network.availability_zone_ids)} zones; "
-            f"a new environment takes {len(network.availability_zone_ids)} to 4. The subnets of a deployed one move "
-            "with the number: remove a zone instead",
+            what=f"{network.zone_slots} slots for {len(network.availability_zone_ids)} zones",
+            expected=f"{len(network.availability_zone_ids)} to 4",
+            fix="raise it in a new environment. The subnets of a deployed one move with it: remove a zone instead",
         )
 
 
@@ -430,9 +501,9 @@ def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
         yield error(
             "network",
             "nat_gateways",
-            message=(
-                f"{network.nat_gateways} gateways for {len(network.availability_zone_ids)} zones; at most one per zone"
-            ),
+            what=f"{network.nat_gateways} gateways for {len(network.availability_zone_ids)} zones",
+            expected="at most one per zone",
+            fix=f"set {len(network.availability_zone_ids)}",
         )
 
 
@@ -443,5 +514,9 @@ def settings_have_effect(plan: Plan) -> Iterator[Finding]:
     written = network.model_fields_set
     if network.closed and "nat_gateways" in written:
         yield warning(
-            "network", "nat_gateways", message="has no effect with egress 'closed', which makes no NAT gateway"
+            "network",
+            "nat_gateways",
+            what="has no effect with egress 'closed', which creates no NAT gateway",
+            expected="egress 'nat', or no nat_gateways",
+            fix="remove nat_gateways",
         )

@@ -30,7 +30,12 @@ def operator_accepts_the_cluster(plan: Plan) -> Iterator[Finding]:
     """
     for verdict in kuberay.judge(outline(plan)):
         if verdict.rule not in OTHERS:
-            yield error(*_place(plan, verdict.rule), message=f"the KubeRay operator refuses it: {verdict.message}")
+            yield error(
+                *_place(plan, verdict.rule),
+                what=f"the KubeRay operator refuses it: {verdict.message}",
+                expected="a RayCluster that the operator accepts",
+                fix="correct the setting that the message names",
+            )
 
 
 def outline(plan: Plan) -> dict[str, Any]:

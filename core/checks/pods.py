@@ -71,17 +71,21 @@ def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Find
             yield error(
                 *demand.path,
                 settings[name],
-                message=(
-                    f"{demand.who} asks for {want} {unit}, but a node of '{group.name}' "
-                    f"({group.type}) has {has}{after}{hint}"
+                what=(
+                    f"{demand.who} asks for {want} {unit}, but a node of '{group.name}' ({group.type}) has "
+                    f"{has}{after}{hint}"
                 ),
+                expected=f"at most {has}",
+                fix=f"lower {settings[name]}, or choose a larger instance type",
             )
     if room.pods < 1:
         yield error(
             *demand.path,
             "instance_group",
-            message=f"a node of '{group.name}' ({group.type}) carries {plan.figures(group.type).pods} pods, and the "
-            f"{plan.daemon_sets(group)} daemon sets of every node take them all; take a larger type",
+            what=f"a node of '{group.name}' ({group.type}) carries {plan.figures(group.type).pods} pods, "
+            f"and the {plan.daemon_sets(group)} daemon sets of every node take them all",
+            expected="room for one pod more",
+            fix="choose a larger instance type",
         )
 
 
@@ -165,9 +169,12 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
             yield error(
                 *demand.path,
                 at,
-                message=f"{demand.count} × {demand.who.removeprefix('a ')} ({_says(demand.pod)}) need "
-                f"{-(-demand.count // each)} nodes, "
-                f"{nodes}, which carry {group.count * each}",
+                what=f"{demand.count} × {demand.who.removeprefix('a ')} ({_says(demand.pod)}) "
+                f"need {-(-demand.count // each)} nodes, {nodes}, which carry {group.count * each}",
+                expected=f"at most {group.count * each}",
+                fix=f"lower {at}, or raise the group's count"
+                if at == setting
+                else "raise the group's count, or choose another group",
             )
             return
     if len(demands) < 2:
@@ -181,20 +188,26 @@ def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setti
             yield error(
                 *last.path,
                 at,
-                message="together "
-                f"{' and '.join(demand.who.removeprefix('a ').removeprefix('worker of ') for demand in demands)} "
-                f"ask for {need} {unit}, {nodes}, which have {has}",
+                what=f"together {_together(demands)} ask for {need} {unit}, {nodes}, which have {has}",
+                expected=f"at most {has} {unit}",
+                fix="lower one of them, or raise the group's count",
             )
             return
     if not _packs(demands, room, nodes=group.count):
         yield warning(
             *last.path,
             at,
-            message=(
-                f"the pods that share '{group.name}' may not fit its {group.count} nodes: "
-                "together there is enough, node by node there is not"
+            what=(
+                f"the pods that share '{group.name}' may not fit its {group.count} nodes: the sum fits, node by "
+                "node it does not"
             ),
+            expected="pods that fill whole nodes",
+            fix="give one of them a group of its own, or raise the group's count",
         )
+
+
+def _together(demands: list[_Demand]) -> str:
+    return " and ".join(demand.who.removeprefix("a ").removeprefix("worker of ") for demand in demands)
 
 
 def _says(pod: PodResources) -> str:
@@ -242,7 +255,9 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "gpus",
-                message=f"0 on {group.type}, whose {figures.accelerators} accelerators then stand idle",
+                what=f"0 on {group.type}, whose {figures.accelerators} accelerators then stand idle",
+                expected=f"{figures.accelerators}",
+                fix=f"set gpus: {figures.accelerators}, or use a group of a CPU type",
             )
         elif _leaves_idle(plan, index, figures.accelerators, pod.gpus):
             idle = figures.accelerators % pod.gpus
@@ -251,8 +266,12 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "gpus",
-                message=f"{pod.gpus} of the {figures.accelerators} accelerators of {group.type}: {idle} of each node "
-                f"stand idle. Fix: a number that divides {figures.accelerators}",
+                what=(
+                    f"{pod.gpus} of the {figures.accelerators} accelerators of {group.type}: {idle} of each "
+                    "node stand idle"
+                ),
+                expected=f"a number that divides {figures.accelerators}",
+                fix=f"set gpus: {figures.accelerators}, or another divisor",
             )
         elif figures.efa > 1 and worker.efa == 0 and worker.replicas > 1:
             yield warning(
@@ -260,7 +279,9 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "efa",
-                message=f"0 on {group.type}: workers then talk over TCP, many times slower",
+                what=f"0 on {group.type}: workers then talk over TCP, many times slower",
+                expected=f"{figures.efa} EFA interfaces for a pod that has the whole node",
+                fix="remove the setting",
             )
 
 
@@ -282,7 +303,9 @@ def shared_memory_fits(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "shared_memory_gib",
-                message=f"{worker.shared_memory_gib} GiB of the pod's {pod.memory_gib} GiB leaves "
-                "nothing for its processes; "
-                f"a quarter is {max(1, pod.memory_gib // 4)}",
+                what=(
+                    f"{worker.shared_memory_gib} GiB of the pod's {pod.memory_gib} GiB leaves nothing for its processes"
+                ),
+                expected=f"less than {pod.memory_gib} GiB",
+                fix=f"set {max(1, pod.memory_gib // 4)}, a quarter",
             )

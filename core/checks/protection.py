@@ -7,25 +7,22 @@ from collections.abc import Iterator
 from core.findings import Finding, error, rule, warning
 from core.plan import Plan
 
+PROTECTED = "'delete' in a protected environment"
+KEEP = "set on_destroy: retain, or protected: false"
+
 
 @rule("protected", "storage")
 def protected_keeps_data(plan: Plan) -> Iterator[Finding]:
     """A protected environment keeps its data when its stacks are destroyed."""
     if plan.settings.protected and plan.new_file_system and plan.new_file_system.on_destroy == "delete":
-        yield error(
-            "storage",
-            "on_destroy",
-            message="'delete' in a protected environment; use 'retain', or set protected: false",
-        )
+        yield error("storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
 @rule("protected", "image")
 def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
     """... and the images that its checkpoints were written with."""
     if plan.settings.protected and plan.built_image and plan.built_image.on_destroy == "delete":
-        yield error(
-            "image", "on_destroy", message="'delete' in a protected environment; use 'retain', or set protected: false"
-        )
+        yield error("image", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
 @rule("protected", "hyperpod")
@@ -33,12 +30,7 @@ def protected_keeps_checkpoints(plan: Plan) -> Iterator[Finding]:
     """... and the copies of its checkpoints in S3."""
     tiered = plan.settings.hyperpod.tiered_storage
     if plan.settings.protected and tiered is not None and tiered.bucket is None and tiered.on_destroy == "delete":
-        yield error(
-            "hyperpod",
-            "tiered_storage",
-            "on_destroy",
-            message="'delete' in a protected environment; use 'retain', or set protected: false",
-        )
+        yield error("hyperpod", "tiered_storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
 @rule("protected", "storage")
@@ -49,7 +41,9 @@ def protected_has_backups(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "storage",
             "backup_retention_days",
-            message="0 makes no backups of a protected environment's data; 7 keeps a week",
+            what="0 creates no backups of a protected environment's data",
+            expected="1 day or more",
+            fix="set 7, which keeps a week",
         )
 
 
@@ -62,5 +56,9 @@ def protected_has_auth(plan: Plan) -> Iterator[Finding]:
     if plan.settings.ray.auth == "none":
         found = error if plan.settings.protected else warning
         yield found(
-            "ray", "auth", message="'none' lets everyone who reaches the head run code on the cluster; use 'token'"
+            "ray",
+            "auth",
+            what="'none' lets everyone who reaches the head run code on the cluster",
+            expected="'token'",
+            fix="set ray.auth: token",
         )

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from core import names
 from core.checks.lookup import find, workers
-from core.findings import Finding, error, rule, suggestion, warning
+from core.findings import Finding, error, meant, rule, warning
 from core.plan import Plan
 from core.yaml_source import Path
 
@@ -48,10 +48,9 @@ def groups_exist(plan: Plan) -> Iterator[Finding]:
         if name not in there:
             yield error(
                 *path,
-                message=(
-                    "no instance group is called "
-                    f"'{name}'{suggestion(name, there) or '; there are ' + ', '.join(there[:10])}"
-                ),
+                what=f"no instance group is called '{name}'",
+                expected=f"one of {', '.join(there[:10])}",
+                fix=meant(name, there) or "correct the name, or add the group",
             )
 
 
@@ -62,7 +61,13 @@ def worker_names_differ(plan: Plan) -> Iterator[Finding]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield error(
-                "ray", "workers", index, "name", message=f"'{name}' is already the name of workers[{names.index(name)}]"
+                "ray",
+                "workers",
+                index,
+                "name",
+                what=f"'{name}' is already the name of workers[{names.index(name)}]",
+                expected="names that differ",
+                fix="choose another name",
             )
         if name in RESERVED_GROUPS:
             yield error(
@@ -70,7 +75,9 @@ def worker_names_differ(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "name",
-                message=f"'{name}' is taken: {RESERVED_GROUPS[name]}; choose another name",
+                what=f"'{name}' is taken: {RESERVED_GROUPS[name]}",
+                expected="a name that nothing else uses",
+                fix="choose another name",
             )
 
 
@@ -81,11 +88,19 @@ def replicas_are_in_order(plan: Plan) -> Iterator[Finding]:
         path = ("ray", "workers", index)
         if worker.min_replicas is not None and worker.min_replicas > worker.replicas:
             yield error(
-                *path, "min_replicas", message=f"{worker.min_replicas} is more than replicas, {worker.replicas}"
+                *path,
+                "min_replicas",
+                what=f"{worker.min_replicas} is more than replicas, {worker.replicas}",
+                expected=f"at most {worker.replicas}",
+                fix="lower min_replicas, or raise replicas",
             )
         if worker.max_replicas is not None and worker.max_replicas < worker.replicas:
             yield error(
-                *path, "max_replicas", message=f"{worker.max_replicas} is less than replicas, {worker.replicas}"
+                *path,
+                "max_replicas",
+                what=f"{worker.max_replicas} is less than replicas, {worker.replicas}",
+                expected=f"at least {worker.replicas}",
+                fix="raise max_replicas, or lower replicas",
             )
 
 
@@ -101,7 +116,9 @@ def replicas_have_effect(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "min_replicas",
-                message="has no effect without ray.autoscaling: true; the group stays at replicas",
+                what="has no effect without ray.autoscaling: true; the group stays at replicas",
+                expected="ray.autoscaling: true, or no min_replicas",
+                fix="remove the setting, or set ray.autoscaling: true",
             )
         if worker.max_replicas is not None and worker.max_replicas > worker.replicas:
             yield warning(
@@ -109,7 +126,9 @@ def replicas_have_effect(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "max_replicas",
-                message="has no effect without ray.autoscaling: true; the group stays at replicas",
+                what="has no effect without ray.autoscaling: true; the group stays at replicas",
+                expected="ray.autoscaling: true, or no max_replicas",
+                fix="remove the setting, or set ray.autoscaling: true",
             )
 
 
@@ -119,7 +138,11 @@ def some_worker_works(plan: Plan) -> Iterator[Finding]:
     ray = plan.settings.ray
     if not ray.autoscaling and all(worker.replicas == 0 for worker in ray.workers):
         yield warning(
-            "ray", "workers", message="every group has 0 replicas and autoscaling is off, so that nothing trains"
+            "ray",
+            "workers",
+            what="every group has 0 replicas and autoscaling is off, so that nothing trains",
+            expected="a worker group with replicas",
+            fix="set replicas, or ray.autoscaling: true",
         )
 
 
@@ -135,19 +158,23 @@ def spares_have_places(plan: Plan) -> Iterator[Finding]:
         yield error(
             "ray",
             "training_spares",
-            message=(
-                f"{ray.training_spares} spares leave nothing to train: the worker groups have {places} places (GPUs, "
-                "or pods without GPUs); add replicas or take fewer spares"
+            what=(
+                f"{ray.training_spares} spares leave nothing to train: the worker groups have {places} places "
+                "(GPUs, or pods without)"
             ),
+            expected=f"fewer than {places}",
+            fix="add replicas, or set fewer spares",
         )
     elif ray.training_spares < max(a_pod.values()):
         yield warning(
             "ray",
             "training_spares",
-            message=(
-                f"{ray.training_spares} spares do not cover a lost node, which takes up to {max(a_pod.values())} "
-                "processes; such a loss waits for a new node"
+            what=(
+                f"{ray.training_spares} spares do not cover a lost node, which takes up to "
+                f"{max(a_pod.values())} processes"
             ),
+            expected=f"{max(a_pod.values())} or more; else such a loss waits for a new node",
+            fix=f"set training_spares: {max(a_pod.values())}",
         )
 
 
@@ -160,13 +187,17 @@ def version_is_recent_enough(plan: Plan) -> Iterator[Finding]:
         yield error(
             "ray",
             "version",
-            message=f"Ray {ray.version} has no token authentication; take 2.52.0 or newer (ray.auth is 'token')",
+            what=f"Ray {ray.version} has no token authentication, and ray.auth is 'token'",
+            expected="2.52.0 or newer",
+            fix="set a newer version (with its image)",
         )
     elif version < TRAIN_V2_SINCE:
         yield error(
             "ray",
             "version",
-            message=f"Ray {ray.version} is older than Train V2, which the jobs use; take 2.51.0 or newer",
+            what=f"Ray {ray.version} is older than Train V2, which the jobs use",
+            expected="2.51.0 or newer",
+            fix="set a newer version (with its image)",
         )
 
 
@@ -179,7 +210,9 @@ def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
         yield error(
             "helm",
             "kuberay_operator",
-            message=f"KubeRay {version} ignores ray.auth 'token' and leaves the cluster open; take 1.5.1 or newer",
+            what=f"KubeRay {version} ignores ray.auth 'token' and leaves the cluster open",
+            expected="1.5.1 or newer",
+            fix="set a newer version, and run `make charts`",
         )
 
 
@@ -191,8 +224,14 @@ def head_is_large_enough(plan: Plan) -> Iterator[Finding]:
     """
     head = plan.settings.ray.head
     if head.memory_gib is not None and head.memory_gib < LEAST_HEAD_GIB:
-        message = f"{head.memory_gib} GiB is too little for Ray's head. Expected {LEAST_HEAD_GIB} or more. Fix: 8"
-        yield warning("ray", "head", "memory_gib", message=message)
+        yield warning(
+            "ray",
+            "head",
+            "memory_gib",
+            what=f"{head.memory_gib} GiB is too little for Ray's head",
+            expected=f"{LEAST_HEAD_GIB} GiB or more",
+            fix="set memory_gib: 8",
+        )
 
 
 @rule("ray", "hyperpod", "instance_types")
@@ -207,17 +246,18 @@ def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
             "ray",
             "head",
             "instance_group",
-            message=(
-                f"'{name}' is of {group.type}, an accelerated type; put the head on a group of a "
-                "CPU type (ml.m5.2xlarge)"
-            ),
+            what=f"'{name}' is of {group.type}, an accelerated type",
+            expected="a group of a CPU type",
+            fix="name a group of a CPU type, for example ml.m5.2xlarge",
         )
     elif group.capacity == "spot":
         yield warning(
             "ray",
             "head",
             "instance_group",
-            message=f"'{name}' is spot capacity; when it is taken back the job ends with the head",
+            what=f"'{name}' is spot capacity; an interruption ends the head and the job with it",
+            expected="on-demand capacity for the head",
+            fix="set capacity: on-demand on this group, or name another",
         )
 
 
@@ -232,9 +272,12 @@ def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
             "instance_groups",
             index,
             "count",
-            message=f"the head's group has {group.count} node{'' if group.count == 1 else 's'} and "
-            "CPU nodes are not replaced "
-            "automatically; with 2 a second one carries on",
+            what=(
+                f"the head's group has {group.count} node{'' if group.count == 1 else 's'}, and HyperPod does "
+                "not replace CPU nodes"
+            ),
+            expected="2 nodes, so that the head moves to the second",
+            fix="set count: 2",
         )
 
 
@@ -247,30 +290,60 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
     path = ("ray", "gcs_fault_tolerance")
     if gcs.redis_address is not None and gcs.redis_address.rpartition("//")[2].rpartition(":")[0] in LOOPBACK:
         yield error(
-            *path, "redis_address",
-            message=f"'{gcs.redis_address}' is the head's own pod, which has no Redis. Fix: the host of one",
-        )  # fmt: skip
+            *path,
+            "redis_address",
+            what=f"'{gcs.redis_address}' is the head's own pod, which has no Redis",
+            expected="the host of a Redis",
+            fix="correct the address",
+        )
     if gcs.redis_image is None and gcs.redis_address is None:
         yield error(
-            *path, message="needs a Redis: redis_image (run in the namespace) or redis_address (an existing one)"
+            *path,
+            what="needs a Redis",
+            expected="redis_image (run in the namespace) or redis_address (an existing one)",
+            fix="set one of the two",
         )
     if gcs.redis_image is not None and gcs.redis_address is not None:
-        yield error(*path, "redis_address", message="redis_image and redis_address exclude each other; remove one")
+        yield error(
+            *path,
+            "redis_address",
+            what="redis_image and redis_address exclude each other",
+            expected="one of the two",
+            fix="remove one",
+        )
     for name in ("redis_username", "redis_password_secret"):
         if getattr(gcs, name) is not None and gcs.redis_address is None:
             yield error(
-                *path, name, message="is of an existing Redis; the one of redis_image has no password. Remove it"
+                *path,
+                name,
+                what="is of an existing Redis, and the one of redis_image has no password",
+                expected="redis_address beside it",
+                fix="remove it, or set redis_address",
             )
     if gcs.redis_username is not None and gcs.redis_password_secret is None:
-        yield error(*path, "redis_username", message="needs redis_password_secret: Redis knows no user without one")
+        yield error(
+            *path,
+            "redis_username",
+            what="a user without redis_password_secret, and Redis knows none",
+            expected="redis_password_secret beside it",
+            fix="set redis_password_secret, or remove redis_username",
+        )
     if gcs.redis_password_secret is not None and (gcs.redis_address or "rediss://")[:9] != "rediss://":
         yield warning(
             *path,
             "redis_password_secret",
-            message="goes over the network in plain text; use rediss:// in redis_address",
+            what="goes over the network in plain text",
+            expected="an address that begins with rediss://",
+            fix="use rediss:// in redis_address",
         )
     if gcs.redis_address is not None and not 1 <= int(gcs.redis_address.rpartition(":")[2]) <= 65535:
-        yield error(*path, "redis_address", message=f"'{gcs.redis_address[:80]}' has no port between 1 and 65535")
+        yield error(
+            *path,
+            "redis_address",
+            what=f"'{gcs.redis_address[:80]}' has no port between 1 and 65535",
+            expected="host:port",
+            fix="correct the port",
+        )
 
 
 @rule("ray", "hyperpod", "instance_types")
@@ -283,15 +356,17 @@ def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
     path = ("ray", "gcs_fault_tolerance", "driver_instance_group")
     if plan.accelerated(group):
         yield error(
-            *path, message=f"'{group.name}' is of {group.type}, an accelerated type; the driver belongs on a CPU group"
+            *path,
+            what=f"'{group.name}' is of {group.type}, an accelerated type",
+            expected="a group of a CPU type for the driver",
+            fix="name a group of a CPU type",
         )
     elif group.name == plan.settings.ray.head.instance_group and group.count < 2:
         yield error(
             *path,
-            message=(
-                f"'{group.name}' also carries the head and has {group.count} node; the driver "
-                "needs a second one: count 2"
-            ),
+            what=f"'{group.name}' also carries the head and has {group.count} node",
+            expected="a second node for the driver",
+            fix="set count: 2 on the group, or name another",
         )
 
 
@@ -313,10 +388,9 @@ def workers_share_a_zone(plan: Plan) -> Iterator[Finding]:
                 "workers",
                 index,
                 "instance_group",
-                message=(
-                    f"'{worker.name}' is in {zone}, '{first[0]}' in {first[1]}; EFA does not "
-                    "cross zones, so the two cannot train together"
-                ),
+                what=f"'{worker.name}' is in {zone}, '{first[0]}' in {first[1]}; EFA does not cross zones",
+                expected="workers that train together in one zone",
+                fix="name a group in the same zone",
             )
 
 
@@ -339,9 +413,9 @@ def one_architecture(plan: Plan) -> Iterator[Finding]:
             other = next(iter(kinds))
             yield error(
                 *path,
-                message=(
-                    f"{type_name} is {architecture}, but {kinds[other]} is on {other}; head and workers share one image"
-                ),
+                what=f"{type_name} is {architecture}, but {kinds[other]} is on {other}",
+                expected="one architecture: head and workers share one image",
+                fix=f"name a group of {other}",
             )
 
 
@@ -356,7 +430,9 @@ def workers_have_one_kind_of_accelerator(plan: Plan) -> Iterator[Finding]:
             "workers",
             max(kinds.values()),
             "instance_group",
-            message=f"worker groups have {' and '.join(sorted(kinds))} accelerators, which no one image serves",
+            what=f"worker groups have {' and '.join(sorted(kinds))} accelerators, which no one image serves",
+            expected="one kind of accelerator",
+            fix="name a group of the same kind",
         )
 
 
@@ -367,7 +443,9 @@ def nodes_scale_too(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "hyperpod",
             "managed_autoscaling",
-            message="nodes follow pods that wait, but ray.autoscaling is off, so that none are asked for",
+            what="nodes follow pods that wait, but ray.autoscaling is off, so that none are asked for",
+            expected="ray.autoscaling: true",
+            fix="set ray.autoscaling: true, or remove managed_autoscaling",
         )
 
 
@@ -380,17 +458,25 @@ def hosts_are_addresses(plan: Plan) -> Iterator[Finding]:
     for name in ("grafana_host", "grafana_iframe_host", "prometheus_host"):
         value = getattr(seen, name)
         if value is not None and (problem := _address_fault(value)):
-            yield error("ray", "observability", name, message=f"'{value[:80]}' is no address; {problem}")
+            yield error(
+                "ray",
+                "observability",
+                name,
+                what=f"'{value[:80]}' is no address",
+                expected=problem,
+                fix="correct the address",
+            )
 
 
 def _address_fault(url: str) -> str:
+    """What an address lacks; empty where it is one."""
     if not url.startswith(("http://", "https://")):
-        return "it begins with http:// or https://"
+        return "http:// or https:// in front"
     try:
         parts = urlsplit(url)
-        return "it names no host" if not parts.hostname else "its port is 1 to 65535" if parts.port == 0 else ""
+        return "the name of a host" if not parts.hostname else "a port from 1 to 65535" if parts.port == 0 else ""
     except ValueError:
-        return "its port is 1 to 65535"
+        return "a port from 1 to 65535"
 
 
 @rule("ray")
@@ -403,9 +489,11 @@ def observability_says_something(plan: Plan) -> Iterator[Finding]:
     if not seen.scrape_namespaces and not (seen.grafana_host or seen.grafana_iframe_host or seen.prometheus_host):
         yield error(
             *path,
-            message=(
-                "has no effect without a value; add scrape_namespaces: [hyperpod-observability] for the HyperPod "
-                "observability add-on, name your Grafana and Prometheus, or remove the section"
+            what="has no effect without a value",
+            expected="namespaces to scrape, or your Grafana and Prometheus",
+            fix=(
+                "for the HyperPod observability add-on, add scrape_namespaces: [hyperpod-observability]; else "
+                "remove the section"
             ),
         )
     if (seen.grafana_host is None) != (seen.prometheus_host is None) or (
@@ -413,5 +501,7 @@ def observability_says_something(plan: Plan) -> Iterator[Finding]:
     ):
         yield error(
             *path,
-            message="the dashboard shows charts with grafana_host and prometheus_host only; set both, or neither",
+            what="the dashboard shows charts with grafana_host and prometheus_host only",
+            expected="both, or neither",
+            fix="set both, or remove the other",
         )

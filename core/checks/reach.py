@@ -26,8 +26,9 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
         yield error(
             "helm",
             "lock_file",
-            message=f"no record of the images that the charts of {helm.lock_file} bring, and a closed network must "
-            "know them. Fix: run `make charts` with this lock file and commit the record beside it",
+            what=f"no record of the images that the charts of {helm.lock_file} bring",
+            expected="a record, which a closed network needs",
+            fix="run `make charts` with this lock file, and commit the record beside it",
         )
     outside = []
     for need in needs.images(plan):
@@ -38,14 +39,22 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
         if way == "other region":
             yield error(
                 *path,
-                message=f"{need.workload} needs {need.pulled}, in a registry of another region, which a closed "
-                f"network does not reach. Fix: a copy in an ECR repository of {plan.settings.region}",
+                what=(
+                    f"{need.workload} needs {need.pulled}, in a registry of another Region, which a closed "
+                    "network does not reach"
+                ),
+                expected=f"an ECR repository of {plan.settings.region}",
+                fix=f"copy the image to {plan.settings.region}, and name the copy",
             )
         elif plan.settings.registries.mirror:
             yield error(
                 *path,
-                message=f"{need.workload} needs {need.pulled}, which a closed network does not reach, and its chart "
-                "has no value for another registry. Fix: network.egress: nat, or an instance type without it",
+                what=(
+                    f"{need.workload} needs {need.pulled}; a closed network does not reach it, and its chart "
+                    "takes no other registry"
+                ),
+                expected="a network that reaches it",
+                fix="set network.egress: nat, or choose an instance type without it",
             )
         else:
             outside.append(f"{need.pulled.name} ({need.workload})")
@@ -53,7 +62,9 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
         yield error(
             "network",
             "egress",
-            message=f"'closed', and nodes then cannot pull {', '.join(outside)}. Fix: registries.mirror: true",
+            what=f"'closed', and nodes then cannot pull {', '.join(outside)}",
+            expected="images in Amazon ECR",
+            fix="set registries.mirror: true",
         )
 
 
@@ -66,8 +77,9 @@ def destinations_are_reachable(plan: Plan) -> Iterator[Finding]:
         if item.outside:
             yield warning(
                 *item.setting,
-                message=f"{item.host}:{item.port} is reachable from a closed network only where the name resolves to "
-                "an address inside the VPC or a network that is connected to it",
+                what=f"{item.host}:{item.port} is reachable from a closed network only by an address inside it",
+                expected="a name that resolves to the VPC or to a network connected to it",
+                fix="make sure of the name's address, or set network.egress: nat",
             )
 
 
@@ -75,4 +87,10 @@ def destinations_are_reachable(plan: Plan) -> Iterator[Finding]:
 def mirror_has_work(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """A mirror without anything to copy is no stack at all."""
     if plan.settings.registries.mirror and not needs.copies(plan):
-        yield warning("registries", "mirror", message="has no effect: every image is in Amazon ECR already")
+        yield warning(
+            "registries",
+            "mirror",
+            what="has no effect: every image is in Amazon ECR already",
+            expected="an image to copy",
+            fix="remove the setting",
+        )

@@ -9,7 +9,7 @@ import yaml
 
 from core import names
 from core.evidence import Repository
-from core.findings import Finding, error, rule, suggestion
+from core.findings import Finding, error, meant, rule
 from core.plan import Plan
 
 _DEFAULT_REPOSITORY = "ray-training"
@@ -34,14 +34,24 @@ def names_differ_from_siblings(plan: Plan, repository: Repository) -> Iterator[F
     ]
     where = f"of the same account and Region ({settings.account}, {settings.region})"
     if clusters:
-        message = f"'{own}' is also the cluster of {', '.join(clusters)}, {where}. Fix: another name"
-        yield error("hyperpod", "cluster_name", message=message)
+        yield error(
+            "hyperpod",
+            "cluster_name",
+            what=f"'{own}' is also the cluster of {', '.join(clusters)}, {where}",
+            expected="a name that no other environment has",
+            fix="choose another name",
+        )
     if image is None or image.repository_exists:
         return
     repositories = [file for file, data in near.items() if _repository(data) == image.repository_name]
     if repositories:
-        message = f"'{image.repository_name}' is also the repository of {', '.join(repositories)}, {where}. "
-        yield error("image", "repository_name", message=f"{message}Fix: another image.repository_name")
+        yield error(
+            "image",
+            "repository_name",
+            what=f"'{image.repository_name}' is also the repository of {', '.join(repositories)}, {where}",
+            expected="a name that no other environment has",
+            fix="set another image.repository_name",
+        )
 
 
 def _repository(data: Any) -> str:
@@ -72,23 +82,43 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
     lock = repository.root / helm.lock_file
     if not lock.is_file():
         near = [str(path.relative_to(repository.root)) for path in repository.root.glob("*.lock.yaml")]
-        message = f"'{helm.lock_file[:80]}' is no file of the project{suggestion(helm.lock_file, near) or '.'}"
-        yield error("helm", "lock_file", message=f"{message} Fix: charts.lock.yaml")
+        yield error(
+            "helm",
+            "lock_file",
+            what=f"'{helm.lock_file[:80]}' is no file of the project",
+            expected="a lock file of charts",
+            fix=meant(helm.lock_file, near) or "set helm.lock_file: charts.lock.yaml",
+        )
         return
     try:
         content = yaml.safe_load(lock.read_text(encoding="utf-8"))
         charts = content["charts"]
         locked = {key: str(charts[key]["version"]) for key in names.CHARTS if key in charts}
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
-        yield error("helm", "lock_file", message=f"'{helm.lock_file[:80]}' is no lock file of charts. Fix: make charts")
+        yield error(
+            "helm",
+            "lock_file",
+            what=f"'{helm.lock_file[:80]}' is no lock file of charts",
+            expected="a file that `make charts` wrote",
+            fix="make charts",
+        )
         return
     wanted = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
     for chart, setting in wanted.items():
         version = getattr(helm, setting)
         if chart not in locked:
-            yield error("helm", "lock_file", message=f"{helm.lock_file} locks no chart {chart}. Fix: make charts")
-        elif locked[chart] != version:
-            message = (
-                f"{version}, and {helm.lock_file} locks {chart} {locked[chart]}. Fix: {locked[chart]}, or change the "
+            yield error(
+                "helm",
+                "lock_file",
+                what=f"{helm.lock_file} locks no chart {chart}",
+                expected="an entry for it",
+                fix="make charts",
             )
-            yield error("helm", setting, message=f"{message}version in the lock file and run `make charts`")
+        elif locked[chart] != version:
+            yield error(
+                "helm",
+                setting,
+                what=f"{version}, and {helm.lock_file} locks {chart} {locked[chart]}",
+                expected=f"{locked[chart]}",
+                fix=f"set {locked[chart]}, or change the version in the lock file and run `make charts`",
+            )

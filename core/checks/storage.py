@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.checks.lookup import find, workers
-from core.findings import Finding, error, rule, suggestion, warning
+from core.findings import Finding, error, meant, rule, warning
 from core.model import DataRepository
 from core.plan import Plan
 from service_rules import fsx
@@ -31,10 +31,9 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
             yield error(
                 "storage",
                 "capacity_gib",
-                message=(
-                    f"{capacity} is no size of an EFA-enabled file system at {tier} MB/s per TiB; allowed: multiples "
-                    f"of {step} ({sizes})"
-                ),
+                what=f"{capacity} is no size of an EFA-enabled file system at {tier} MB/s per TiB",
+                expected=f"multiples of {step}",
+                fix=f"set {sizes}",
             )
         return
     for _ in fsx.capacity(capacity, deployment="PERSISTENT_2"):
@@ -42,10 +41,9 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
         yield error(
             "storage",
             "capacity_gib",
-            message=(
-                f"{capacity} is no size of FSx for Lustre; allowed: 1200, 2400 and multiples of "
-                f"2400 ({below} or {above})"
-            ),
+            what=f"{capacity} is no size of FSx for Lustre",
+            expected="1200, 2400 and multiples of 2400",
+            fix=f"set {below} or {above}",
         )
 
 
@@ -62,12 +60,15 @@ def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "storage",
             "efa",
-            message=f"{', '.join(without)} has no EFA and gains nothing; remove efa, or change the type",
+            what=f"{', '.join(without)} has no EFA and gains nothing",
+            expected="instance types with EFA",
+            fix="remove efa, or change the type",
         )
 
 
 DEFAULT_QUOTA_GIB = 100_800
-"""Default of the quota Lustre Persistent_2 storage capacity. https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html"""
+"""Default of the quota Lustre Persistent_2 storage capacity. "
+"https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html"""
 
 
 @rule("storage")
@@ -78,8 +79,13 @@ def capacity_is_within_the_default_quota(plan: Plan) -> Iterator[Finding]:
     """
     new = plan.new_file_system
     if new is not None and new.capacity_gib > DEFAULT_QUOTA_GIB:
-        message = f"{new.capacity_gib:,} GiB. Expected at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region. "
-        yield warning("storage", "capacity_gib", message=f"{message}Fix: ask for an increase, or a smaller size")
+        yield warning(
+            "storage",
+            "capacity_gib",
+            what=f"{new.capacity_gib:,} GiB",
+            expected=f"at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region",
+            fix="ask for an increase, or set a smaller size",
+        )
 
 
 @rule("storage", "network")
@@ -90,10 +96,13 @@ def existing_file_system_has_its_network(plan: Plan) -> Iterator[Finding]:
     """
     if plan.existing_file_system is not None and plan.new_network is not None:
         yield warning(
-            "storage", "existing", "file_system_id",
-            message="exists, and network creates a VPC. The file system is in reach only if it is in that very VPC, "
-            "created after it. Fix: name its VPC in network.existing",
-        )  # fmt: skip
+            "storage",
+            "existing",
+            "file_system_id",
+            what="exists, and network creates a VPC, in which the file system is only if you created it there",
+            expected="the VPC of the file system",
+            fix="name its VPC in network.existing",
+        )
 
 
 @rule("storage", "network", "region")
@@ -107,10 +116,9 @@ def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
         if zone is not None and zone not in zones:
             yield error(
                 *path,
-                message=(
-                    f"'{zone}' is not one of network.availability_zone_ids "
-                    f"({', '.join(zones)}){suggestion(zone, zones)}"
-                ),
+                what=f"'{zone}' is not one of network.availability_zone_ids",
+                expected=f"one of {', '.join(zones)}",
+                fix=meant(zone, zones) or "correct the zone, or add it there",
             )
 
 
@@ -128,12 +136,23 @@ def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
         if plan.zone(group) != zone:
             message = (
                 f"the file system is in {zone}, the workers '{worker.name}' in "
-                f"{plan.zone(group)}; traffic between zones is slow and charged"
+                f"{plan.zone(group)}: traffic between zones is slow and charged"
             )
             if plan.existing_file_system:
-                yield warning(*path, "availability_zone_id", message=f"{message}; move the group or the data")
+                yield warning(
+                    *path,
+                    "availability_zone_id",
+                    what=message,
+                    expected="file system and workers in one zone",
+                    fix="move the group, or the data",
+                )
             elif plan.new_file_system and plan.new_file_system.availability_zone_id:
-                yield error(*path, message=f"{message}; remove the setting, or set it to {plan.zone(group)}")
+                yield error(
+                    *path,
+                    what=message,
+                    expected=f"{plan.zone(group)}, the zone of the workers",
+                    fix=f"remove the setting, or set it to {plan.zone(group)}",
+                )
 
 
 @rule("storage")
@@ -144,10 +163,9 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
         yield warning(
             "storage",
             "backup_retention_days",
-            message=(
-                "automatic backups are deleted together with the file system (on_destroy "
-                "'delete'); use 'retain' or take backups yourself"
-            ),
+            what="automatic backups are deleted together with the file system (on_destroy 'delete')",
+            expected="on_destroy 'retain' with automatic backups",
+            fix="set on_destroy: retain, or take backups yourself",
         )
 
 
@@ -165,43 +183,58 @@ def linked_folders_lie_apart(plan: Plan) -> Iterator[Finding]:
                 yield error(
                     *path,
                     "path",
-                    message=(
-                        f"'{link.path}' overlaps '{other.path}' of data_repositories[{number}]; FSx links a folder "
-                        "with its content once. Choose a folder beside it"
-                    ),
+                    what=f"'{link.path}' overlaps '{other.path}' of data_repositories[{number}]",
+                    expected="folders that lie apart: FSx links a folder with its content once",
+                    fix="choose a folder beside it",
                 )
             nested = link.bucket == other.bucket and link.prefix != other.prefix
             if nested and (link.prefix.startswith(other.prefix) or other.prefix.startswith(link.prefix)):
                 yield warning(
-                    *path, "prefix" if link.prefix else "bucket",
-                    message=f"{_place(link)} overlaps {_place(other)} of data_repositories[{number}]. Its objects are "
-                    "in two folders, and an export changes both. Fix: prefixes beside each other",
-                )  # fmt: skip
+                    *path,
+                    "prefix" if link.prefix else "bucket",
+                    what=f"{_place(link)} overlaps {_place(other)} of data_repositories[{number}]",
+                    expected="places apart: an object in two folders changes in both on export",
+                    fix="use prefixes beside each other",
+                )
             if _place(link) == _place(other):
                 yield error(
                     *path,
                     "prefix" if link.prefix else "bucket",
-                    message=f"{_place(link)} is already linked by data_repositories[{number}]; remove one",
+                    what=f"{_place(link)} is already linked by data_repositories[{number}]",
+                    expected="one link for each place",
+                    fix="remove one",
                 )
         if {".", ".."} & set(link.path.split("/")):
             yield error(
-                *path, "path", message=f"'{link.path}' has a part . or .. that FSx does not resolve. Fix: the folder"
+                *path,
+                "path",
+                what=f"'{link.path}' has a part . or .. that FSx does not resolve",
+                expected="the folder's own path",
+                fix="write the path without them",
             )
         if "//" in link.prefix:
             yield warning(
-                *path, "prefix",
-                message=f"'{link.prefix}' has an empty part. FSx imports no object with // in its key. Fix: one slash",
-            )  # fmt: skip
+                *path,
+                "prefix",
+                what=f"'{link.prefix}' has an empty part; FSx imports no object with // in its key",
+                expected="single slashes",
+                fix="remove one slash",
+            )
         if _overlap(link.path, OWN_FOLDER) and link.path != "/":
-            yield error(*path, "path", message=f"{OWN_FOLDER} is this project's own; choose another folder")
+            yield error(
+                *path,
+                "path",
+                what=f"{OWN_FOLDER} is this project's own",
+                expected="another folder",
+                fix="choose another folder",
+            )
         if link.path == "/" and "DELETED" in link.auto_import:
             yield warning(
                 *path,
                 "auto_import",
-                message=(
-                    "with DELETED on '/', an object deleted in the bucket deletes its file, checkpoints included; "
-                    "link a folder such as /data"
-                ),
+                what="with DELETED on '/', an object deleted in the bucket deletes its file, checkpoints included",
+                expected="a link of a folder, not of '/'",
+                fix="link a folder such as /data, or remove DELETED",
             )
 
 
@@ -222,16 +255,23 @@ def events_are_named_once(plan: Plan) -> Iterator[Finding]:
         for name in ("auto_import", "auto_export"):
             events = getattr(link, name)
             if len(set(events)) < len(events):
-                yield error("storage", "data_repositories", index, name, message="names an event twice; remove one")
+                yield error(
+                    "storage",
+                    "data_repositories",
+                    index,
+                    name,
+                    what="names an event twice",
+                    expected="each event once",
+                    fix="remove one",
+                )
         if not link.import_metadata and not link.auto_import and not link.auto_export:
             yield error(
                 "storage",
                 "data_repositories",
                 index,
-                message=(
-                    "nothing goes either way: import_metadata is false, auto_import and auto_export are empty; "
-                    "set one, or remove the link"
-                ),
+                what="nothing goes either way: import_metadata is false, auto_import and auto_export are empty",
+                expected="an import or an export",
+                fix="set one, or remove the link",
             )
 
 
@@ -246,8 +286,7 @@ def linked_file_systems_take_no_backups(plan: Plan) -> Iterator[Finding]:
         yield error(
             "storage",
             "backup_retention_days",
-            message=(
-                f"{storage.backup_retention_days}, and FSx takes no backups of a file system with data_repositories; "
-                "set 0 and keep checkpoints with auto_export, or remove the links"
-            ),
+            what=f"{storage.backup_retention_days}, and FSx takes no backups of a file system with data_repositories",
+            expected="0",
+            fix="set 0 and keep checkpoints with auto_export, or remove the links",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from core.checks.eks import COSTS_MORE
 from core.evidence import Evidence
@@ -59,8 +60,8 @@ def _online(target: Target) -> list[Check]:
     first = _run(target, "account", lambda: credentials(target))
     rules = account_rules()
     if any(check.result == "failed" for check in first):
-        why = "the account cannot be asked"
-        return [*first, *(Check(check=rule.title, result="skipped", why=why) for rule in rules)]
+        what = "the account cannot be asked"
+        return [*first, *(Check(check=rule.title, result="skipped", what=what) for rule in rules)]
     with ThreadPoolExecutor(max_workers=6) as pool:
         parts = pool.map(lambda rule: _run(target, rule.title, lambda: _outcomes(target, rule)), rules)
         return [*first, *(check for part in parts for check in part)]
@@ -71,7 +72,7 @@ def credentials(target: Target) -> list[Outcome]:
     try:
         arn = target.aws.require_account()
     except OpsError as error:
-        return [failed(error.message, error.fix)]
+        return [failed(error.what, expected=error.expected, fix=error.fix)]
     return [ok(f"{target.plan.settings.account} as {arn.rpartition(':')[2]}")]
 
 
@@ -80,7 +81,7 @@ def _outcomes(target: Target, rule: Rule) -> list[Outcome]:
 
 
 def _outcome(finding: Finding) -> Outcome:
-    return Outcome(result=RESULTS[finding.severity], why=finding.message, do=finding.fix)
+    return Outcome(result=RESULTS[finding.severity], what=finding.what, expected=finding.expected, fix=finding.fix)
 
 
 def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[Check]:
@@ -91,12 +92,12 @@ def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[
         known = explain(error, environment=target.name)
         if known is None:
             raise
-        return [Check(check=name, result="unknown", why=known.message, do=known.fix)]
+        return [Check(check=name, result="unknown", what=known.what, expected=known.expected, fix=known.fix)]
 
 
 def _priced(target: Target, check: Check) -> Check:
     """A row on extended support with its price."""
-    if COSTS_MORE not in check.why:
+    if COSTS_MORE not in check.what:
         return check
     try:
         prices = price_file.recorded(target.folder)
@@ -107,15 +108,16 @@ def _priced(target: Target, check: Check) -> Check:
     if usual is None or more is None:
         return check
     priced = f"the control plane then costs {usual.usd + more.usd:.2f} $ an hour in place of {usual.usd:.2f}"
-    return Check(check=check.check, result=check.result, why=check.why.replace(COSTS_MORE, priced), do=check.do)
+    return replace(check, what=check.what.replace(COSTS_MORE, priced))
 
 
 def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -> None:
     from rich.text import Text
 
-    table = output.table("Check", "Result", "Why", "What to do")
+    table = output.table("Check", "Result", "What", "Fix")
     for check in checks:
-        table.add_row(check.check, Text(check.result, style=STYLE[check.result]), check.why, check.do)
+        what = f"{check.what}. Expected {check.expected}" if check.expected else check.what
+        table.add_row(check.check, Text(check.result, style=STYLE[check.result]), what, check.fix)
     output.console(form).print(table)
     counted = {result: sum(1 for check in checks if check.result == result) for result in STYLE}
     summary = ", ".join(f"{number} {result}" for result, number in counted.items() if number)

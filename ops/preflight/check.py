@@ -10,12 +10,13 @@ Result = Literal["ok", "warning", "failed", "unknown", "skipped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One line of the table. `unknown`: it could not be asked, and why."""
+    """One line of the table, in the parts of `core.errors.ProjectError`. `unknown`: it could not be asked."""
 
     check: str
     result: Result
-    why: str = ""
-    do: str = ""
+    what: str = ""
+    expected: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,34 +24,30 @@ class Outcome:
     """A check's answer, before it has its name."""
 
     result: Result
-    why: str = ""
-    do: str = ""
+    what: str = ""
+    expected: str = ""
+    fix: str = ""
 
     def named(self, check: str) -> Check:
         """As a line of the table."""
-        return Check(check=check, result=self.result, why=self.why, do=self.do)
+        return Check(check=check, result=self.result, what=self.what, expected=self.expected, fix=self.fix)
 
 
-def ok(why: str = "") -> Outcome:
+def ok(what: str = "") -> Outcome:
     """Fine."""
-    return Outcome(result="ok", why=why)
+    return Outcome(result="ok", what=what)
 
 
-def failed(why: str, do: str) -> Outcome:
+def failed(what: str, *, expected: str, fix: str) -> Outcome:
     """Would fail later, and cost time or money."""
-    return Outcome(result="failed", why=why, do=do)
+    return Outcome(result="failed", what=what, expected=expected, fix=fix)
 
 
-def warning(why: str, do: str = "") -> Outcome:
+def warning(what: str, *, expected: str, fix: str) -> Outcome:
     """May fail, or is not what one would expect."""
-    return Outcome(result="warning", why=why, do=do)
+    return Outcome(result="warning", what=what, expected=expected, fix=fix)
 
 
-def unknown(why: str, do: str = "") -> Outcome:
-    """Could not be found out."""
-    return Outcome(result="unknown", why=why, do=do)
-
-
-def skipped(why: str) -> Outcome:
+def skipped(what: str) -> Outcome:
     """Does not apply."""
-    return Outcome(result="skipped", why=why)
+    return Outcome(result="skipped", what=what)

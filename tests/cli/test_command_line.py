@@ -79,9 +79,9 @@ def test_an_error_is_json_where_json_was_asked_for(
     assert main([*words, *option]) == 2
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert (document["kind"], document["schema_version"]) == ("error", 2)
-    assert document["error"].keys() == {"message", "fix", "code"}
-    assert says in document["error"]["message"]
+    assert (document["kind"], document["schema_version"]) == ("error", 3)
+    assert document["error"].keys() == {"what", "expected", "fix", "code"}
+    assert says in document["error"]["what"]
     assert document["error"]["code"] == 2
     assert printed.err == ""
 

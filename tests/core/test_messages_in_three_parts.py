@@ -1,4 +1,4 @@
-"""Every error that ends a command names what failed, what was expected and the fix."""
+"""Every error that ends a command, and every finding, names what failed, what was expected and the fix."""
 
 from __future__ import annotations
 
@@ -15,8 +15,20 @@ ROOMS = (
     "resilience",
 )  # fmt: skip
 BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
-FORM = {"in_three_parts", "_unreadable", "_not_a_setting"}
+FORM = {"in_three_parts", "Message", "_unreadable", "_not_a_setting"}
 """Functions that take the parts, as the errors do."""
+FINDINGS = {
+    "core/checks/": {"error", "warning", "unknown", "found"},
+    "planner/checks.py": {"error", "warning", "found"},
+    "ops/preflight/": {"failed", "warning"},
+}
+"""Functions that make a finding, by the rooms of rules. `found` chooses between two of them."""
+BUILDERS = {
+    "Finding": ("core/findings.py", "ops/verdict/", "review/"),
+    "Problem": ("core/loader.py", "core/stand_ins.py"),
+    "Check": ("ops/preflight/",),
+}
+"""Where a finding is put together of its parts: nowhere else."""
 PARTS = ("expected", "fix")
 WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 """Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
@@ -83,10 +95,14 @@ def in_the_form(found: list[tuple[str, ast.Module]]) -> set[str]:
 
 
 def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
+    of_rules = {called for place, found in FINDINGS.items() if name.startswith(place) for called in found}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = last(node.func)
-            if called in (classes | FORM) and not complete(name, node):
+            if isinstance(node.func, ast.Name) and called in BUILDERS and not name.startswith(BUILDERS[called]):
+                yield f"{name}:{node.lineno}: {called}(…) is put together outside of {BUILDERS[called]}"
+            makes = isinstance(node.func, ast.Name) and called in of_rules and not asks(node)
+            if (called in (classes | FORM) or makes) and not complete(name, node):
                 yield f"{name}:{node.lineno}: {called}(…) lacks expected= or fix="
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             called = last(node.exc.func)
@@ -100,6 +116,11 @@ def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
                 continue
             if not name.startswith(tuple(OTHERS)):
                 yield f"{name}:{node.lineno}: raise {called}: not an error with expected= and fix="
+
+
+def asks(call: ast.Call) -> bool:
+    """`found(account, …)` of `core.evidence`: a question to the account."""
+    return bool(call.args) and isinstance(call.args[0], ast.Name) and call.args[0].id == "account"
 
 
 def last(node: ast.expr) -> str:
@@ -146,6 +167,30 @@ def test_no_exception_of_the_list_is_idle() -> None:
 )
 def test_the_search_finds_them(line: str, count: int) -> None:
     assert len(list(wrong("ops/x.py", ast.parse(line), {"OpsError"}))) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "count"),
+    [
+        ("core/checks/x.py", "error('a', what='x: 1', expected='2', fix='3')", 0),
+        ("core/checks/x.py", "warning('a', what='x: 1', expected='2', fix='')", 1),
+        ("core/checks/x.py", "found(*path, what='x: 1', expected='2')", 1),
+        ("core/checks/x.py", "found(account, 'eks', 'describe_cluster')", 0),
+        ("core/checks/account/x.py", "unknown('a', what='x: 1', fix='3')", 1),
+        ("core/checks/x.py", "Finding(path=(), what='x', severity='error')", 1),
+        ("planner/checks.py", "warning('training', what='x')", 1),
+        ("ops/preflight/files.py", "failed('x', expected='2', fix='3')", 0),
+        ("ops/preflight/files.py", "failed('x', expected='2', fix='')", 1),
+        ("k8s/x.py", "found(1)", 0),
+    ],
+)
+def test_the_search_finds_findings(name: str, line: str, count: int) -> None:
+    assert len(list(wrong(name, ast.parse(line), {"OpsError"}))) == count
+
+
+def test_the_rooms_of_rules_are_there() -> None:
+    names = [name for name, _ in trees()]
+    assert all(any(name.startswith(place) for name in names) for place in FINDINGS)
 
 
 @pytest.mark.parametrize("part", ["expected", "fix"])

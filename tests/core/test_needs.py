@@ -70,7 +70,7 @@ def test_an_image_that_no_value_moves_is_refused_in_a_closed_network() -> None:
     trainium = {"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge"}
     (problem,) = [one for one in problems({**CLOSED, **trainium}) if one.path == "network.egress"]
     assert "neuron-device-plugin needs public.ecr.aws/neuron/neuron-device-plugin" in problem.message
-    assert "Fix: network.egress: nat" in problem.message
+    assert "Fix: set network.egress: nat" in problem.message
     # without the checks: that other rules refuse the type as well is not what this is about
     settings = Environment.model_validate(changed({"registries": {"mirror": True}, **trainium}))
     one = Plan(name="neuron", settings=settings)

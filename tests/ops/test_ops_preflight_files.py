@@ -36,8 +36,8 @@ def test_a_base_by_digest_is_fine() -> None:
 def test_an_image_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "image_lock", lambda: {"quay.io/kuberay/operator:v1.7.0": DIGEST})
     (found,) = files.image_digests(asked("prod"))
-    assert (found.result, found.do) == ("failed", "make pin, then commit images.lock.yaml")
-    assert found.why == "no digest recorded for nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
+    assert (found.result, found.fix) == ("failed", "make pin, then commit images.lock.yaml")
+    assert found.what == "no digest recorded for nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
 
 
 @pytest.mark.usefixtures("base")
@@ -55,8 +55,8 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setattr(needs, "default_image", lambda _folder: built)
     (found,) = files.image_digests(asked("dev"))
-    assert (found.result, found.do) == ("failed", "make pin, then commit image/versions.yaml")
-    assert "docker.io/base:1" in found.why
+    assert (found.result, found.fix) == ("failed", "make pin, then commit image/versions.yaml")
+    assert "docker.io/base:1" in found.what
 
 
 def test_no_image_of_this_project_no_digest() -> None:

@@ -41,10 +41,11 @@ def asked(title: str, file: dict[str, Any], edits: dict[str, Any]) -> list[Findi
     [
         ("1.33", "2026-05-29", "fine", "1.33 is in standard support until 2026-07-29"),
         ("1.33", "2026-05-30", "warning", "standard support of 1.33 ends in 60 days, on 2026-07-29; "
-         "extended support costs more. Fix: raise it to 1.35"),
+         "extended support costs more. Expected a version in standard support for more than 60 days. "
+         "Fix: raise it to 1.35"),
         ("1.33", "2026-07-28", "warning", "ends in 1 day"),
         ("1.35", "2027-03-01", "warning", "ends in 26 days, on 2027-03-27; extended support costs more. "
-         "HyperPod supports no newer version yet"),
+         "Expected a version in standard support for more than 60 days. Fix: wait for a newer version"),
         ("1.33", "2026-07-29", "warning", "1.33 is in extended support since 2026-07-29 until 2027-07-29"),
         ("1.34", "2026-12-02", "warning", "1.34 is in extended support since 2026-12-02"),
         ("1.33", "2027-07-29", "warning", "EKS ended its support of 1.33 on 2027-07-29"),
@@ -58,7 +59,7 @@ def test_what_is_said_on_which_day(version: str, day: str, severity: str, words:
 
 def priced(folder: Path | None = None) -> str:
     target = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")), folder=folder)
-    return preflight._priced(target, Check(check="x", result="warning", why="extended support costs more.")).why
+    return preflight._priced(target, Check(check="x", result="warning", what="extended support costs more.")).what
 
 
 def test_preflight_puts_the_price_there(tmp_path: Path) -> None:
@@ -107,9 +108,9 @@ def test_what_eks_itself_says(on: Any) -> None:
     on("2026-11-21")
     ends = datetime.combine(known().eks_support["1.35"].standard, datetime.min.time(), tzinfo=UTC)
     (found,) = asked("EKS version", NEW, offered("EXTENDED_SUPPORT", ends))
-    assert (found.severity, found.message) == (
+    assert (found.severity, found.what) == (
         "warning",
-        "EKS says that 1.35 is in extended support; extended support costs more",
+        "EKS lists 1.35 in extended support; extended support costs more",
     )
 
 

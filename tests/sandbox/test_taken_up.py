@@ -45,7 +45,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
 def left_behind(story: Story) -> list[tuple[str, str]]:
     """Result and remedy of each of preflight's rows."""
     checks = story.ops("preflight", NAME, allowed=(0, 3))["checks"]
-    return [(check["result"], check["do"]) for check in checks if check["check"] == "left behind"]
+    return [(check["result"], check["fix"]) for check in checks if check["check"] == "left behind"]
 
 
 def archive(story: Story) -> dict[str, Any]:

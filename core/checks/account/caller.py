@@ -35,13 +35,20 @@ def region_is_bootstrapped(plan: Plan, account: Account) -> Iterator[Finding]:
     command = f"npx cdk bootstrap aws://{settings.account}/{settings.region}"
     answer = found(account, "ssm", "get_parameter", Name=f"/cdk-bootstrap/{QUALIFIER}/version")
     if answer is None:
-        yield error("region", message=f"{settings.region} is not bootstrapped", fix=command)
+        yield error(
+            "region",
+            what=f"{settings.region} is not bootstrapped",
+            expected="the CDK's bootstrap stack there",
+            fix=command,
+        )
         return
     text = str(answer["Parameter"]["Value"])
     if not text.isdigit() or int(text) < BOOTSTRAP_VERSION:
-        yield error("region", message=f"bootstrap version {text}, at least {BOOTSTRAP_VERSION} is needed", fix=command)
+        yield error(
+            "region", what=f"bootstrap version {text}", expected=f"version {BOOTSTRAP_VERSION} or newer", fix=command
+        )
         return
-    yield fine("region", message=f"version {text}")
+    yield fine("region", what=f"version {text}")
 
 
 @rule("account", "region", needs="account", title="permissions")
@@ -50,26 +57,47 @@ def caller_may(plan: Plan, account: Account) -> Iterator[Finding]:
     identity = str(account.call("sts", "get_caller_identity")["Arn"])
     number, region = plan.settings.account, plan.settings.region
     if identity.endswith(":root"):
-        yield warning("account", message="this is the account's root user, which may do everything", fix="use a role")
+        yield warning(
+            "account",
+            what="the caller is the account's root user, which may do everything",
+            expected="a role",
+            fix="use a role",
+        )
         return
     kind, _, name = identity.rpartition(":")[2].partition("/")
     source = identity
     if kind == "assumed-role":
         source = account.call("iam", "get_role", RoleName=name.partition("/")[0])["Role"]["Arn"]
     elif kind != "user":
-        yield unknown("account", message=f"IAM simulates users and roles, this is {kind}")
+        yield unknown(
+            "account",
+            what=f"the caller is {kind}, which IAM does not simulate",
+            expected="a user or a role",
+            fix="call with a role to have its permissions checked",
+        )
         return
     denied = _denied(account, source, list(NEEDED), "*")
     deploy = f"arn:{partition_of(region)}:iam::{number}:role/cdk-{QUALIFIER}-deploy-role-{number}-{region}"
     wrong = []
     if denied:
-        wrong.append(error("account", message=f"not allowed: {', '.join(denied)}", fix="ask for these permissions"))
+        wrong.append(
+            error(
+                "account",
+                what=f"not allowed: {', '.join(denied)}",
+                expected="these permissions, which the commands need",
+                fix="ask for these permissions",
+            )
+        )
     if _denied(account, source, ["sts:AssumeRole"], deploy):
-        fix = f"ask for sts:AssumeRole on {deploy}"
-        wrong.append(error("account", message="the deployment's role may not be assumed", fix=fix))
-    yield from wrong or [
-        fine("account", message=f"{len(NEEDED) + 1} actions simulated for {source.rpartition(':')[2]}")
-    ]
+        wrong.append(
+            error(
+                "account",
+                what="the caller may not assume the deployment's role",
+                expected="sts:AssumeRole on it",
+                fix=f"ask for sts:AssumeRole on {deploy}",
+            )
+        )
+    yield from wrong or [fine("account", what=f"{len(NEEDED) + 1} actions simulated for {source.rpartition(':')[2]}")]
 
 
 def _denied(account: Account, source: str, actions: list[str], resource: str) -> list[str]:
@@ -88,9 +116,13 @@ def service_linked_roles_exist(plan: Plan, account: Account) -> Iterator[Finding
     wanted = [one for one in ROLES.items() if plan.new_file_system is not None or not one[0].startswith("fsx")]
     missing = [(service, role) for service, role in wanted if found(account, "iam", "get_role", RoleName=role) is None]
     if not missing:
-        yield fine(message="there")
+        yield fine(what="there")
         return
     commands = "; ".join(f"aws iam create-service-linked-role --aws-service-name {service}" for service, _ in missing)
     roles = ", ".join(role for _, role in missing)
-    message = f"not there yet: {roles}. The first use creates them if the caller has iam:CreateServiceLinkedRole"
-    yield warning("account", message=message, fix=commands)
+    yield warning(
+        "account",
+        what=f"not there yet: {roles}",
+        expected="them there, or iam:CreateServiceLinkedRole for the first use to create them",
+        fix=commands,
+    )

@@ -40,10 +40,16 @@ def types_are_offered(plan: Plan, account: Account) -> Iterator[Finding]:
         )
         places = sorted(item["Location"] for item in offers)
         if zone in places:
-            yield fine(*GROUPS, index, "type", message=f"{kind} in {zone}")
+            yield fine(*GROUPS, index, "type", what=f"{kind} in {zone}")
         else:
-            fix = f"use {', '.join(places)}" if places else "use another type or region"
-            yield error(*GROUPS, index, "type", message=f"{kind} is not offered in {zone}", fix=fix)
+            yield error(
+                *GROUPS,
+                index,
+                "type",
+                what=f"{kind} is not offered in {zone}",
+                expected=f"one of {', '.join(places)}" if places else "a type that EC2 offers in this Region",
+                fix=f"use {', '.join(places)}" if places else "use another type or Region",
+            )
 
 
 @rule("hyperpod", "network", needs="account", title="training plans")
@@ -68,13 +74,20 @@ def training_plans_fit(plan: Plan, account: Account) -> Iterator[Finding]:
         label = f"group '{group.name}', plan {name}"
         if there is None:
             message = f"{label}: no such training plan in {plan.settings.account}, {plan.settings.region}"
-            yield error(*path, message=message, fix="correct training_plan_arn, or create the plan")
+            yield error(
+                *path,
+                what=message,
+                expected="a training plan of this account and Region",
+                fix="correct training_plan_arn, or create the plan",
+            )
             continue
         known = {**there, "ReservedCapacitySummaries": [_located(part, zones) for part in _parts(there)]}
         zone, count = plan.zone(group), asked[arn]
         wrong = list(training_plan.fits(known, instance_type=group.type, zone=zone, count=count, now=now()))
         fix = "choose another plan, or change the group to fit it"
-        yield from (error(*path, message=f"{label}: {refusal.message}", fix=fix) for refusal in wrong)
+        yield from (
+            error(*path, what=f"{label}: {refusal.message}", expected=refusal.expected, fix=fix) for refusal in wrong
+        )
         if not wrong:
             yield from _taken(plan, account, path, label=label, there=there, count=count)
 
@@ -85,16 +98,23 @@ def _taken(
     """A plan that fits: whether others hold its instances, and when it begins."""
     free = there.get("AvailableInstanceCount")
     if free is not None and free < count and not _own(plan, account, str(there["TrainingPlanArn"])):
-        message = (
-            f"{label}: {free} of its {there.get('TotalInstanceCount', '?')} instances are free, {count} are asked for"
+        yield error(
+            *path,
+            what=f"{label}: {free} of its {there.get('TotalInstanceCount', '?')} instances are free",
+            expected=f"{count} free",
+            fix="release them, or choose another plan",
         )
-        yield error(*path, message=message, fix="release them, or choose another plan")
         return
     starts = there.get("StartTime")
     if starts and starts > now():
-        yield warning(*path, message=f"{label} begins at {starts.astimezone(UTC):%Y-%m-%d %H:%M UTC}: nodes come then")
+        yield warning(
+            *path,
+            what=f"{label} begins at {starts.astimezone(UTC):%Y-%m-%d %H:%M UTC}",
+            expected="an active plan; nodes come when it begins",
+            fix="wait until then, or choose another plan",
+        )
     else:
-        yield fine(*path, message=f"{label}: {there['Status']}")
+        yield fine(*path, what=f"{label}: {there['Status']}")
 
 
 def _own(plan: Plan, account: Account, arn: str) -> bool:

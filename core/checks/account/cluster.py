@@ -9,13 +9,14 @@ from typing import Any
 import yaml
 
 from core import names
-from core.checks.eks import COSTS_MORE, support_of, version_is_supported_by_hyperpod
+from core.checks.eks import COSTS_MORE, support_of
 from core.evidence import Account, found
 from core.findings import Finding, error, fine, rule, skipped, warning
 from core.model import ExistingEksCluster
 from core.plan import Plan
 from core.service_limits import kubectl_for, minor_of, platform
 from service_rules import eks as rules
+from service_rules.hyperpod import orchestrator_version
 
 Json = dict[str, Any]
 EXISTING = ("eks", "existing")
@@ -37,18 +38,23 @@ def existing_cluster_fits(plan: Plan, account: Account) -> Iterator[Finding]:
     answer = found(account, "eks", "describe_cluster", name=existing.cluster_name)
     if answer is None:
         message = f"{existing.cluster_name}: no such EKS cluster in {plan.settings.account}, {plan.settings.region}"
-        yield error(*NAME, message=message, fix="correct eks.existing.cluster_name, or create the cluster")
+        yield error(
+            *NAME,
+            what=message,
+            expected="an EKS cluster of this account and Region",
+            fix="correct eks.existing.cluster_name, or create the cluster",
+        )
         return
     cluster = answer["cluster"]
     wrong = [
-        error(*NAME, message=refusal.message, fix=_fix(refusal.rule, existing.cluster_name))
+        error(*NAME, what=refusal.message, expected=refusal.expected, fix=_fix(refusal.rule, existing.cluster_name))
         for refusal in rules.orchestrator({**cluster, "name": existing.cluster_name})
     ]
     wrong += _version(plan, cluster)
     wrong += _differs(plan, existing, cluster)
     yield from wrong
     if not any(one.severity == "error" for one in wrong):
-        yield fine(*NAME, message=f"{existing.cluster_name} is {cluster['status']}, version {cluster['version']}")
+        yield fine(*NAME, what=f"{existing.cluster_name} is {cluster['status']}, version {cluster['version']}")
     yield from support_of(cluster["version"], whose="update the cluster", fine_too=True)
 
 
@@ -64,16 +70,23 @@ def _version(plan: Plan, cluster: Json) -> Iterator[Finding]:
     actual, written = cluster["version"], plan.settings.eks.version
     path, fix = ("eks", "version"), f'set eks.version: "{actual}"'
     text = f"{cluster.get('name', '')} has Kubernetes {actual}"
-    refused = list(version_is_supported_by_hyperpod(actual))
-    yield from (error(*path, message=f"{text}: {reason}", fix="update the cluster") for reason in refused)
+    refused = list(orchestrator_version(actual))
+    yield from (
+        error(*path, what=f"{text}: {reason.message}", expected=reason.expected, fix="update the cluster")
+        for reason in refused
+    )
     if refused or written == actual:
         return
     kubectl = kubectl_for(written)
     if abs(minor_of(kubectl) - minor_of(actual)) > 1:
-        message = f"{text}; eks.version {written} applies manifests with kubectl {kubectl}, "
-        yield error(*path, message=f"{message}more than one minor version apart", fix=fix)
+        yield error(
+            *path,
+            what=f"{text}; eks.version {written} applies manifests with kubectl {kubectl}",
+            expected="versions at most one minor version apart",
+            fix=fix,
+        )
     else:
-        yield warning(*path, message=f"{text}; eks.version says {written}", fix=fix)
+        yield warning(*path, what=f"{text}; eks.version is {written}", expected="the version of the cluster", fix=fix)
 
 
 def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterator[Finding]:
@@ -84,20 +97,47 @@ def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterato
     group = config.get("clusterSecurityGroupId", "")
     if vpc and config.get("vpcId", vpc) != vpc:
         message = f"{existing.cluster_name} is in {config['vpcId']}, the file says {vpc}"
-        yield error("network", "existing", "vpc_id", message=message, fix="name the cluster's VPC and its subnets")
+        yield error(
+            "network",
+            "existing",
+            "vpc_id",
+            what=f"{existing.cluster_name} is in {config['vpcId']}",
+            expected=f"{vpc}, as the file has it",
+            fix="name the cluster's VPC and its subnets",
+        )
     if issuer and issuer != existing.oidc_issuer_url:
         message = f"the OIDC issuer of {existing.cluster_name} is {issuer}, the file says {existing.oidc_issuer_url}"
         fix = f"set eks.existing.oidc_issuer_url: {issuer}"
-        yield error(*EXISTING, "oidc_issuer_url", message=message, fix=fix)
+        yield error(
+            *EXISTING,
+            "oidc_issuer_url",
+            what=f"the OIDC issuer of {existing.cluster_name} is {issuer}",
+            expected=f"{existing.oidc_issuer_url}, as the file has it",
+            fix=fix,
+        )
     if group and group != existing.security_group_id:
         message = f"the cluster security group of {existing.cluster_name} is {group}, "
         fix = f"set eks.existing.security_group_id: {group}"
         message += f"the file says {existing.security_group_id}"
-        yield error(*EXISTING, "security_group_id", message=message, fix=fix)
+        yield error(
+            *EXISTING,
+            "security_group_id",
+            what=f"the cluster security group of {existing.cluster_name} is {group}",
+            expected=f"{existing.security_group_id}, as the file has it",
+            fix=fix,
+        )
     if config.get("endpointPrivateAccess") is False:
         message = f"the private endpoint of {existing.cluster_name} is off; nodes and functions use it"
         fix = f"aws eks update-cluster-config --name {existing.cluster_name} --resources-vpc-config "
-        yield error(*NAME, message=message, fix=f"{fix}endpointPrivateAccess=true")
+        yield error(
+            *NAME,
+            what=f"the private endpoint of {existing.cluster_name} is off",
+            expected="it on: nodes and functions use it",
+            fix=(
+                f"aws eks update-cluster-config --name {existing.cluster_name} --resources-vpc-config "
+                "endpointPrivateAccess=true"
+            ),
+        )
 
 
 @rule("eks", needs="account", title="OIDC provider")
@@ -114,11 +154,15 @@ def oidc_provider_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     listed = account.call("iam", "list_open_id_connect_providers")["OpenIDConnectProviderList"]
     host = existing.oidc_issuer_url.removeprefix("https://")
     if any(str(one["Arn"]).endswith(f":oidc-provider/{host}") for one in listed):
-        yield fine(*path, message=f"{host} has one")
+        yield fine(*path, what=f"{host} has one")
     else:
-        message = f"IAM has no OIDC provider for {existing.oidc_issuer_url}"
         fix = f"eksctl utils associate-iam-oidc-provider --cluster {existing.cluster_name} --approve"
-        yield error(*path, message=message, fix=fix)
+        yield error(
+            *path,
+            what=f"IAM has no OIDC provider for {existing.oidc_issuer_url}",
+            expected="one, for the roles of service accounts",
+            fix=fix,
+        )
 
 
 @rule("eks", needs="account", title="kubectl role")
@@ -142,7 +186,7 @@ def kubectl_role_is_admin(plan: Plan, account: Account) -> Iterator[Finding]:
     name = role.rpartition("/")[2]
     policies = [one["policyArn"].rpartition("/")[2] for one in (answer or {}).get("associatedAccessPolicies", [])]
     if ADMIN in policies:
-        yield fine(*path, message=f"{name} has {ADMIN}")
+        yield fine(*path, what=f"{name} has {ADMIN}")
         return
     message = (
         f"{name} has no access entry in {existing.cluster_name}"
@@ -151,7 +195,7 @@ def kubectl_role_is_admin(plan: Plan, account: Account) -> Iterator[Finding]:
     )
     fix = f"aws eks create-access-entry --cluster-name {existing.cluster_name} --principal-arn {role}; then "
     fix += f"associate-access-policy with {ADMIN} and --access-scope type=cluster"
-    yield error(*path, message=message, fix=fix)
+    yield error(*path, what=message, expected=f"an access entry with {ADMIN}", fix=fix)
 
 
 @rule("eks", "ray", "hyperpod", needs="account", title="add-ons")
@@ -168,29 +212,46 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
     cni = found(account, "eks", "describe_addon", clusterName=cluster, addonName=names.CNI_ADDON)
     version = _numbers(((cni or {}).get("addon") or {}).get("addonVersion", ""))
     if cni is None:
-        message = f"{cluster} has no add-on {names.CNI_ADDON}: network policies work only if its own CNI enforces them"
-        yield warning(*path, message=message, fix=f"make sure of {names.CNI_ADDON} 1.18.3 or newer, with policies on")
+        yield warning(
+            *path,
+            what=f"{cluster} has no add-on {names.CNI_ADDON}",
+            expected="it, or another CNI that enforces network policies",
+            fix=f"make sure of {names.CNI_ADDON} 1.18.3 or newer, with policies on",
+        )
     elif version and version < CNI_SINCE:
-        message = f"{names.CNI_ADDON} of {cluster} is {cni['addon']['addonVersion']}. Expected 1.18.3 or newer"
         fix = f"aws eks update-addon --cluster-name {cluster} --addon-name {names.CNI_ADDON}"
-        yield error(*path, message=message, fix=fix)
+        yield error(
+            *path,
+            what=f"{names.CNI_ADDON} of {cluster} is {cni['addon']['addonVersion']}",
+            expected="1.18.3 or newer",
+            fix=fix,
+        )
     elif not _enforces(cni["addon"]):
-        message = f'{names.CNI_ADDON} of {cluster} ignores every NetworkPolicy: its enableNetworkPolicy is not "true"'
         fix = f"aws eks update-addon --cluster-name {cluster} --addon-name {names.CNI_ADDON} --resolve-conflicts "
         fix += """PRESERVE --configuration-values '{"enableNetworkPolicy": "true"}'"""
-        yield error(*path, message=message, fix=fix)
+        yield error(
+            *path,
+            what=f"{names.CNI_ADDON} of {cluster} ignores every NetworkPolicy",
+            expected='enableNetworkPolicy "true"',
+            fix=fix,
+        )
     else:
-        yield fine(*path, message=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
+        yield fine(*path, what=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
     if plan.settings.ray.access is None and plan.tier_bucket_name is None:
         return
     agent = names.POD_IDENTITY_ADDON
     there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)
     if there is None:
         fix = f"aws eks create-addon --cluster-name {cluster} --addon-name {agent}"
-        yield error(*path, message=f"{cluster} has no add-on {agent}: Ray's pods would get no credentials", fix=fix)
+        yield error(
+            *path,
+            what=f"{cluster} has no add-on {agent}: Ray's pods would get no credentials",
+            expected="it there",
+            fix=fix,
+        )
     else:
         addon = there["addon"]
-        yield fine(*path, message=f"{agent} {addon.get('addonVersion', '')} is {addon.get('status', '')}")
+        yield fine(*path, what=f"{agent} {addon.get('addonVersion', '')} is {addon.get('status', '')}")
 
 
 def _enforces(addon: Json) -> bool:
@@ -218,15 +279,26 @@ def version_is_offered(plan: Plan, account: Account) -> Iterator[Finding]:
     there = answer.get("clusterVersions", [])
     status = (there[0].get("versionStatus") or there[0].get("status", "")) if there else ""
     if not there or status.upper() == "UNSUPPORTED":
-        yield error(*path, message=f"EKS offers no version {version}", fix="choose another eks.version")
+        yield error(
+            *path,
+            what=f"EKS offers no version {version}",
+            expected="a version that EKS offers",
+            fix="choose another eks.version",
+        )
         return
     if "EXTENDED" in status.upper():
-        message = f"EKS says that {version} is in extended support; {COSTS_MORE}"
-        yield warning(*path, message=message, fix="choose a newer eks.version")
+        yield warning(
+            *path,
+            what=f"EKS lists {version} in extended support; {COSTS_MORE}",
+            expected="a version in standard support",
+            fix="choose a newer eks.version",
+        )
     else:
-        yield fine(*path, message=f"{version}, {status.lower().replace('_', ' ')}")
+        yield fine(*path, what=f"{version}, {status.lower().replace('_', ' ')}")
     if differs := _other_date(version, there[0].get("endOfStandardSupportDate")):
-        yield warning(*path, message=differs, fix="correct the file: costs are counted by it")
+        yield warning(
+            *path, what=differs, expected="the same date on both sides", fix="correct the file: costs are counted by it"
+        )
 
 
 def _other_date(version: str, ends: object) -> str:

@@ -36,24 +36,39 @@ def keys_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         except Exception as bad:
             if code(bad) != "AccessDeniedException":
                 raise
-            yield unknown(*path, message=f"{short}: these credentials may not see it", fix="ask for kms:DescribeKey")
+            yield unknown(
+                *path,
+                what=f"{short}: these credentials may not see the key",
+                expected="kms:DescribeKey on it",
+                fix="ask for kms:DescribeKey",
+            )
             continue
         if answer is None:
             message = f"{short}: no such key in {arn.split(':')[4]}, {arn.split(':')[3]}"
-            yield error(*path, message=message, fix="correct the ARN, or create the key")
+            yield error(
+                *path,
+                what=message,
+                expected="a key of that account and Region",
+                fix="correct the ARN, or create the key",
+            )
             continue
         key = answer["KeyMetadata"]
         if key["KeyState"] == "PendingDeletion":
             fix = f"aws kms cancel-key-deletion --key-id {short}"
-            yield error(*path, message=f"{short} is PendingDeletion", fix=fix)
+            yield error(*path, what=f"{short} is PendingDeletion", expected="Enabled", fix=fix)
         elif key["KeyState"] != "Enabled":
             fix = f"aws kms enable-key --key-id {short}"
-            yield error(*path, message=f"{short} is {key['KeyState']}", fix=fix)
+            yield error(*path, what=f"{short} is {key['KeyState']}", expected="Enabled", fix=fix)
         elif key.get("KeyUsage", "ENCRYPT_DECRYPT") != "ENCRYPT_DECRYPT" or not _symmetric(key):
             message = f"{short} is {key.get('KeySpec', 'asymmetric')} for {key.get('KeyUsage', '')}"
-            yield error(*path, message=message, fix="use a symmetric encryption key (SYMMETRIC_DEFAULT)")
+            yield error(
+                *path,
+                what=message,
+                expected="a symmetric key for encryption",
+                fix="use a symmetric encryption key (SYMMETRIC_DEFAULT)",
+            )
         else:
-            yield fine(*path, message=f"{short} {key['KeyState']}")
+            yield fine(*path, what=f"{short} {key['KeyState']}")
 
 
 def _symmetric(key: Json) -> bool:
@@ -78,20 +93,39 @@ def roles_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     for path, arn in roles:
         owner, name = arn.split(":")[4], arn.rpartition("/")[2]
         if owner != plan.settings.account:
-            yield warning(*path, message=f"{name} is a role of {owner}, which was not asked")
+            yield warning(
+                *path,
+                what=f"{name} is a role of {owner}, which was not asked",
+                expected=f"a role of {plan.settings.account}",
+                fix=f"make sure that it is there: aws iam get-role --role-name {name}",
+            )
             continue
         answer = found(account, "iam", "get_role", RoleName=name)
         if answer is None:
-            yield error(*path, message=f"{name}: no such role in {owner}", fix="correct the ARN, or create the role")
+            yield error(
+                *path,
+                what=f"{name}: no such role in {owner}",
+                expected=f"a role of {owner}",
+                fix="correct the ARN, or create the role",
+            )
             continue
         role = answer["Role"]
         if role["Arn"] != arn:
-            yield error(*path, message=f"the role {name} is {role['Arn']}, the file says {arn}", fix="correct the ARN")
+            yield error(
+                *path,
+                what=f"the role {name} is {role['Arn']}",
+                expected=f"{arn}, as the file has it",
+                fix="correct the ARN",
+            )
         elif path[1] == "existing" and not trusts(role, "lambda.amazonaws.com"):
-            message = f"{name} is not trusted by lambda.amazonaws.com, whose functions apply manifests with it"
-            yield error(*path, message=message, fix="add the service to the role's trust policy")
+            yield error(
+                *path,
+                what=f"{name} does not trust lambda.amazonaws.com, whose functions apply manifests with it",
+                expected="the service in the role's trust policy",
+                fix="add the service to the role's trust policy",
+            )
         else:
-            yield fine(*path, message=f"{name} is there")
+            yield fine(*path, what=f"{name} is there")
 
 
 def trusts(role: Json, service: str) -> bool:
@@ -128,9 +162,14 @@ def rollback_alarms_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     there = {alarm["AlarmName"] for kind in ("MetricAlarms", "CompositeAlarms") for alarm in answer.get(kind, [])}
     for alarm, path in named.items():
         if alarm in there:
-            yield fine(*path, message=f"{alarm} is there")
+            yield fine(*path, what=f"{alarm} is there")
         else:
-            yield error(*path, message=f"{alarm}: no such alarm", fix="create it, or remove the name")
+            yield error(
+                *path,
+                what=f"{alarm}: no such alarm",
+                expected="an alarm of this account and Region",
+                fix="create it, or remove the name",
+            )
 
 
 @rule("ray", needs="account", title="MLflow")
@@ -156,9 +195,14 @@ def mlflow_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     except Exception as bad:
         if not absent(bad):
             raise
-        yield error(*path, message=f"{name}: no such server", fix="correct ray.access.mlflow_arn, or create it")
+        yield error(
+            *path,
+            what=f"{name}: no such server",
+            expected="an MLflow tracking server or app of this account",
+            fix="correct ray.access.mlflow_arn, or create it",
+        )
         return
     if "Fail" in status or status.startswith(("Deleting", "Deleted")):
-        yield error(*path, message=f"{name} is {status}", fix="name one that works")
+        yield error(*path, what=f"{name} is {status}", expected="one that works", fix="name one that works")
     else:
-        yield fine(*path, message=f"{name} is {status}")
+        yield fine(*path, what=f"{name} is {status}")

@@ -40,12 +40,16 @@ def zones_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     wanted = plan.settings.network.availability_zone_ids
     wrong = [(index, zone) for index, zone in enumerate(wanted) if zone not in known]
     for index, zone in wrong:
-        message = f"{zone}: not a zone of this account in {plan.settings.region}. Expected {', '.join(sorted(known))}"
         yield error(
-            "network", "availability_zone_ids", index, message=message, fix="correct network.availability_zone_ids"
+            "network",
+            "availability_zone_ids",
+            index,
+            what=f"{zone}: not a zone of this account in {plan.settings.region}",
+            expected=", ".join(sorted(known)),
+            fix="correct network.availability_zone_ids",
         )
     if not wrong:
-        yield fine("network", message=", ".join(wanted))
+        yield fine("network", what=", ".join(wanted))
 
 
 @rule("network", needs="account", title="VPC")
@@ -61,23 +65,51 @@ def vpc_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     answer = found(account, "ec2", "describe_vpcs", VpcIds=[existing.vpc_id])
     if answer is None or not answer["Vpcs"]:
         message = f"{existing.vpc_id}: no such VPC in {plan.settings.account}, {plan.settings.region}"
-        yield error(*VPC, message=message, fix="correct network.existing.vpc_id, region or account")
+        yield error(
+            *VPC,
+            what=message,
+            expected="a VPC of this account and Region",
+            fix="correct network.existing.vpc_id, region or account",
+        )
         return
     vpc, wrong = answer["Vpcs"][0], []
     if vpc.get("State", "available") != "available":
-        wrong.append(error(*VPC, message=f"{existing.vpc_id} is {vpc['State']}", fix="wait until it is available"))
+        wrong.append(
+            error(
+                *VPC,
+                what=f"{existing.vpc_id} is {vpc['State']}",
+                expected="available",
+                fix="wait until it is available",
+            )
+        )
     if vpc["CidrBlock"] != existing.vpc_cidr:
         message = f"{existing.vpc_id} has {vpc['CidrBlock']}, the file says {existing.vpc_cidr}"
         fix = f"set network.existing.vpc_cidr: {vpc['CidrBlock']}"
-        wrong.append(error("network", "existing", "vpc_cidr", message=message, fix=fix))
+        wrong.append(
+            error(
+                "network",
+                "existing",
+                "vpc_cidr",
+                what=f"{existing.vpc_id} has {vpc['CidrBlock']}",
+                expected=f"{existing.vpc_cidr}, as the file has it",
+                fix=fix,
+            )
+        )
     for attribute, member in (("enableDnsSupport", "EnableDnsSupport"), ("enableDnsHostnames", "EnableDnsHostnames")):
         shown = account.call("ec2", "describe_vpc_attribute", VpcId=existing.vpc_id, Attribute=attribute)
         if not shown[member]["Value"]:
             option = "--enable-dns-support" if member == "EnableDnsSupport" else "--enable-dns-hostnames"
             message = f"{member} of {existing.vpc_id} is off, and EKS's private endpoint and FSx need it"
             fix = f"aws ec2 modify-vpc-attribute --vpc-id {existing.vpc_id} {option}"
-            wrong.append(error(*VPC, message=message, fix=fix))
-    yield from wrong or [fine(*VPC, message=f"{existing.vpc_id}, {vpc['CidrBlock']}")]
+            wrong.append(
+                error(
+                    *VPC,
+                    what=f"{member} of {existing.vpc_id} is off",
+                    expected="it on: EKS's private endpoint and FSx need it",
+                    fix=fix,
+                )
+            )
+    yield from wrong or [fine(*VPC, what=f"{existing.vpc_id}, {vpc['CidrBlock']}")]
 
 
 @rule("network", "hyperpod", "instance_types", "ray", "eks", needs="account", title="subnets")
@@ -104,15 +136,23 @@ def subnets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         if subnet["CidrBlock"] != cidr:
             message = f"{identifier} has {subnet['CidrBlock']}, the file says {cidr}"
             fix = f"set network.existing.node_subnet_cidrs.{zone}: {subnet['CidrBlock']}"
-            yield error("network", "existing", "node_subnet_cidrs", zone, message=message, fix=fix)
+            yield error(
+                "network",
+                "existing",
+                "node_subnet_cidrs",
+                zone,
+                what=f"{identifier} has {subnet['CidrBlock']}",
+                expected=f"{cidr}, as the file has it",
+                fix=fix,
+            )
         needed, free = plan.node_addresses(zone), subnet["AvailableIpAddressCount"]
         message = f"{identifier} in {zone}: {needed} addresses needed, {free} free"
         if needed <= free:
-            yield fine(*path, message=message)
+            yield fine(*path, what=message)
         elif _deployed_here(plan, account):
-            yield fine(*path, message=f"{message}, which counts the nodes that are there")
+            yield fine(*path, what=f"{message}, which counts the nodes that are there")
         else:
-            yield error(*path, message=message, fix="use a larger subnet, or fewer nodes")
+            yield error(*path, what=message, expected=f"{needed} free", fix="use a larger subnet, or fewer nodes")
     yield from _control_plane(plan, account, existing, there)
 
 
@@ -129,17 +169,18 @@ def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: d
             subnet = there[identifier]
             good.append(subnet)
             if subnet["AvailableIpAddressCount"] < LEAST_FREE and not _deployed_here(plan, account):
-                message = (
-                    f"{identifier} has {subnet['AvailableIpAddressCount']} free addresses. "
-                    f"Expected {LEAST_FREE} for EKS's interfaces"
+                yield error(
+                    *path,
+                    what=f"{identifier} has {subnet['AvailableIpAddressCount']} free addresses",
+                    expected=f"{LEAST_FREE} for EKS's interfaces",
+                    fix="use a larger subnet",
                 )
-                yield error(*path, message=message, fix="use a larger subnet")
             else:
-                yield fine(*path, message=f"{identifier} in {subnet.get('AvailabilityZoneId', zone)}")
+                yield fine(*path, what=f"{identifier} in {subnet.get('AvailabilityZoneId', zone)}")
     if plan.existing_eks is None and len(good) == len(existing.control_plane_subnet_ids):
         for refusal in eks.control_plane_zones([subnet.get("AvailabilityZoneId", "") for subnet in good]):
             path = CONTROL_PLANE if refusal.index is None else (*CONTROL_PLANE, refusal.index)
-            yield error(*path, message=refusal.message, fix="name subnets of other zones")
+            yield error(*path, what=refusal.message, expected=refusal.expected, fix="name subnets of other zones")
 
 
 def _place(
@@ -149,16 +190,25 @@ def _place(
     setting = ".".join(str(part) for part in path if not isinstance(part, int))
     if subnet is None:
         message = f"{identifier}: no such subnet in {plan.settings.account}, {plan.settings.region}"
-        yield error(*path, message=message, fix=f"correct {setting}")
+        yield error(*path, what=message, expected="a subnet of this account and Region", fix=f"correct {setting}")
         return
     if subnet["VpcId"] != existing.vpc_id:
         message = f"{identifier} is in {subnet['VpcId']}, the file says {existing.vpc_id}"
-        yield error(*path, message=message, fix=f"correct {setting} or network.existing.vpc_id")
+        yield error(
+            *path,
+            what=f"{identifier} is in {subnet['VpcId']}",
+            expected=f"{existing.vpc_id}, as the file has it",
+            fix=f"correct {setting} or network.existing.vpc_id",
+        )
     actual = subnet.get("AvailabilityZoneId", zone)
     if zone and actual != zone:
-        yield error(*path, message=f"{identifier} is in {actual}, the file says {zone}", fix=f"correct {setting}")
+        yield error(
+            *path, what=f"{identifier} is in {actual}", expected=f"{zone}, as the file has it", fix=f"correct {setting}"
+        )
     if subnet.get("State", "available") != "available":
-        yield error(*path, message=f"{identifier} is {subnet['State']}", fix="wait until it is available")
+        yield error(
+            *path, what=f"{identifier} is {subnet['State']}", expected="available", fix="wait until it is available"
+        )
 
 
 @rule("network", needs="account", title="routes")
@@ -182,19 +232,28 @@ def nodes_have_a_way_out(plan: Plan, account: Account) -> Iterator[Finding]:
             continue  # the subnet is not of this VPC: another rule says so
         out = [route for route in table["Routes"] if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
         if any(str(route.get("GatewayId", "")).startswith("igw-") for route in out):
-            message = f"{identifier} routes to an internet gateway, and nodes have no public address to use it with"
-            yield error(*path, message=message, fix="name a private subnet, with a NAT gateway or VPC endpoints")
+            yield error(
+                *path,
+                what=f"{identifier} routes to an internet gateway, and nodes have no public address",
+                expected="a private subnet",
+                fix="name a private subnet, with a NAT gateway or VPC endpoints",
+            )
         elif any(route.get("State") == "blackhole" for route in out):
-            yield error(*path, message=f"the default route of {identifier} leads nowhere", fix="repair its route table")
+            yield error(
+                *path,
+                what=f"the default route of {identifier} leads nowhere",
+                expected="a target that is there",
+                fix="repair its route table",
+            )
         elif not out:
-            message = f"{identifier} has no default route: nodes reach only what the VPC has endpoints for"
             yield warning(
                 *path,
-                message=message,
+                what=f"{identifier} has no default route",
+                expected="one, or a VPC endpoint for each service that nodes call",
                 fix=f"create endpoints for what `hyperpod-ray env needs {plan.name}` lists, or a default route",
             )
         else:
-            yield fine(*path, message=f"{identifier} has a default route")
+            yield fine(*path, what=f"{identifier} has a default route")
 
 
 def _deployed_here(plan: Plan, account: Account) -> bool:

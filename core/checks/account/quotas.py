@@ -144,10 +144,10 @@ def _instances_elsewhere(plan: Plan, account: Account) -> Counter[str]:
 def _enough(values: dict[str, float], name: str, asked: float, used: float) -> Finding:
     if name not in values:
         fix = "look in the Service Quotas console"
-        return unknown(message=f"no quota is called '{name}'", fix=fix)
+        return unknown(what=f"no quota is called '{name}'", expected="a quota of that name", fix=fix)
     quota = values[name]
     text = f"{name}: {asked:g} asked" + (f" and {used:g} used by others" if used else "") + f", {quota:g} allowed"
     if asked + used > quota:
         fix = f"ask for {asked + used:g} in the Service Quotas console (days for accelerated types), or lower the count"
-        return error(message=text, fix=fix)
-    return fine(message=text)
+        return error(what=text, expected=f"at most {quota:g}", fix=fix)
+    return fine(what=text)

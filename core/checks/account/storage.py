@@ -31,24 +31,50 @@ def file_system_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     answer = found(account, "fsx", "describe_file_systems", FileSystemIds=[identifier])
     if answer is None or not answer["FileSystems"]:
         message = f"{identifier}: no such file system in {plan.settings.account}, {plan.settings.region}"
-        yield error(*FILE_SYSTEM, message=message, fix="correct storage.existing.file_system_id")
+        yield error(
+            *FILE_SYSTEM,
+            what=message,
+            expected="a file system of this account and Region",
+            fix="correct storage.existing.file_system_id",
+        )
         return
     there, wrong = answer["FileSystems"][0], []
     if there.get("FileSystemType", "LUSTRE") != "LUSTRE":
         message = f"{identifier} is {there['FileSystemType']}. Expected FSx for Lustre"
-        yield error(*FILE_SYSTEM, message=message, fix="name a Lustre file system")
+        yield error(
+            *FILE_SYSTEM,
+            what=f"{identifier} is {there['FileSystemType']}",
+            expected="FSx for Lustre",
+            fix="name a Lustre file system",
+        )
         return
     if there.get("Lifecycle", "AVAILABLE") not in ("AVAILABLE", "UPDATING"):
         message = f"{identifier} is {there['Lifecycle']}. Expected AVAILABLE"
-        wrong.append(error(*FILE_SYSTEM, message=message, fix="repair it, or name another"))
+        wrong.append(
+            error(
+                *FILE_SYSTEM,
+                what=f"{identifier} is {there['Lifecycle']}",
+                expected="AVAILABLE",
+                fix="repair it, or name another",
+            )
+        )
     mount = (there.get("LustreConfiguration") or {}).get("MountName", existing.mount_name)
     if mount != existing.mount_name:
         message = f"the mount name of {identifier} is {mount}, the file says {existing.mount_name}"
         fix = f"set storage.existing.mount_name: {mount}"
-        wrong.append(error("storage", "existing", "mount_name", message=message, fix=fix))
+        wrong.append(
+            error(
+                "storage",
+                "existing",
+                "mount_name",
+                what=f"the mount name of {identifier} is {mount}",
+                expected=f"{existing.mount_name}, as the file has it",
+                fix=fix,
+            )
+        )
     wrong += _vpc(plan, account, there)
     wrong += _zone(plan, account, there)
-    yield from wrong or [fine(*FILE_SYSTEM, message=f"{identifier} is {there.get('Lifecycle', '')}")]
+    yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier} is {there.get('Lifecycle', '')}")]
 
 
 def _vpc(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
@@ -56,13 +82,21 @@ def _vpc(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
     identifier, vpc = there["FileSystemId"], there.get("VpcId", "")
     if plan.existing_vpc is not None:
         if vpc != plan.existing_vpc.vpc_id:
-            message = f"{identifier} is in {vpc}, the nodes in {plan.existing_vpc.vpc_id}"
-            yield error(*FILE_SYSTEM, message=message, fix="name a file system of that VPC")
+            yield error(
+                *FILE_SYSTEM,
+                what=f"{identifier} is in {vpc}",
+                expected=f"{plan.existing_vpc.vpc_id}, the VPC of the nodes",
+                fix="name a file system of that VPC",
+            )
         return
     stack = names.stack_name(plan.name, names.NETWORK_STACK)
     if owner(account, vpc) != stack:
-        message = f"{identifier} is in {vpc}, and the Network stack creates another VPC"
-        yield error(*FILE_SYSTEM, message=message, fix=f"name {vpc} and its subnets in network.existing")
+        yield error(
+            *FILE_SYSTEM,
+            what=f"{identifier} is in {vpc}, and the Network stack creates another VPC",
+            expected="one VPC for nodes and file system",
+            fix=f"name {vpc} and its subnets in network.existing",
+        )
 
 
 def _zone(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
@@ -72,9 +106,15 @@ def _zone(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
     listed = account.call("ec2", "describe_subnets", Filters=[{"Name": "subnet-id", "Values": subnets[:1]}])["Subnets"]
     zone = listed[0].get("AvailabilityZoneId", "") if listed else ""
     if zone and zone != existing.availability_zone_id:
-        message = f"{there['FileSystemId']} is in {zone}, the file says {existing.availability_zone_id}"
         fix = f"set storage.existing.availability_zone_id: {zone}"
-        yield error("storage", "existing", "availability_zone_id", message=message, fix=fix)
+        yield error(
+            "storage",
+            "existing",
+            "availability_zone_id",
+            what=f"{there['FileSystemId']} is in {zone}",
+            expected=f"{existing.availability_zone_id}, as the file has it",
+            fix=fix,
+        )
 
 
 def bucket_region(account: Account, bucket: str) -> str | None:
@@ -114,15 +154,22 @@ def buckets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         imports = any(link.auto_import for link in plan.data_repositories if link.bucket == bucket)
         if there is None:
             fix = f"aws s3 mb s3://{bucket} --region {region}, or correct the name"
-            yield error(*path, message=f"{bucket}: no such bucket", fix=fix)
+            yield error(*path, what=f"{bucket}: no such bucket", expected="a bucket that exists", fix=fix)
         elif not there:
             message = f"{bucket} exists, and these credentials may not see it"
-            yield unknown(*path, message=message, fix="ask its owner, or ask for s3:ListBucket on it")
+            yield unknown(
+                *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
+            )
         elif imports and there not in (region, "here"):
             message = f"{bucket} is in {there}, and FSx imports automatically from {region} only"
-            yield error(*path, message=message, fix="set auto_import: [] on its links, or use a bucket of the Region")
+            yield error(
+                *path,
+                what=f"{bucket} is in {there}, and FSx imports automatically from its own Region only",
+                expected=f"a bucket in {region}",
+                fix="set auto_import: [] on its links, or use a bucket of the Region",
+            )
         else:
-            yield fine(*path, message=f"{bucket} in {region if there == 'here' else there}")
+            yield fine(*path, what=f"{bucket} in {region if there == 'here' else there}")
 
 
 @rule("hyperpod", "account", "region", needs="account", title="tier bucket")
@@ -138,15 +185,27 @@ def tier_bucket_prunes(plan: Plan, account: Account) -> Iterator[Finding]:
     path, bucket = ("hyperpod", "tiered_storage", "bucket"), tiered.bucket
     there = bucket_region(account, bucket)
     if there is None:
-        yield error(*path, message=f"{bucket}: no such bucket", fix="correct tiered_storage.bucket, or create it")
+        yield error(
+            *path,
+            what=f"{bucket}: no such bucket",
+            expected="a bucket that exists",
+            fix="correct tiered_storage.bucket, or create it",
+        )
     elif not there:
         message = f"{bucket} exists, and these credentials may not see it"
-        yield unknown(*path, message=message, fix="ask its owner, or ask for s3:ListBucket on it")
+        yield unknown(
+            *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
+        )
     elif not _prunes(account, bucket):
         message = f"{bucket} has no lifecycle rule that deletes objects; nothing else prunes checkpoints in S3"
-        yield warning(*path, message=message, fix="add a rule with an expiration")
+        yield warning(
+            *path,
+            what=f"{bucket} has no lifecycle rule that deletes objects, and nothing else prunes checkpoints in S3",
+            expected="a rule with an expiration",
+            fix="add a lifecycle rule with an expiration",
+        )
     else:
-        yield fine(*path, message=bucket)
+        yield fine(*path, what=bucket)
 
 
 def _prunes(account: Account, bucket: str) -> bool:
@@ -167,7 +226,7 @@ def images_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     """
     built, gcs = plan.built_image, plan.settings.ray.gcs_fault_tolerance
     if built is not None:
-        yield fine("image", message=f"built from {built.folder}/ into repository '{built.repository_name}'")
+        yield fine("image", what=f"built from {built.folder}/ into repository '{built.repository_name}'")
     named: list[tuple[Path, str | None]] = [
         (("image", "uri"), plan.existing_image),
         (("ray", "gcs_fault_tolerance", "redis_image"), gcs.redis_image if gcs else None),
@@ -192,9 +251,14 @@ def images_exist(plan: Plan, account: Account) -> Iterator[Finding]:
             imageIds=[{"imageDigest": reference.digest}],
         )
         if answer is None:
-            yield error(*path, message=f"{uri} is not in ECR", fix=f"push it, or correct {'.'.join(map(str, path))}")
+            yield error(
+                *path,
+                what=f"{uri} is not in ECR",
+                expected="an image of that digest",
+                fix=f"push it, or correct {'.'.join(map(str, path))}",
+            )
         else:
-            yield fine(*path, message=f"{reference.repository}@{reference.digest[:19]}…")
+            yield fine(*path, what=f"{reference.repository}@{reference.digest[:19]}…")
 
 
 @rule("registries", needs="account", title="pull-through caches")
@@ -211,8 +275,11 @@ def caches_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         answer = found(account, "ecr", "describe_pull_through_cache_rules", ecrRepositoryPrefixes=[prefix])
         if answer is None or not answer.get("pullThroughCacheRules"):
             fix = "aws ecr create-pull-through-cache-rule, or correct the prefix"
-            yield error(*path, message=f"{prefix}: no such pull-through cache", fix=fix)
-        else:
-            yield fine(
-                *path, message=f"{prefix} from {answer['pullThroughCacheRules'][0].get('upstreamRegistryUrl', '')}"
+            yield error(
+                *path,
+                what=f"{prefix}: no such pull-through cache",
+                expected="a pull-through cache rule of that prefix",
+                fix=fix,
             )
+        else:
+            yield fine(*path, what=f"{prefix} from {answer['pullThroughCacheRules'][0].get('upstreamRegistryUrl', '')}")

@@ -38,9 +38,19 @@ def judged(
         if stack is None:
             continue
         if ours(plan, stack):
-            return fine(*path, message=f"{name} is this environment's ({stack})")
-        return error(*path, message=f"{name} belongs to stack {stack}", fix=choose)
-    return error(*path, message=f"{name} exists, and no stack has it", fix=take_up)
+            return fine(*path, what=f"{name} is this environment's ({stack})")
+        return error(
+            *path,
+            what=f"{name} belongs to stack {stack}",
+            expected="a free name, or one of this environment's",
+            fix=choose,
+        )
+    return error(
+        *path,
+        what=f"{name} exists, and no stack has it",
+        expected="a free name, or one of this environment's",
+        fix=take_up,
+    )
 
 
 @rule("hyperpod", "account", "region", needs="account", title="stack names")
@@ -61,7 +71,7 @@ def stacks_are_ours(plan: Plan, account: Account) -> Iterator[Finding]:
     for stack in there:
         yield _stack(plan, stack)
     if not there:
-        yield fine(message=f"none of {plan.name}'s stacks is there")
+        yield fine(what=f"none of {plan.name}'s stacks is there")
 
 
 def _stack(plan: Plan, stack: Json) -> Finding:
@@ -70,15 +80,23 @@ def _stack(plan: Plan, stack: Json) -> Finding:
     environment = tags.get(names.ENVIRONMENT_TAG)
     if environment != plan.name:
         whose = f"is tagged {names.ENVIRONMENT_TAG}={environment}" if environment else "is of another project"
-        return error(message=f"stack {name} {whose}", fix=f"rename {plan.name}.yaml, or delete that stack")
+        return error(
+            what=f"stack {name} {whose}",
+            expected=f"{names.ENVIRONMENT_TAG}={plan.name}",
+            fix=f"rename {plan.name}.yaml, or delete that stack",
+        )
     if status in ("UPDATE_ROLLBACK_FAILED", "ROLLBACK_FAILED", "DELETE_FAILED"):
         fix = f"aws cloudformation continue-update-rollback --stack-name {name}"
         if status != "UPDATE_ROLLBACK_FAILED":
             fix = f"hyperpod-ray teardown {plan.name}"
-        return error(message=f"{name} is {status}: no update begins from there", fix=fix)
+        return error(what=f"{name} is {status}", expected="a state that an update can begin from", fix=fix)
     if status.endswith("IN_PROGRESS"):
-        return warning(message=f"{name} is {status}", fix="wait until it has ended")
-    return fine(message=f"{name} is {status}")
+        return warning(
+            what=f"{name} is {status}",
+            expected="a stack without an operation in progress",
+            fix="wait until it has ended",
+        )
+    return fine(what=f"{name} is {status}")
 
 
 @rule("hyperpod", "account", "region", needs="account", title="bucket names")
@@ -95,10 +113,10 @@ def buckets_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     for bucket, take_up in wanted:
         there = bucket_region(account, bucket)
         if there is None:
-            yield fine(*CLUSTER_NAME, message=f"bucket {bucket} is free")
+            yield fine(*CLUSTER_NAME, what=f"bucket {bucket} is free")
         elif not there:
             message = f"bucket {bucket} exists, and belongs to another account or is closed to these credentials"
-            yield error(*CLUSTER_NAME, message=message, fix=OTHER_NAME)
+            yield error(*CLUSTER_NAME, what=message, expected="a free name: bucket names are global", fix=OTHER_NAME)
         else:
             yield judged(
                 plan,
@@ -120,7 +138,7 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     name = plan.settings.hyperpod.cluster_name
     answer = found(account, "sagemaker", "describe_cluster", ClusterName=name)
     if answer is None:
-        yield fine(*CLUSTER_NAME, message=f"HyperPod cluster {name} is free")
+        yield fine(*CLUSTER_NAME, what=f"HyperPod cluster {name} is free")
     else:
         identifiers = tuple(one for one in (answer.get("ClusterArn", ""), name) if one)
         take_up = f"aws sagemaker delete-cluster --cluster-name {name}, or {OTHER_NAME}"
@@ -130,7 +148,7 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     eks = plan.eks_cluster_name
     if found(account, "eks", "describe_cluster", name=eks) is None:
-        yield fine(*CLUSTER_NAME, message=f"EKS cluster {eks} is free")
+        yield fine(*CLUSTER_NAME, what=f"EKS cluster {eks} is free")
     else:
         take_up = f"name it in eks.existing (with its VPC in network.existing), or {OTHER_NAME}"
         label = f"EKS cluster {eks}"
@@ -163,7 +181,7 @@ def mirror_repositories_are_free(plan: Plan, account: Account) -> Iterator[Findi
     for repository in dict.fromkeys(copy.repository for copy in copies):
         path = ("registries", "mirror")
         if not _repository(account, repository):
-            yield fine(*path, message=f"{repository} is free")
+            yield fine(*path, what=f"{repository} is free")
             continue
         take_up = f"aws ecr delete-repository --force --repository-name {repository}: its images are copies"
         yield judged(plan, account, path, repository, identifiers=(repository,), take_up=take_up, choose=OTHER_NAME)
@@ -177,10 +195,15 @@ def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, e
     setting = ".".join(str(part) for part in path)
     if exists:
         if there:
-            return fine(*path, message=f"{name} is there")
-        return error(*path, message=f"{name} does not exist", fix=f"remove {setting}")
+            return fine(*path, what=f"{name} is there")
+        return error(
+            *path,
+            what=f"{name} does not exist",
+            expected=f"it there, because {setting} is true",
+            fix=f"remove {setting}",
+        )
     if not there:
-        return fine(*path, message=f"{name} is free")
+        return fine(*path, what=f"{name} is free")
     take_up = f"set {setting}: true, or delete it"
     return judged(plan, account, path, name, identifiers=(name,), take_up=take_up, choose=choose)
 
@@ -205,6 +228,11 @@ def kept_file_systems_are_named(plan: Plan, account: Account) -> Iterator[Findin
         identifier, mount = system["FileSystemId"], (system.get("LustreConfiguration") or {}).get("MountName", "")
         message = f"{identifier} of {plan.name} is kept in {system.get('VpcId', '')}, and no stack has it"
         fix = f"to use it: storage.existing {{file_system_id: {identifier}, mount_name: {mount}, …}} with its VPC in "
-        yield warning("storage", message=message, fix=f"{fix}network.existing")
+        yield warning(
+            "storage",
+            what=message,
+            expected="its name in storage.existing, or no such file system: it costs",
+            fix=f"{fix}network.existing",
+        )
     if not kept:
-        yield fine("storage", message="none is kept")
+        yield fine("storage", what="none is kept")
