@@ -40,7 +40,8 @@ from resilience.journal import log
 from resilience.places import placeable
 from resilience.spares.member import Ended
 
-_BEFORE_ANOTHER_TRY_POLLS = 4
+_BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4
+"""First the ranks recover: a new process imports torch, and would take the processor from the spare beside it."""
 
 
 class SparesConfig(TorchConfig):
@@ -210,7 +211,7 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def _replace(self, index: int) -> None:
         """Continue the replacement of a worker, as far as possible without waiting."""
-        if (wait := self.polls_to_wait.get(index, 0)) > 0:
+        if (wait := self.polls_to_wait.setdefault(index, _BEFORE_THE_FIRST_TRY_POLLS)) > 0:
             self.polls_to_wait[index] = wait - 1
             return
         try:
@@ -246,6 +247,7 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def _take_in(self, index: int, lost: Worker, worker: Worker) -> None:
         """The new worker runs the loop: it has the lost one's place from now on."""
+        self.polls_to_wait.pop(index, None)
         self._world_rank_to_ongoing_poll.pop(index, None)
         self._worker_group_state = self.get_worker_group_state().replace_workers([lost], [worker])
         self._replica_groups[index] = ReplicaGroup(
