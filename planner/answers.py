@@ -150,6 +150,13 @@ def _fit(made: Plan) -> Answer:
     answer.rows.append(
         Row(what="smallest world that fits", value=smallest, unit="GPUs" if least else "", source="the sum above")
     )
+    if cluster.standing_by:
+        of_pod = f"{cluster.pod_memory_gib:,} GiB a worker pod; copies for {cluster.standing_by} warm spares"
+        answer.rows.append(
+            Row(what="copies in host memory", value=Range.exact(outlook.copies), unit="GiB", source=of_pod)
+        )
+        if outlook.copies > cluster.pod_memory_gib:
+            answer.notes.append("The copies for warm spares do not fit a worker pod: the run would be refused.")
     if job.model.assumed:
         answer.notes.append(f"{job.model.assumed}.")
     answer.notes.append(f"One sequence of {job.sequence:,} tokens per GPU and micro-step; float32 shards, Adam, bf16.")

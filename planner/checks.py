@@ -34,7 +34,9 @@ def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
     """Every doubt of one environment; empty without a section `training`."""
     try:
         found = outlook(plan)
-        return [] if found is None else [*_fit(found), *_saves(found), *_spares(plan, found, prices, day)]
+        return (
+            [] if found is None else [*_fit(found), *_copies(found), *_saves(found), *_spares(plan, found, prices, day)]
+        )
     except PlanError as problem:
         found_ = error if "model" in problem.what else warning
         return [found_("training", what=problem.what, expected=problem.expected, fix=problem.fix)]
@@ -54,6 +56,21 @@ def _fit(found: Outlook) -> Iterator[Finding]:
         if least
         else f"shorten sequences of {run.sequence}, or use GPUs with more memory: no number of {part.gpu} fits",
     )
+
+
+def _copies(found: Outlook) -> Iterator[Finding]:
+    part = found.cluster
+    if found.copies > part.pod_memory_gib:
+        yield error(
+            "ray",
+            "training_spares",
+            what=(
+                f"{part.standing_by} spares with {found.job.model.name} keep {found.copies:,.0f} GiB of copies in the "
+                "host memory of a worker pod"
+            ),
+            expected=f"at most the {part.pod_memory_gib:,} of the pod",
+            fix="use more GPUs, raise memory_gib of the workers, or set 0",
+        )
 
 
 def _saves(found: Outlook) -> Iterator[Finding]:

@@ -30,6 +30,12 @@ class Cluster:
     """Nodes of the same groups that no worker uses."""
     world: int
     """GPUs that train."""
+    standing_by: int
+    """Processes of `ray.training_spares`, each on a GPU of those."""
+    per_pod: int
+    """GPUs of one worker pod; the largest."""
+    pod_memory_gib: int
+    """Host memory of a worker pod; the smallest."""
     file_system: FileSystem | None
     """None where the environment names an existing one, whose size is not in the file."""
     deep_checks: bool
@@ -140,6 +146,9 @@ def cluster(plan: Plan) -> Cluster:
         nodes=nodes,
         spares=max(0, sum(group.count for group in counted) - nodes) if counted else 0,
         world=world,
+        standing_by=settings.ray.training_spares,
+        per_pod=max(plan.worker_resources(worker).gpus for worker in workers),
+        pod_memory_gib=min(plan.worker_resources(worker).memory_gib for worker in workers),
         file_system=FileSystem(
             capacity_gib=system.capacity_gib,
             throughput_mbs_per_tib=system.throughput_mbs_per_tib,

@@ -17,6 +17,7 @@ from planner.goodput import Interval, Losses, Run
 from planner.job import Job
 from planner.ranges import GIB, Range
 from planner.storage import Rate
+from resilience.spares import memory_needed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,18 @@ class Outlook:
             return Range.exact(self.write_seconds)
         copy = self.checkpoint / self.cluster.world / (self.cluster.figures.host_gb_s * 1e9)
         return data.times()["save_stall"].range.map(lambda seconds: seconds + copy)
+
+    @property
+    def copies(self) -> float:
+        """GiB of host memory that one worker pod keeps for warm spares; 0 without spares."""
+        ranks = self.cluster.world - self.cluster.standing_by
+        if not self.cluster.standing_by or ranks < 1:
+            return 0.0
+        needed = memory_needed(
+            parameters=self.job.model.parameters, shards=ranks, ranks_per_node=self.cluster.per_pod,
+            bytes_per_parameter=round(memory.checkpoint_bytes(self.job.model) / self.job.model.parameters),
+        )  # fmt: skip
+        return needed / GIB
 
     # --- an interruption --------------------------------------------------------------------------------------------
 

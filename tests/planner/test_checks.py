@@ -15,7 +15,8 @@ from core.model import Environment
 from core.plan import Plan
 from ops.clients import Target
 from ops.submit import _request
-from planner import checks
+from planner import answers, checks, cluster
+from planner.ranges import Range
 from pricing import price_file
 from tests.core.environment_files import changed
 
@@ -51,12 +52,28 @@ def test_without_the_section_nothing_is_said() -> None:
         ({"training": {**TRAINING, "save_every_seconds": 60}}, "training.save_every_seconds", "the next one waits"),
         ({"training": {**TRAINING, "save_every_seconds": 60_000}}, "training.save_every_seconds", "Fix: set 4646"),
         ({"ray/workers/0/replicas": 4, f"{WORKERS}/count": 4}, "training", "Fix: use 40 GPUs or more"),
+        ({"ray/training_spares": 8, "ray/workers/0/memory_gib": 400}, "ray.training_spares", "keep 901 GiB of copies"),
         ({"training": {"model": "lama-70b", "tokens": "1T"}}, "training", "error: model: lama-70b. Expected one of"),
         ({"training": {"tokens": "1T"}}, "training", "error: no model is given"),
     ],
 )  # fmt: skip
 def test_doubts(edits: dict[str, Any], path: str, words: str) -> None:
     assert words in said(edits)[path]
+
+
+def test_copies_that_fit_are_no_doubt_and_are_in_the_plan() -> None:
+    edits = {"ray/training_spares": 8, "ray/workers/0/memory_gib": 1800}
+    assert "ray.training_spares" not in said(edits)
+    found = checks.outlook(plan_of(edits))
+    assert found is not None
+    # eight copies of twelve bytes a parameter of 56 ranks, for eight ranks of a pod
+    assert found.copies == pytest.approx(8 * 8 * 12 * found.job.model.parameters / 56 / 2**30, rel=1e-6)
+    bill = cluster.bill(plan_of(edits), price_file.recorded(), day=date(2026, 11, 22))
+    rows = answers.plan(found, bill, simulated=False).answers[0].rows
+    assert [row.value for row in rows if row.what == "copies in host memory"] == [Range.exact(found.copies)]
+    none = checks.outlook(plan_of({}))
+    assert none is not None
+    assert none.copies == 0
 
 
 def test_a_doubt_has_the_line_of_its_setting(tmp_path: Path) -> None:
