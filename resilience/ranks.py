@@ -19,16 +19,18 @@ from resilience.settings import Settings
 
 
 class Ranks:
-    """This rank among the others. Needs a process group; makes two more, both gloo, whatever the training uses.
+    """This rank among the others. Needs a process group; makes more, all gloo, whatever the training uses.
 
-    `agreement` is for short exchanges, `patient` for those whose ranks may arrive far apart. A shared group hung or
-    aborted under `async_save`, whose thread runs collectives while the loop runs its own.
+    `agreement` is for short exchanges, `patient` and `meeting` for those whose ranks may arrive far apart. `patient` is
+    also the group of a save in the background, whose thread runs collectives while the loop runs its own: what the
+    loop does in that time is on another, or two ranks begin the two in another order and wait without end.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.agreement = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
         self.patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
+        self.meeting = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
         # questions overlap the training, so they need a group that no `agree` runs on
         self.questions = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
         self._asked: tuple[Any, torch.Tensor] | None = None
@@ -76,7 +78,7 @@ class Ranks:
 
     def meet(self) -> None:
         """A barrier for ranks that come out of something long far apart."""
-        dist.barrier(group=self.patient)
+        dist.barrier(group=self.meeting)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from resilience import Resumable, Run, Settings, resumable
+from resilience import Resumable, Run, Settings, resumable, saving
 from resilience.spares import loop as spares
 from resilience.spares import memory
 
@@ -111,6 +111,22 @@ begin = resumable.Resumable.about_to_step
 resumable.Resumable.about_to_step = gated  # type: ignore[method-assign]
 
 
+def slow_to_plan(**given: Any) -> Any:
+    """A writer on rank 0 whose thread comes to the first collective of a save a second after the loop's next one."""
+    made = writer_for(**given)
+    plan = made.prepare_local_plan
+
+    def late(*arguments: Any) -> Any:
+        time.sleep(1.0 if dist.get_rank() == 0 else 0.0)
+        return plan(*arguments)
+
+    made.prepare_local_plan = late
+    return made
+
+
+writer_for = saving.writer_for
+
+
 def address() -> tuple[str, int]:
     """Where the coordinator is now."""
     file = GIVEN.get("address_file")
@@ -130,6 +146,8 @@ def main() -> None:
         return restore(self)
 
     memory.Memory.restore = restoring  # type: ignore[method-assign]
+    if GIVEN.get("slow_to_plan"):
+        saving.writer_for = slow_to_plan  # type: ignore[attr-defined]
     plan = spares.Plan(active=GIVEN["active"], coordinator=None, token=GIVEN["token"], backend="gloo")
     survivor = spares.Survivor(train, {"run": run}, plan, node=GIVEN["node"], order=GIVEN["order"], find=address)
     survivor.run()

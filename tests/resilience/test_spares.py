@@ -347,11 +347,15 @@ def test_an_elastic_run_shrinks_and_grows_without_a_new_process(party: Any) -> N
 
 
 def test_an_announced_validation_may_outlast_every_limit(party: Any, truth: Any) -> None:
-    """Rank 0 waits for rank 1 for longer than a rank may hang, and than a collective of the group may take."""
+    """Rank 0 waits for rank 1 for longer than a rank may hang, and than a collective of the group may take.
+
+    A save is under way in that time, and its thread's collectives are in another order than the loop's.
+    """
     settings = {"hang_s": 2.0, "process_group_timeout_s": 4}
-    run = party(spares=0, settings=settings, pause_at=9, pause_s=6.0)
+    run = party(spares=0, settings=settings, every=10, pause_at=9, pause_s=6.0, slow_to_plan=True)
     run.start(2)
     run.until_done()
     assert not run.events("lost")
     assert not run.events("restore")
+    assert [event["step"] for event in run.events("save")] == [10, 20, 30]
     check(run, truth(2), redone=0)
