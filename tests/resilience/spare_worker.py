@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from resilience import Resumable, Run, Settings, resumable, saving
+from resilience import Resumable, Run, Settings, resumable, saving, writers
 from resilience.spares import loop as spares
 from resilience.spares import memory
 
@@ -124,7 +124,7 @@ def slow_to_plan(**given: Any) -> Any:
     return made
 
 
-writer_for = saving.writer_for
+writer_for = writers.writer_for
 
 
 def address() -> tuple[str, int]:
