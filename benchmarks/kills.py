@@ -124,7 +124,7 @@ class Rounds:
         return {s["StackName"]: s["StackStatus"] for s in seen if s["StackStatus"] != "DELETE_COMPLETE"}
 
     def inventory(self) -> set[tuple[str, str]]:
-        """Everything that exists, but log groups that AWS made."""
+        """Everything that exists, but log groups that AWS created."""
         found = self.running.client.inventory()
         return {(r["type"], r["id"]) for r in found if not r["made_by_service"]}
 

@@ -76,7 +76,7 @@ def state(locked: LockedChart) -> State:
 
 
 def unpack(locked: LockedChart) -> Path:
-    """The chart's folder, unpacked from the verified archive; made again when any file of it differs."""
+    """The chart's folder, unpacked from the verified archive; created again when any file of it differs."""
     tree = archive.read(locate(locked).read_bytes(), name=locked.file_name)
     target = locked.out / "unpacked" / f"{locked.chart}-{locked.version}"
     if _files(target) != tree:

@@ -1,4 +1,4 @@
-"""`hyperpod-ray env`: create, check and show environment files, and the reference made from the settings model."""
+"""`hyperpod-ray env`: create, check and show environment files, and the reference generated from the settings model."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def needs(
 
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Generated = None) -> int:
-    """Write the JSON Schema for editors, made from the settings model."""
+    """Write the JSON Schema for editors, generated from the settings model."""
     from core import reference
 
     return written(out or reference.SCHEMA_FILE, reference.schema(), command="env schema", check=check)
@@ -135,7 +135,7 @@ def schema(check: Check = False, out: Generated = None) -> int:
 
 @command(app, examples=["env settings", "env settings --check"])
 def settings(check: Check = False, out: Generated = None) -> int:
-    """Write the settings page of the documentation, made from the settings model."""
+    """Write the settings page of the documentation, generated from the settings model."""
     from core import reference
 
     return written(out or reference.SETTINGS_FILE, reference.settings_page(), command="env settings", check=check)

@@ -1,4 +1,4 @@
-"""`hyperpod-ray local ray`: the Ray cluster made from the manifest, as processes on loopback."""
+"""`hyperpod-ray local ray`: the Ray cluster generated from the manifest, as processes on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docs/reference/commands.md` and `exit-codes.md`, made from the command tree."""
+"""`docs/reference/commands.md` and `exit-codes.md`, generated from the command tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--check", help="Write nothing. Exit code 3 when a page is stale.")
         ] = False,
     ) -> int:
-        """Write the pages in docs/reference, made from the command tree."""
+        """Write the pages in docs/reference, generated from the command tree."""
         from cli.environments import written
         from cli.main import tree
 

@@ -18,7 +18,7 @@ LARGEST_SIBLING = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """The checkout that a deploy is made from.
+    """The checkout that a deploy runs from.
 
     Attributes:
         root: Folder that `image.folder` and `helm.lock_file` are relative to; None in a light installation, which has

@@ -68,7 +68,7 @@ def _kind(default: str, *, key: str = "existing") -> Discriminator:
 
 
 class ExistingVpc(Settings):
-    """A VPC made elsewhere. Nothing is created in it but security groups."""
+    """A VPC that exists. Nothing is created in it but security groups."""
 
     vpc_id: Annotated[str, shapes.VPC_ID.field()]
     """`AWS::EC2::VPC` id."""
@@ -160,7 +160,7 @@ class Endpoint(Settings):
 
 
 class ExistingEksCluster(Settings):
-    """An EKS cluster made elsewhere (same VPC, authentication mode API or API_AND_CONFIG_MAP, VPC CNI ≥ 1.18.3)."""
+    """An EKS cluster that exists (same VPC, authentication mode API or API_AND_CONFIG_MAP, VPC CNI ≥ 1.18.3)."""
 
     cluster_name: Annotated[str, shapes.EKS_NAME.field()]
     """Its name."""
@@ -338,7 +338,7 @@ class HyperPod(Settings):
 
 
 class ExistingFileSystem(Settings):
-    """An FSx for Lustre file system made elsewhere."""
+    """An FSx for Lustre file system that exists."""
 
     file_system_id: Annotated[str, shapes.FILE_SYSTEM_ID.field()]
     """`FileSystemId`."""
@@ -365,7 +365,7 @@ class DataRepository(Settings):
     path: Annotated[str, shapes.FILE_SYSTEM_PATH.field(max_length=200)]
     """Folder of the file system (`FileSystemPath`): `/data/images` is `/fsx/data/images` in Ray's pods."""
     import_metadata: bool = True
-    """`BatchImportMetaDataOnCreate`: list the objects that are there when the link is made. A later change replaces
+    """`BatchImportMetaDataOnCreate`: list the objects that are there when the link is created. A later change replaces
     the link, and the deploy is refused."""
     auto_import: Annotated[list[FileEvent], Field(max_length=3)] = ["NEW", "CHANGED", "DELETED"]
     """`AutoImportPolicy`: which events in the bucket change the folder. Needs a bucket in the environment's region."""
@@ -375,7 +375,7 @@ class DataRepository(Settings):
 
 
 class NewFileSystem(Settings):
-    """What a file system is made with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
+    """What a file system is created with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
 
     capacity_gib: Annotated[int, Field(ge=1200)] = 1200
     """1200, 2400 or a multiple of 2400 GiB."""
@@ -447,7 +447,7 @@ class BuiltImage(Settings):
     kind: ClassVar = "built"
 
     repository_name: Annotated[str, shapes.REPOSITORY.field(min_length=2, max_length=256)] = "ray-training"
-    """ECR repository made by the stack (immutable tags, scanned on push)."""
+    """ECR repository created by the stack (immutable tags, scanned on push)."""
     repository_exists: bool = False
     """Push into a repository that exists, such as one that an earlier teardown kept. The stack then neither creates,
     changes nor deletes it."""
@@ -654,7 +654,7 @@ class Helm(Settings):
     stand-in charts have theirs."""
 
 
-class InstanceTypeFigures(Settings):
+class InstanceTypeSpec(Settings):
     """Figures of an instance type this project does not know yet."""
 
     vcpus: Annotated[int, Field(ge=1)]
@@ -720,7 +720,7 @@ class Environment(Settings):
     """What is trained. Default: not said; the command `plan` then needs it as options."""
     helm: Helm = Helm()
     """Chart versions."""
-    instance_types: dict[InstanceTypeName, InstanceTypeFigures] = {}
+    instance_types: dict[InstanceTypeName, InstanceTypeSpec] = {}
     """Figures of types that `service_rules/data/instance_types.yaml` does not hold."""
 
 

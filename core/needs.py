@@ -89,11 +89,11 @@ class Copy:
 
 def enabled(plan: Plan, component: str) -> bool:
     """Whether a component of the HyperPod chart runs in this environment: device plugins follow the instance types."""
-    figures = [plan.figures(group.type) for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)]
+    specs = [plan.type_spec(group.type) for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)]
     return {
-        "nvidia-device-plugin": any(item.accelerator == "nvidia" for item in figures),
-        "neuron-device-plugin": any(item.accelerator == "neuron" for item in figures),
-        "aws-efa-k8s-device-plugin": any(item.efa for item in figures),
+        "nvidia-device-plugin": any(item.accelerator == "nvidia" for item in specs),
+        "neuron-device-plugin": any(item.accelerator == "neuron" for item in specs),
+        "aws-efa-k8s-device-plugin": any(item.efa for item in specs),
     }.get(component, True)
 
 

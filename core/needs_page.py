@@ -1,4 +1,4 @@
-"""What an environment needs, and why each of it works: a page for people, made from the model in `core.needs`."""
+"""What an environment needs, and why each of it works: a page for people, generated from the model in `core.needs`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def page(plan: Plan) -> str:
         f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
         f"# What `{plan.name}` needs, and why it works",
         "",
-        "Made from the environment file, `charts.contents.yaml` (images that Helm renders from the locked charts) and",
+        "Generated from the environment file, `charts.contents.yaml` (images of the locked charts) and",
         "`core/catalogue/needs.yaml` (add-ons and AWS calls, with sources). The nodes' role, VPC endpoints, network",
         "policies, the nodes' security group and the Mirror stack follow from the same model.",
         "",

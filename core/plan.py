@@ -25,7 +25,7 @@ from core.model import (
     ExistingStorage,
     ExistingVpc,
     InstanceGroup,
-    InstanceTypeFigures,
+    InstanceTypeSpec,
     NewEks,
     NewFileSystem,
     NewNetwork,
@@ -57,9 +57,9 @@ def read_data(name: str) -> Any:
 
 
 @functools.cache
-def catalogue() -> dict[str, InstanceTypeFigures]:
+def catalogue() -> dict[str, InstanceTypeSpec]:
     """Figures of the known instance types (`service_rules/data/instance_types.yaml`)."""
-    return {name: InstanceTypeFigures.model_validate(row) for name, row in data.instance_types().items()}
+    return {name: InstanceTypeSpec.model_validate(row) for name, row in data.instance_types().items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +155,12 @@ class Plan:
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 
-    def figures(self, instance_type: str) -> InstanceTypeFigures:
+    def type_spec(self, instance_type: str) -> InstanceTypeSpec:
         """Figures of an instance type: the file's own first, then the catalogue's. KeyError when neither has it."""
         return self.settings.instance_types.get(instance_type) or catalogue()[instance_type]
 
     def known(self, instance_type: str) -> bool:
-        """Whether `figures` has an answer; a file that was loaded without errors names no unknown type."""
+        """Whether `type_spec` has an answer; a file that was loaded without errors names no unknown type."""
         return instance_type in self.settings.instance_types or instance_type in catalogue()
 
     def group(self, name: str) -> InstanceGroup:
@@ -169,17 +169,17 @@ class Plan:
 
     def accelerated(self, group: InstanceGroup) -> bool:
         """Whether a group's nodes have GPUs or Neuron devices."""
-        return self.figures(group.type).accelerators > 0
+        return self.type_spec(group.type).accelerators > 0
 
     def vcpus(self, group: InstanceGroup) -> int:
         """Number of vCPUs of one node of a group, with the threads per core it asks for."""
-        figures = self.figures(group.type)
-        return max(1, figures.vcpus * min(group.threads_per_core, figures.threads) // figures.threads)
+        spec = self.type_spec(group.type)
+        return max(1, spec.vcpus * min(group.threads_per_core, spec.threads) // spec.threads)
 
     def daemon_sets(self, group: InstanceGroup) -> int:
         """Pods that a node of the group carries before any of Ray's."""
-        figures = self.figures(group.type)
-        return len(DAEMON_SETS) + (figures.accelerators > 0) + (figures.efa > 0) + self._pulls_early(group)
+        spec = self.type_spec(group.type)
+        return len(DAEMON_SETS) + (spec.accelerators > 0) + (spec.efa > 0) + self._pulls_early(group)
 
     def allocatable(self, group: InstanceGroup) -> Allocatable:
         """What one node of the group can give to Ray pods.
@@ -187,20 +187,20 @@ class Plan:
         The kubelet's reserve is the EKS AMI's (255 MiB and 11 MiB per pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of
         the cores): https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go
         """
-        figures = self.figures(group.type)
+        spec = self.type_spec(group.type)
         vcpus = self.vcpus(group)
         cpu_reserve: int = sum((60, 10, 5, 5)[:vcpus]) + math.ceil(2.5 * max(0, vcpus - 4))
         cpu = vcpus * 1000 - cpu_reserve - DAEMON_SET_CPU_MILLIS
         tiered = self.settings.hyperpod.tiered_storage
         checkpoints = tiered.memory_percent if tiered else 0
-        memory = figures.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
-        memory -= 255 + 11 * figures.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
+        memory = spec.memory_gib * 1024 * (1 - MEMORY_OVERHEAD_SHARE - checkpoints / 100)
+        memory -= 255 + 11 * spec.pods + EVICTION_MIB + DAEMON_SET_MEMORY_MIB
         return Allocatable(
             cpu=max(0, cpu // 1000),
             memory_gib=max(0, math.floor(memory / 1024)),
-            gpus=figures.accelerators,
-            efa=figures.efa,
-            pods=max(0, figures.pods - self.daemon_sets(group)),
+            gpus=spec.accelerators,
+            efa=spec.efa,
+            pods=max(0, spec.pods - self.daemon_sets(group)),
         )
 
     @property
@@ -320,7 +320,7 @@ class Plan:
     def node_addresses(self, zone: str) -> int:
         """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""
         return sum(
-            self.most_nodes(group) * self.figures(group.type).ips
+            self.most_nodes(group) * self.type_spec(group.type).ips
             for group in self.settings.hyperpod.instance_groups
             if self.zone(group) == zone
         )
@@ -411,20 +411,20 @@ class Plan:
         shared: int | None,
     ) -> PodResources:
         group = self.group(group_name)
-        figures = self.figures(group.type)
+        spec = self.type_spec(group.type)
         room = self.allocatable(group)
-        gpus = figures.accelerators if gpus is None else gpus
+        gpus = spec.accelerators if gpus is None else gpus
         # several pods of a node share it by GPUs; a pod without GPUs is the only one of its kind on its node
-        parts = min(gpus, figures.accelerators), figures.accelerators
+        parts = min(gpus, spec.accelerators), spec.accelerators
         part = parts if parts[0] > 0 else (1, 1)
         if efa is None:
-            efa = figures.efa * part[0] // part[1] if gpus or not figures.accelerators else 0
+            efa = spec.efa * part[0] // part[1] if gpus or not spec.accelerators else 0
         memory = memory_gib or max(1, room.memory_gib * part[0] // part[1])
         return PodResources(
             cpu=cpu or max(1, room.cpu * part[0] // part[1]),
             memory_gib=memory,
             gpus=gpus,
-            gpu_resource=names.NEURON_RESOURCE if figures.accelerator == "neuron" else names.GPU_RESOURCE,
+            gpu_resource=names.NEURON_RESOURCE if spec.accelerator == "neuron" else names.GPU_RESOURCE,
             efa=efa,
             shared_memory_gib=shared or max(1, memory // 4),
         )

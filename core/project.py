@@ -53,7 +53,7 @@ def holds_environments(folder: Path) -> bool:
 
 
 def cache(name: str) -> Path:
-    """A folder for files that can be made again: in the checkout, or the user's cache folder where that is read-only.
+    """A folder for files that can be written again: in the checkout, or in the user's cache where that is read-only.
 
     Args:
         name: Name of the folder.

@@ -1,4 +1,4 @@
-"""The reference made from the model: `environments/schema.json` for editors and `docs/settings.md` for people."""
+"""The reference generated from the model: `environments/schema.json` for editors and `docs/settings.md` for people."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def settings_page() -> str:
     lines = [
         "# Settings of an environment",
         "",
-        "One file `environments/NAME.yaml` is one environment. This page is made from `core/model.py` by",
+        "One file `environments/NAME.yaml` is one environment. This page is generated from `core/model.py` by",
         "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
         "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a",
         "file and checks its settings against each other.",

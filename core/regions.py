@@ -55,7 +55,7 @@ def unlisted(plan: Plan) -> list[str]:
 def vouched(plan: Plan, instance_type: str) -> bool:
     """Whether an unlisted type is accepted all the same.
 
-    No region has it in the list, which is then behind the service, or the environment gives its figures under
+    No region has it in the list, which is then behind the service, or the environment gives its specification under
     `instance_types`.
     """
     return instance_type in plan.settings.instance_types or not offering(instance_type)

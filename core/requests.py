@@ -57,8 +57,8 @@ def create_file_system(plan: Plan) -> Json | None:
 def refused(plan: Plan, *rules: str) -> Iterator[Refusal]:
     """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
     settings = plan.settings
-    figures = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
-    where = hyperpod.Where(region=settings.region, account=settings.account, types=figures)
+    specs = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
+    where = hyperpod.Where(region=settings.region, account=settings.account, types=specs)
     request = create_cluster(plan)
     for rule in rules:
         yield from hyperpod.RULES[rule](request, where)

@@ -1,4 +1,4 @@
-"""YAML with positions: plain data, and where in the file each piece of it was written.
+"""YAML with line numbers: plain data, and where in the file each piece of it was written.
 
 A strict subset of YAML, so that a file cannot mean two things: anchors, aliases, tags, merge keys, several documents
 and scalars that YAML 1.1 and 1.2 read differently (`010`, `1_000`, `12:30`) are problems, each with its line. Built on

@@ -27,7 +27,7 @@ class HelmRelease:
         locked: the chart, its version, source and digest.
         namespace: where it goes.
         values: on top of the chart's own.
-        wait: until what it made is ready. Never before there are nodes.
+        wait: until what it created is ready. Never before there are nodes.
         timeout_minutes: Helm's own limit; at most 12, because the function that runs it is killed after 15
             and leaves the release in `pending-upgrade`.
         create_namespace: make the namespace if it is not there.
@@ -73,7 +73,7 @@ def lock_of(plan: Plan) -> Lock:
 
 
 def hyperpod_dependencies(plan: Plan) -> HelmRelease:
-    """What HyperPod needs in EKS before its cluster is made: health agent, deep health check, device plugins.
+    """What HyperPod needs in EKS before its cluster is created: health agent, deep health check, device plugins.
 
     Goes to kube-system without waiting, as there are no nodes yet. Operators this project does not use are not part of
     the packaged chart (`without` in the lock file). The device plugins run on this
@@ -82,8 +82,8 @@ def hyperpod_dependencies(plan: Plan) -> HelmRelease:
     """
     locked = lock_of(plan).chart(names.DEPENDENCIES_CHART, version=plan.settings.helm.hyperpod_dependencies)
     groups = plan.settings.hyperpod.instance_groups
-    nvidia = [group for group in groups if plan.figures(group.type).accelerator == "nvidia"]
-    efa = [group for group in groups if plan.figures(group.type).efa]
+    nvidia = [group for group in groups if plan.type_spec(group.type).accelerator == "nvidia"]
+    efa = [group for group in groups if plan.type_spec(group.type).efa]
     values: dict[str, Any] = {
         # image registry of the agent; without it the chart guesses, at last us-east-1
         "global": {"region": plan.settings.region},

@@ -11,7 +11,7 @@ import cdk8s
 from core import names
 
 PART_OF = {names.PART_OF_LABEL: names.PROJECT}
-"""Label of every object made here, so that `kubectl get -l` finds them."""
+"""Label of every object created here, so that `kubectl get -l` finds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Manifest:
     """One concern: one `KubernetesManifest` in a deploy, one file in `make manifests`.
 
     Kept apart because the kubectl handler prunes per manifest: an object that leaves a manifest is deleted, one that
-    moves to another manifest would be deleted and made again.
+    moves to another manifest would be deleted and created again.
 
     Args:
         name: PascalCase and stable: it becomes a construct id.

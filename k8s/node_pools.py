@@ -56,11 +56,11 @@ def _limits(plan: Plan, group: InstanceGroup) -> dict[str, str]:
 
     A group without workers of the environment's RayCluster is for RayJobs of other shapes and has no limit.
     """
-    figures, nodes = plan.figures(group.type), plan.most_nodes(group)
-    if figures.accelerators:
-        resource = NEURON_RESOURCE if figures.accelerator == "neuron" else GPU_RESOURCE
-        return {resource: str(nodes * figures.accelerators)}
-    return {"cpu": str(nodes * figures.vcpus)}
+    spec, nodes = plan.type_spec(group.type), plan.most_nodes(group)
+    if spec.accelerators:
+        resource = NEURON_RESOURCE if spec.accelerator == "neuron" else GPU_RESOURCE
+        return {resource: str(nodes * spec.accelerators)}
+    return {"cpu": str(nodes * spec.vcpus)}
 
 
 def _object(chart: cdk8s.Chart, api_version: str, kind: str, name: str, spec: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What all pods made here have in common: where they may run and what they may do."""
+"""What all pods created here have in common: where they may run and what they may do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def group_tolerations(plan: Plan, group: str) -> list[dict[str, Any]]:
     for taint in plan.group(group).taints:
         match = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
         made.append({"key": taint.key, **match, "effect": taint.effect})
-    accelerator = plan.figures(plan.group(group).type).accelerator
+    accelerator = plan.type_spec(plan.group(group).type).accelerator
     key = {"nvidia": GPU_RESOURCE, "neuron": NEURON_RESOURCE}.get(accelerator)
     if key and not any(item["key"] == key for item in made):
         made.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})

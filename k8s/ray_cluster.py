@@ -148,7 +148,7 @@ def _worker(
 ) -> dict[str, Any]:
     resources = plan.worker_resources(worker)
     whole_node = (
-        resources.gpus > 0 and resources.gpus == plan.figures(plan.group(worker.instance_group).type).accelerators
+        resources.gpus > 0 and resources.gpus == plan.type_spec(plan.group(worker.instance_group).type).accelerators
     )
     template = _template(
         plan,

@@ -20,7 +20,7 @@ from k8s.pods import group_tolerations, node_affinity, node_selector, resources
 SMALLEST_GIB = 1200
 """Smallest FSx for Lustre file system."""
 FOLDERS = ("runs", "data", "code", ".system/redis")
-"""Folders made on the file system and handed to uid 1000; the file system's root stays root's."""
+"""Folders created on the file system and handed to uid 1000; the file system's root stays root's."""
 
 
 def cluster_storage(plan: Plan, bindings: Bindings) -> Manifest:

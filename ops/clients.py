@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 CONNECT_SECONDS, READ_SECONDS = 5, 30
 TOKEN_SECONDS = 10 * 60
-"""EKS tokens live 15 minutes; a fresh one is made after ten."""
+"""EKS tokens live 15 minutes; a fresh one is created after ten."""
 
 
 class Target:

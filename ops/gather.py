@@ -153,7 +153,7 @@ def _group(target: Target, group: Json) -> Group:
         current=int(group.get("CurrentCount") or 0),
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
-        accelerated=plan.figures(kind).accelerators > 0 if plan.known(kind) else True,
+        accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
     )
 
 
@@ -221,13 +221,13 @@ def _event(item: Json) -> ClusterEvent:
 
 def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is omitted."""
-    found: dict[str, list[Any]] = {"pods": [], "rays": [], "claims": [], "warnings": []}
+    found: dict[str, list[Any]] = {"pods": [], "ray_clusters": [], "claims": [], "warnings": []}
     own, *others = plan_names.ray_namespaces(target.plan)
     for space in (own, *others):
         try:
             here: dict[str, list[Any]] = {
                 "pods": pods(target, space),
-                "rays": ray_clusters(target, space),
+                "ray_clusters": ray_clusters(target, space),
                 "claims": claims(target, space),
                 "warnings": warnings(target, space),
             }

@@ -13,7 +13,7 @@ from ops.errors import OpsError, explain
 from ops.snapshot import Claim, FileSystem, RayCluster, Stack
 
 LATE_LOGS = "late log group"
-"""A log group that a service made again after its stack went; nobody owns it, and the next deploy would meet it."""
+"""A log group that a service created again after its stack went; nobody owns it, and the next deploy would meet it."""
 Fate = Literal["destroyed", "kept", "blocks"]
 
 
@@ -32,7 +32,7 @@ class Inventory:
     """Everything that was found, and what could not be looked at."""
 
     stacks: tuple[Stack, ...]
-    rays: tuple[RayCluster, ...]
+    ray_clusters: tuple[RayCluster, ...]
     jobs: tuple[str, ...]
     claims: tuple[Claim, ...]
     file_systems: tuple[FileSystem, ...]
@@ -53,7 +53,7 @@ def take(target: Target) -> Inventory:
     unseen: list[str] = []
     stacks = tuple(gather.stack(target, name) for name in plan_names.stack_names(target.plan))
     file_systems = gather.file_systems(target)
-    rays: tuple[RayCluster, ...] = ()
+    clusters: tuple[RayCluster, ...] = ()
     jobs: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     balancers: list[Item] = []
@@ -61,7 +61,7 @@ def take(target: Target) -> Inventory:
     try:
         if _eks_exists(target):
             spaces = plan_names.ray_namespaces(target.plan)
-            rays = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
+            clusters = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
             jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
             claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
             balancers = _load_balancers(target)
@@ -80,7 +80,7 @@ def take(target: Target) -> Inventory:
                 fate="destroyed",
                 note="deleted first, so that it lets go of its volume",
             )
-            for ray in rays
+            for ray in clusters
         ),
         *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in jobs),
         *(_claim_item(target, claim) for claim in claims),
@@ -90,7 +90,7 @@ def take(target: Target) -> Inventory:
     ]
     return Inventory(
         stacks=stacks,
-        rays=rays,
+        ray_clusters=clusters,
         jobs=jobs,
         claims=claims,
         file_systems=file_systems,
@@ -121,7 +121,7 @@ def _ray_jobs(target: Target, namespace: str) -> list[str]:
 
 
 def _load_balancers(target: Target) -> list[Item]:
-    """Services of type LoadBalancer: what they made is known to no stack and holds the VPC."""
+    """Services of type LoadBalancer: what they created is known to no stack and holds the VPC."""
     found = target.kubernetes.items("/api/v1/services")
     return [
         Item(
@@ -148,7 +148,7 @@ def deletes_data(target: Target) -> bool:
 
 
 def made_by_claim(target: Target, claim: Claim) -> bool:
-    """Whether a claim's volume was made by the CSI driver for it."""
+    """Whether a claim's volume was created by the CSI driver for it."""
     return claim.storage_class == plan_names.storage_class(target.plan)
 
 
@@ -164,7 +164,7 @@ def _claim_item(target: Target, claim: Claim) -> Item:
 def _file_system_item(target: Target, item: FileSystem) -> Item:
     existing = target.plan.existing_file_system
     if existing and existing.file_system_id == item.id:
-        return Item(kind="file system", id=item.id, fate="kept", note="yours: not made by this environment")
+        return Item(kind="file system", id=item.id, fate="kept", note="yours: not created by this environment")
     if not deletes_data(target):
         return Item(
             kind="file system",
@@ -177,7 +177,7 @@ def _file_system_item(target: Target, item: FileSystem) -> Item:
             kind="file system",
             id=item.id,
             fate="blocks",
-            note="made by a claim: deleted and waited for, before its driver goes",
+            note="created by a claim: deleted and waited for, before its driver goes",
         )
     return Item(
         kind="file system",
@@ -188,7 +188,7 @@ def _file_system_item(target: Target, item: FileSystem) -> Item:
 
 
 def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
-    """What services made on their own behalf: log groups, images, and what holds the VPC."""
+    """What services created on their own behalf: log groups, images, and what holds the VPC."""
     found: list[Item] = []
     for look in (_log_groups, _images, _in_the_vpc):
         try:
@@ -202,9 +202,9 @@ def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[st
 
 
 def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
-    """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild made again after their stacks went."""
+    """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild created again after their stacks went."""
     cluster = target.plan.settings.hyperpod.cluster_name
-    note = "made by the service, no stack owns it; --delete-logs deletes it"
+    note = "created by the service, no stack owns it; --delete-logs deletes it"
     found = [
         Item(kind="log group", id=name, fate="kept", note=note)
         for name in _group_names(target, names.cluster_log_groups(cluster))
@@ -233,9 +233,9 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
 
 def _late_group(target: Target, name: str, service: str) -> Item:
     if target.plan.settings.protected:
-        note = f"kept with a protected environment, or made again by {service}; --delete-logs deletes it"
+        note = f"kept with a protected environment, or created again by {service}; --delete-logs deletes it"
         return Item(kind="log group", id=name, fate="kept", note=note)
-    return Item(kind=LATE_LOGS, id=name, fate="destroyed", note=f"made again by {service} after its stack went")
+    return Item(kind=LATE_LOGS, id=name, fate="destroyed", note=f"created again by {service} after its stack went")
 
 
 def _there(stacks: tuple[Stack, ...], name: str) -> bool:
@@ -263,7 +263,7 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
 
 
 def _vpcs(target: Target) -> list[str]:
-    """VPCs that the environment's network stack made: more than one after a destroy that kept a file system."""
+    """VPCs that the environment's network stack created: more than one after a destroy that kept a file system."""
     tagged = [{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
     return [str(vpc["VpcId"]) for vpc in target.aws.pages("ec2", "describe_vpcs", "Vpcs", Filters=tagged)]
 
@@ -295,11 +295,11 @@ def _of_guardduty(target: Target, here: list[Json]) -> list[Item]:
     found = []
     for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
         if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
-            note = f"made by GuardDuty: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
+            note = f"created by GuardDuty: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
             found.append(Item(kind="VPC endpoint", id=endpoint["VpcEndpointId"], fate="blocks", note=note))
     for group in target.aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=here):
         if "guardduty" in group["GroupName"].lower() and not _tag(group):
-            note = f"made by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
+            note = f"created by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
             found.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
     return found
 

@@ -193,7 +193,7 @@ class Snapshot:
     events: tuple[ClusterEvent, ...] = ()
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
-    rays: tuple[RayCluster, ...] = ()
+    ray_clusters: tuple[RayCluster, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
     claims: tuple[Claim, ...] = ()
     warnings: tuple[KubernetesEvent, ...] = ()

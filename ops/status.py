@@ -93,7 +93,7 @@ def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
             ],
         },
         "stacks": seen.stacks,
-        "ray_clusters": seen.rays,
+        "ray_clusters": seen.ray_clusters,
         "pods": seen.pods,
         "file_systems": seen.file_systems,
         "claims": seen.claims,
@@ -109,7 +109,7 @@ def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> 
     if seen.cluster:
         console.print()
         _groups(console, seen)
-    if seen.rays or seen.pods:
+    if seen.ray_clusters or seen.pods:
         console.print()
         _ray(console, seen)
     if seen.file_systems or seen.claims:
@@ -165,7 +165,7 @@ def _groups(console: Console, seen: Snapshot) -> None:
 
 
 def _ray(console: Console, seen: Snapshot) -> None:
-    for ray in seen.rays:
+    for ray in seen.ray_clusters:
         console.print(
             f"RayCluster {ray.namespace}/{ray.name} says {ray.state or 'nothing yet'}, "
             f"{ray.ready_workers} of {ray.desired_workers} workers"
@@ -182,7 +182,7 @@ def _ray(console: Console, seen: Snapshot) -> None:
 
 
 def _storage(console: Console, seen: Snapshot) -> None:
-    table = output.table("=Storage", "State", ">GiB", "Made by")
+    table = output.table("=Storage", "State", ">GiB", "Owner")
     for file_system in seen.file_systems:
         mine = "elsewhere" if seen.storage_mode == "existing" else "the stack"
         made = "claim" if file_system.made_by_claim else file_system.stack or mine

@@ -146,7 +146,7 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
         space, _, name = job.partition("/")
         target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
         output.log(f"deleting RayJob {job}")
-    for ray in found.rays:
+    for ray in found.ray_clusters:
         target.kubernetes.delete(
             f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
         )

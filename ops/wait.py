@@ -181,13 +181,14 @@ def _ray(seen: Snapshot) -> Progress:
     for item in seen.unseen:
         if item.source == "Kubernetes" and seen.cluster is not None:
             return Progress(phase=f"not known: {item.why}")
-    if not seen.rays:
+    if not seen.ray_clusters:
         return _cluster(seen) if seen.cluster is None else Progress(phase="no RayCluster yet")
     found = [item for item in judge(seen).findings if item.kind != "note" and not item.subject.startswith("i-")]
     parts = [
-        f"{ray.name} {ray.state or 'starting'}, {ray.ready_workers}/{ray.desired_workers} workers" for ray in seen.rays
+        f"{ray.name} {ray.state or 'starting'}, {ray.ready_workers}/{ray.desired_workers} workers"
+        for ray in seen.ray_clusters
     ]
-    done = not found and all(ray.state == "ready" for ray in seen.rays)
+    done = not found and all(ray.state == "ready" for ray in seen.ray_clusters)
     return Progress(phase="; ".join([*parts, *(item.what for item in found[:1])]), done=done)
 
 

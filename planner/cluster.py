@@ -123,7 +123,7 @@ def cluster(plan: Plan) -> Cluster:
             expected="a way to get nodes back: no public figure says when you do it",
             fix="plan with node_recovery: Automatic",
         )
-    per_node = plan.figures(kind).accelerators
+    per_node = plan.type_spec(kind).accelerators
     world = sum(worker.replicas * plan.worker_resources(worker).gpus for worker in workers)
     if not world:
         raise PlanError(

@@ -6,4 +6,4 @@ from core.errors import ProjectError
 
 
 class ReviewError(ProjectError):
-    """The review cannot be made; the message says why and what to do."""
+    """The review fails; the message says why and what to do."""

@@ -70,7 +70,7 @@ def rows(base: Locks, head: Locks) -> list[Row]:
 
 
 def libraries(base: Locks, head: Locks) -> list[str]:
-    """Notes on sides whose lock asks for another library than the one that made their templates."""
+    """Notes on sides whose lock asks for another library than the one that synthesized their templates."""
     notes = []
     for side, locks in (("base", base), ("head", head)):
         pins = locks.get("requirements.txt", {})
@@ -81,8 +81,8 @@ def libraries(base: Locks, head: Locks) -> list[str]:
         ]
         if others:
             notes.append(
-                f"the {side}'s templates were not made with its own library: its lock has {', '.join(others)}. What "
-                "that library makes differently does not show here"
+                f"the {side}'s templates were not synthesized with its own library: its lock has {', '.join(others)}. "
+                "What that library makes differently does not show here"
             )
     return notes
 
@@ -142,9 +142,9 @@ def _consequence(name: str) -> str:
             "first apply the new chart's yourself."
         )
     if name == IMAGES:
-        return "The mirror copies them; pods made later run them."
+        return "The mirror copies them; pods created later run them."
     if name.startswith("image/"):
-        return "The training image is built again; running pods keep theirs, pods made later get the new one."
+        return "The training image is built again; running pods keep theirs, pods created later get the new one."
     if name == NODE:
         return "Other command-line tools; no template changes by it."
     if name == "requirements.txt":

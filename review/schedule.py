@@ -299,7 +299,7 @@ def _group(
         # the first nodes of a new cluster are in the cluster's own figure
         total = NOTHING if fresh else Minutes(*table["made"]["minutes"])
         total += Minutes(*table["deep_checks"]["minutes"]) if checks else NOTHING
-        parts = [] if fresh else [f"nodes made ({table['made']['source']})"]
+        parts = [] if fresh else [f"nodes created ({table['made']['source']})"]
         return total, " and ".join(
             [*parts, *([f"deep health checks ({table['deep_checks']['source']})"] if checks else [])]
         )

@@ -1,7 +1,7 @@
 """Synthesizes two revisions of this project; no AWS account is asked.
 
 Only what differs is synthesized. Where both revisions have the same code, one process makes the templates of both, and
-only of environments whose files differ; otherwise each is made by its own code, in a git worktree, both at once.
+only of environments whose files differ; otherwise each is synthesized by its own code, in a git worktree, both at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Sides:
 
 @contextmanager
 def assemblies(base: str, head: str | None, *, project: Path, environment: str | None = None) -> Iterator[Sides]:
-    """The two assemblies; all that was made for them is gone afterwards.
+    """The two assemblies; all that was created for them is gone afterwards.
 
     Args:
         base: Revision to compare with, for example `origin/main`. Its merge base with the head is taken, so that what

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from service_rules import data, training_plan
 from service_rules.refusal import Json, Refusal, Rule, named
 
-# families with GPUs or Trainium, for a type whose figures are not known
+# families with GPUs or Trainium, for a type whose specification is not known
 _ACCELERATED = re.compile(r"^ml\.(p\d|g\d|gr\d|trn\d|inf\d)")
 IMMUTABLE = ("OverrideVpcConfig", "CapacityRequirements", "ExecutionRole", "NetworkInterface", "InstanceType")
 CRON = {
@@ -41,16 +41,16 @@ class Where:
     types: Json | None = None
     """Figures by instance type; default: the data of this package."""
 
-    def figures(self, instance_type: str) -> Json:
+    def type_spec(self, instance_type: str) -> Json:
         """Figures of a type, empty where it is not known."""
         known = data.instance_types() if self.types is None else self.types
         found: Json = known.get(instance_type) or {}
         return found
 
     def accelerated(self, instance_type: str) -> bool:
-        """Whether a type has GPUs or Trainium chips: by its figures, else by its family."""
-        figures = self.figures(instance_type)
-        return bool(figures["accelerators"]) if figures else _ACCELERATED.match(instance_type) is not None
+        """Whether a type has GPUs or Trainium chips: by its specification, else by its family."""
+        spec = self.type_spec(instance_type)
+        return bool(spec["accelerators"]) if spec else _ACCELERATED.match(instance_type) is not None
 
 
 def instance_type(group: Json) -> str:
@@ -250,8 +250,8 @@ def threads_exist(request: Json, where: Where) -> Iterator[Refusal]:
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
     """
     for index, group in groups_of(request):
-        figures = where.figures(instance_type(group))
-        if figures and group.get("ThreadsPerCore", 1) > figures.get("threads", 2):
+        spec = where.type_spec(instance_type(group))
+        if spec and group.get("ThreadsPerCore", 1) > spec.get("threads", 2):
             message = f"ThreadsPerCore of {_of(group)} is 2, and the cores of {instance_type(group)} have one thread"
             yield Refusal(rule="threads_exist", message=message, index=index, member="ThreadsPerCore")
 

@@ -46,7 +46,7 @@ class HyperPodStack(EnvironmentStack):
                 instance_group=head.name,
                 instance_type=head.type,
             )
-        # made here, while the cluster is: its functions take minutes that nothing else waits for
+        # created here, while the cluster is: its functions take minutes that nothing else waits for
         storage = plan.settings.storage
         guarded = isinstance(storage, model.DynamicStorage) and storage.on_destroy == "delete"
         self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if guarded else None

@@ -12,7 +12,7 @@ from stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):
-    """An FSx for Lustre file system made beside EKS (storage mode `static`)."""
+    """An FSx for Lustre file system created beside EKS (storage mode `static`)."""
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")

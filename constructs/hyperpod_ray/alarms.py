@@ -98,7 +98,7 @@ EVENT_SIGNALS = (
         pattern=_failed_instances,
         minutes=60,
         threshold=lambda _nodes: 1,
-        description="an instance, perhaps a replacement, could not be made: hyperpod-ray status says why",
+        description="an instance, perhaps a replacement, could not be created: hyperpod-ray status says why",
     ),
 )
 """What the archive of HyperPod's events says."""

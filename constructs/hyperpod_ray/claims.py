@@ -11,7 +11,7 @@ from hyperpod_ray.waiter import waiter
 
 
 class ClaimWaiter(Construct):
-    """The functions that `ClaimGuard` waits with: apart, so that they are made beside what takes longer.
+    """The functions that `ClaimGuard` waits with: apart, so that they are created beside what takes longer.
 
     Creates two functions and the waiter state machine of the CDK's provider framework.
 
@@ -31,7 +31,7 @@ class ClaimWaiter(Construct):
 
 
 class ClaimGuard(Construct):
-    """Holds a destroy until file systems that claims made are really gone.
+    """Holds a destroy until file systems that claims created are really gone.
 
     Kubernetes answers a claim's deletion long before FSx is done, and the kubectl handler swallows errors of a delete;
     when the driver or its role go first, the file system stays, costs money, and its network interface blocks the

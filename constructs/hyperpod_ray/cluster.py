@@ -36,7 +36,7 @@ BOOTSTRAP_ADDONS: dict[str, dict[str, object]] = {
 
 
 class ControlPlaneGround(Construct):
-    """What the control plane stands on and what it does not have to wait for: it is made beside the network.
+    """What the control plane stands on and what it does not have to wait for: it is created beside the network.
 
     Creates its role (`AWS::IAM::Role`), its log group with retention, the KMS key of the Kubernetes secrets, and the
     security group of its network interfaces.
@@ -302,7 +302,7 @@ def _kubectl_layer(scope: Construct, version: str) -> lambda_.ILayerVersion:
 
 
 def _know_by_name(cluster: eks.Cluster, cluster_name: str) -> None:
-    """The kubectl function's policy has the cluster's ARN by name: it is made beside the cluster, not after it."""
+    """The kubectl function's policy has the cluster's ARN by name: it is created beside the cluster, not after it."""
     role = cluster.node.find_child("KubectlProvider").node.find_child("Handler").node.find_child("ServiceRole")
     policy = cast("iam.CfnPolicy", role.node.find_child("DefaultPolicy").node.default_child)
     arn = Stack.of(cluster).format_arn(service="eks", resource="cluster", resource_name=cluster_name)

@@ -109,7 +109,7 @@ class ExecutionRole(Construct):
 def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
     """Network interfaces of this VPC only, as HyperPod and the VPC CNI make, attach and address them.
 
-    A new interface is limited by the subnet and the security groups that it is made with.
+    A new interface is limited by the subnet and the security groups that it is created with.
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
     """
     here = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}

@@ -43,7 +43,7 @@ class FirstNodes(Construct):
             handler="nodes_running",
             asks=iam.PolicyStatement(
                 actions=["sagemaker:ListClusterNodes"],
-                # not by the cluster's own ARN: the functions are made while the cluster is
+                # not by the cluster's own ARN: the functions are created while the cluster is
                 resources=[Stack.of(self).format_arn(service="sagemaker", resource="cluster", resource_name="*")],
             ),
             query_interval=Duration.seconds(20),

@@ -14,7 +14,7 @@ from hyperpod_ray.private_bucket import private_bucket
 
 
 class LifecycleScripts(Construct):
-    """A private bucket with the scripts that run on a node when it is made.
+    """A private bucket with the scripts that run on a node when it is created.
 
     Creates `AWS::S3::Bucket` (its name begins with `sagemaker-`, which is all that the managed policy of the execution
     role may read; versioned, encrypted, TLS only) and uploads `folder` under its content hash as prefix: a changed

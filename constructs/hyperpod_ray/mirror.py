@@ -60,7 +60,7 @@ class ImageMirror(Construct):
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         for copy in copies:
             name = "".join(word.capitalize() for word in re.split(r"[^a-z0-9]+", copy.name.lower()))
-            # copies: they can be made again, and nothing of an environment is left without them
+            # copies: they can be created again, and nothing of an environment is left without them
             repository = ecr.Repository(
                 self,
                 f"{name}Repository",

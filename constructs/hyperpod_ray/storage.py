@@ -184,9 +184,9 @@ def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: Dat
 class FsxCsiRole(Construct):
     """The role of the FSx for Lustre CSI driver's controller (`AWS::IAM::Role`, IRSA).
 
-    Trusted for exactly one service account of exactly this cluster. For file systems made by claims it may create, and
-    change or delete only what carries this environment's tag; otherwise it may only describe. The AWS article grants
-    AmazonFSxFullAccess.
+    Trusted for exactly one service account of exactly this cluster. For file systems created by claims it may create,
+    and change or delete only what carries this environment's tag; otherwise it may only describe. The AWS article
+    grants AmazonFSxFullAccess.
 
     Args:
         creates_file_systems: Whether claims create file systems.

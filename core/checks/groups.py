@@ -45,7 +45,7 @@ def group_names_differ(plan: Plan) -> Iterator[Finding]:
 def type_is_known(plan: Plan) -> Iterator[Finding]:
     """A type that the service's API model does not list is most likely a misspelling.
 
-    A new type is possible; then the file must give its figures.
+    A new type is possible; then the file must give its specification.
     """
     types = platform().instance_types
     for index, group in groups(plan):
@@ -54,22 +54,22 @@ def type_is_known(plan: Plan) -> Iterator[Finding]:
         if group.type in types and not known:
             yield error(
                 *path,
-                what=f"no figures of '{group.type}' are in the catalogue",
-                expected="a type with known figures",
+                what=f"no specification of '{group.type}' is in the catalogue",
+                expected="a type of the catalogue",
                 fix=_give(group.type),
             )
         elif group.type not in types and known:
             yield warning(
                 *path,
                 what=f"'{group.type}' is not in the service's list of instance types as known here",
-                expected="a listed type; the figures of instance_types are used",
+                expected="a listed type; the specification in instance_types is used",
                 fix=meant(group.type, types) or "make sure that HyperPod offers the type",
             )
         elif group.type not in types:
             yield error(
                 *path,
                 what=f"'{group.type}' is not a HyperPod instance type known here",
-                expected="a listed type, or the figures of a new one",
+                expected="a listed type, or the specification of a new one",
                 fix=f"{guess} If it is new, {_give(group.type)}"
                 if (guess := meant(group.type, types))
                 else _give(group.type),
@@ -110,13 +110,13 @@ def type_is_in_the_region(plan: Plan) -> Iterator[Finding]:
 
 def _give(name: str) -> str:
     return (
-        f"give its figures in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, accelerator: …, "
-        "accelerators: …, efa: …, ips: …, pods: …}}"
+        f"give its specification in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, "
+        "accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"
     )
 
 
 @rule("hyperpod", "instance_types")
-def figures_are_used(plan: Plan) -> Iterator[Finding]:
+def specs_are_used(plan: Plan) -> Iterator[Finding]:
     """Figures of a type that no group has are left over, or misspelled."""
     used = {group.type for _, group in groups(plan)}
     for name in plan.settings.instance_types:
@@ -125,36 +125,36 @@ def figures_are_used(plan: Plan) -> Iterator[Finding]:
                 "instance_types",
                 name,
                 what="no instance group is of this type",
-                expected="figures of types that groups have",
+                expected="specifications of types that groups have",
                 fix=meant(name, used) or "remove the entry",
             )
 
 
 @rule("instance_types")
-def figures_agree(plan: Plan) -> Iterator[Finding]:
+def specs_agree(plan: Plan) -> Iterator[Finding]:
     """An accelerator kind comes with a number of devices, and `none` with none."""
-    for name, figures in plan.settings.instance_types.items():
-        if (figures.accelerator == "none") != (figures.accelerators == 0):
+    for name, spec in plan.settings.instance_types.items():
+        if (spec.accelerator == "none") != (spec.accelerators == 0):
             yield error(
                 "instance_types",
                 name,
                 "accelerators",
-                what=f"{figures.accelerators} with accelerator '{figures.accelerator}'",
+                what=f"{spec.accelerators} with accelerator '{spec.accelerator}'",
                 expected="0 with 'none', at least 1 with any other kind",
                 fix="correct one of the two",
             )
 
 
 @rule("instance_types")
-def figures_are_those_of_the_catalogue(plan: Plan) -> Iterator[Finding]:
+def specs_are_those_of_the_catalogue(plan: Plan) -> Iterator[Finding]:
     """Figures of a known type that differ from EC2's make pods that fit no node, or leave a part of it idle.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypes.html
     """
-    for name, figures in plan.settings.instance_types.items():
+    for name, spec in plan.settings.instance_types.items():
         known = catalogue().get(name)
         for member in _FIGURES if known else ():
-            given, listed = getattr(figures, member), getattr(known, member)
+            given, listed = getattr(spec, member), getattr(known, member)
             if given != listed:
                 yield warning(
                     "instance_types",
@@ -162,7 +162,7 @@ def figures_are_those_of_the_catalogue(plan: Plan) -> Iterator[Finding]:
                     member,
                     what=f"{given}, and {name} has {listed}",
                     expected=f"{listed}",
-                    fix=f"set {listed}, or remove the entry: its figures are known",
+                    fix=f"set {listed}, or remove the entry: its specification is known",
                 )
 
 

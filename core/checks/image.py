@@ -43,21 +43,21 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
     """An image is of one architecture, and its frameworks are of one kind of accelerator."""
     built = _built(plan)
     for path, group in _placed(plan):
-        figures = plan.figures(group.type)
-        if group.type.startswith(ARM_TYPES) and figures.architecture != "arm64":
+        spec = plan.type_spec(group.type)
+        if group.type.startswith(ARM_TYPES) and spec.architecture != "arm64":
             yield error(
                 "instance_types",
                 group.type,
                 "architecture",
-                what=f"'{figures.architecture}', and {group.type} has ARM processors",
+                what=f"'{spec.architecture}', and {group.type} has ARM processors",
                 expected="arm64",
                 fix="set architecture: arm64",
             )
             continue
-        accelerator = figures.accelerator
-        if built is None or (figures.architecture == built.architecture and accelerator in {"none", built.accelerator}):
+        accelerator = spec.accelerator
+        if built is None or (spec.architecture == built.architecture and accelerator in {"none", built.accelerator}):
             continue
-        kind = figures.architecture if accelerator == "none" else f"{figures.architecture} with {accelerator}"
+        kind = spec.architecture if accelerator == "none" else f"{spec.architecture} with {accelerator}"
         yield error(
             *path,
             what=f"no image set for {kind} ({group.type})",

@@ -1,4 +1,4 @@
-"""What several rules look up: groups by name, figures that may be missing, workers whose group exists."""
+"""What several rules look up: groups by name, specifications that may be missing, workers whose group exists."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
 
 
 def known_groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
-    """Instance groups whose type's figures are known; the others are reported by one rule and skipped by the rest."""
+    """Instance groups of a type whose specification is known; one rule reports the others, the rest skip them."""
     return ((index, group) for index, group in groups(plan) if plan.known(group.type))
 
 
 def find(plan: Plan, name: str) -> InstanceGroup | None:
-    """The group called `name`, None when there is none or its type's figures are unknown."""
+    """The group called `name`, None when there is none or its type's specification is unknown."""
     found = next((group for _, group in groups(plan) if group.name == name), None)
     return found if found and plan.known(found.type) else None
 
 
 def workers(plan: Plan) -> Iterator[tuple[int, RayWorkerGroup, InstanceGroup]]:
-    """Worker groups with their index and instance group, where that exists and its figures are known."""
+    """Worker groups with their index and instance group, where that exists and its specification is known."""
     for index, worker in enumerate(plan.settings.ray.workers):
         if group := find(plan, worker.instance_group):
             yield index, worker, group

@@ -406,12 +406,12 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
     for zone, (prefix, room, path) in _rooms(plan).items():
         there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
         nodes = {index: plan.most_nodes(group) for index, group in there}
-        need = sum(nodes[index] * plan.figures(group.type).ips for index, group in there)
-        spare = sum(plan.figures(group.type).ips for index, group in there if nodes[index])
+        need = sum(nodes[index] * plan.type_spec(group.type).ips for index, group in there)
+        spare = sum(plan.type_spec(group.type).ips for index, group in there if nodes[index])
         if not there or need + spare <= room:
             continue
-        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.figures(pair[1].type).ips)
-        each, many = plan.figures(largest.type).ips, nodes[index]
+        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.type_spec(pair[1].type).ips)
+        each, many = plan.type_spec(largest.type).ips, nodes[index]
         says = f"the nodes in {zone} take {need:,} addresses ({many} × {each} of {largest.type}"
         says += f" and {len(there) - 1} more group{'s' if len(there) > 2 else ''})" if len(there) > 1 else ")"
         has = f"the subnet there, a /{prefix}, has {room:,}"

@@ -63,7 +63,7 @@ def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Find
         if want > has:
             after = " after system pods" if name in ("cpu", "memory_gib") else ""
             hint = ""
-            if name == "cpu" and group.threads_per_core == 1 and plan.figures(group.type).threads == 2:
+            if name == "cpu" and group.threads_per_core == 1 and plan.type_spec(group.type).threads == 2:
                 hint = (
                     " with threads_per_core 1; with 2 it has "
                     f"{plan.allocatable(group.model_copy(update={'threads_per_core': 2})).cpu}"
@@ -82,7 +82,7 @@ def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Find
         yield error(
             *demand.path,
             "instance_group",
-            what=f"a node of '{group.name}' ({group.type}) carries {plan.figures(group.type).pods} pods, "
+            what=f"a node of '{group.name}' ({group.type}) carries {plan.type_spec(group.type).pods} pods, "
             f"and the {plan.daemon_sets(group)} daemon sets of every node take them all",
             expected="room for one pod more",
             fix="choose a larger instance type",
@@ -109,7 +109,7 @@ def _demands(plan: Plan, name: str, *, most: bool) -> list[_Demand]:
 
 
 def _loaded_groups(plan: Plan) -> list[InstanceGroup]:
-    """Groups with known figures that carry pods of Ray."""
+    """Groups with a known type that carry pods of Ray."""
     ray = plan.settings.ray
     used = [ray.head.instance_group, *(worker.instance_group for worker in ray.workers)]
     if ray.gcs_fault_tolerance:
@@ -247,40 +247,40 @@ def _packs(demands: list[_Demand], room: Allocatable, *, nodes: int) -> bool:
 def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
     """A worker that leaves GPUs or EFA interfaces of a node unused pays for them."""
     for index, worker, group in workers(plan):
-        figures = plan.figures(group.type)
+        spec = plan.type_spec(group.type)
         pod = plan.worker_resources(worker)
-        if figures.accelerators and pod.gpus == 0 and worker.gpus == 0:
+        if spec.accelerators and pod.gpus == 0 and worker.gpus == 0:
             yield warning(
                 "ray",
                 "workers",
                 index,
                 "gpus",
-                what=f"0 on {group.type}, whose {figures.accelerators} accelerators then stand idle",
-                expected=f"{figures.accelerators}",
-                fix=f"set gpus: {figures.accelerators}, or use a group of a CPU type",
+                what=f"0 on {group.type}, whose {spec.accelerators} accelerators then stand idle",
+                expected=f"{spec.accelerators}",
+                fix=f"set gpus: {spec.accelerators}, or use a group of a CPU type",
             )
-        elif _leaves_idle(plan, index, figures.accelerators, pod.gpus):
-            idle = figures.accelerators % pod.gpus
+        elif _leaves_idle(plan, index, spec.accelerators, pod.gpus):
+            idle = spec.accelerators % pod.gpus
             yield warning(
                 "ray",
                 "workers",
                 index,
                 "gpus",
                 what=(
-                    f"{pod.gpus} of the {figures.accelerators} accelerators of {group.type}: {idle} of each "
+                    f"{pod.gpus} of the {spec.accelerators} accelerators of {group.type}: {idle} of each "
                     "node stand idle"
                 ),
-                expected=f"a number that divides {figures.accelerators}",
-                fix=f"set gpus: {figures.accelerators}, or another divisor",
+                expected=f"a number that divides {spec.accelerators}",
+                fix=f"set gpus: {spec.accelerators}, or another divisor",
             )
-        elif figures.efa > 1 and worker.efa == 0 and worker.replicas > 1:
+        elif spec.efa > 1 and worker.efa == 0 and worker.replicas > 1:
             yield warning(
                 "ray",
                 "workers",
                 index,
                 "efa",
                 what=f"0 on {group.type}: workers then talk over TCP, many times slower",
-                expected=f"{figures.efa} EFA interfaces for a pod that has the whole node",
+                expected=f"{spec.efa} EFA interfaces for a pod that has the whole node",
                 fix="remove the setting",
             )
 

@@ -378,7 +378,7 @@ def workers_share_a_zone(plan: Plan) -> Iterator[Finding]:
     """
     first: tuple[str, str] | None = None
     for index, worker, group in workers(plan):
-        if plan.figures(group.type).efa == 0 or worker.efa == 0:
+        if plan.type_spec(group.type).efa == 0 or worker.efa == 0:
             continue
         zone = plan.zone(group)
         first = first or (worker.name, zone)
@@ -407,7 +407,7 @@ def one_architecture(plan: Plan) -> Iterator[Finding]:
         for index, worker, group in workers(plan)
     ]
     for path, who, type_name in places:
-        architecture = plan.figures(type_name).architecture
+        architecture = plan.type_spec(type_name).architecture
         kinds.setdefault(architecture, who)
         if len(kinds) > 1 and architecture != next(iter(kinds)):
             other = next(iter(kinds))
@@ -422,7 +422,7 @@ def one_architecture(plan: Plan) -> Iterator[Finding]:
 @rule("ray", "hyperpod", "instance_types")
 def workers_have_one_kind_of_accelerator(plan: Plan) -> Iterator[Finding]:
     """GPUs and Neuron devices need different images and frameworks."""
-    kinds = {plan.figures(group.type).accelerator: index for index, _, group in reversed(list(workers(plan)))}
+    kinds = {plan.type_spec(group.type).accelerator: index for index, _, group in reversed(list(workers(plan)))}
     kinds.pop("none", None)
     if len(kinds) > 1:
         yield error(

@@ -55,7 +55,7 @@ def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
     """
     if not plan.efa_storage:
         return
-    without = sorted({group.type for _, _, group in workers(plan) if not plan.figures(group.type).efa})
+    without = sorted({group.type for _, _, group in workers(plan) if not plan.type_spec(group.type).efa})
     if without:
         yield warning(
             "storage",

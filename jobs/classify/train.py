@@ -28,7 +28,7 @@ def train(config: dict[str, Any]) -> None:
     # 1. model: the same start on every rank, then wrapped for data-parallel training
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    ensure_process_group()  # Ray has made one already, except in local mode (--workers 0)
+    ensure_process_group()  # Ray has created one already, except in local mode (--workers 0)
     rank, world = dist.get_rank(), dist.get_world_size()
     layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 10))
     model = nn.parallel.DistributedDataParallel(layers)

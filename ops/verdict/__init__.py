@@ -27,7 +27,7 @@ def judge(seen: Snapshot) -> Verdict:
         nodes.instances,
         nodes.nodes,
         storage.storage,
-        ray.rays,
+        ray.ray_clusters,
         ray.pods,
     )
     for rule in rules:

@@ -127,13 +127,13 @@ def training(seen: Snapshot, instance: Instance) -> str:
     here = sorted(pod.name for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id))
     if here:
         return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(here)}"
-    return "; Ray has all its workers without it" if seen.rays and _complete(seen) else ""
+    return "; Ray has all its workers without it" if seen.ray_clusters and _complete(seen) else ""
 
 
 def _complete(seen: Snapshot) -> bool:
     """Whether every RayCluster has its head and all its workers on nodes that are ready."""
     ready_nodes = {node.name for node in seen.nodes if node.ready}
-    for ray in seen.rays:
+    for ray in seen.ray_clusters:
         running = [
             pod
             for pod in seen.pods

@@ -217,7 +217,9 @@ def _silent(seen: Snapshot, node: Node, instance: Instance) -> Finding:
     """The kubelet no longer answers though HyperPod says Running."""
     what = f"node {instance.id} does not answer Kubernetes, though HyperPod says Running"
     pods = [pod for pod in seen.pods if pod.node == node.name]
-    ready = [ray.name for ray in seen.rays if ray.state == "ready" and any(pod.cluster == ray.name for pod in pods)]
+    ready = [
+        ray.name for ray in seen.ray_clusters if ray.state == "ready" and any(pod.cluster == ray.name for pod in pods)
+    ]
     why = f"RayCluster '{ready[0]}' says ready, but {pods[0].name} is on it" if ready else ""
     if node.since is None or seen.at - node.since < UNREACHABLE_GRACE:
         by = (node.since or seen.at) + UNREACHABLE_GRACE

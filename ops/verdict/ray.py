@@ -21,11 +21,11 @@ from ops.verdict.finding import (
 )
 
 
-def rays(seen: Snapshot) -> Iterator[Finding]:
+def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
     """What RayClusters say of themselves, and what their pods say."""
     if not seen.saw("Kubernetes") or seen.cluster is None:
         return
-    mine = [ray for ray in seen.rays if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
+    mine = [ray for ray in seen.ray_clusters if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
     deployed = {stack.name: stack.status for stack in seen.stacks}.get(
         names.stack_name(seen.environment, names.RAY_STACK), ""
     )
@@ -35,7 +35,7 @@ def rays(seen: Snapshot) -> Iterator[Finding]:
             what=f"RayCluster '{seen.ray_cluster}' is gone although its stack is there",
             next=deploy(seen),
         )
-    for ray in seen.rays:
+    for ray in seen.ray_clusters:
         if ray.suspended:
             yield Finding(
                 kind="action-required",

@@ -61,14 +61,14 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
     if missing and not busy:
         yield Finding(
             kind="action-required",
-            what="half made: " + ", ".join(missing) + (" is" if len(missing) == 1 else " are") + " missing",
+            what="incomplete: " + ", ".join(missing) + (" is" if len(missing) == 1 else " are") + " missing",
             next=deploy(seen),
         )
 
 
 def _dead_stack(seen: Snapshot, stack: Stack) -> Finding:
     next_ = {
-        # nothing can be updated in this state: it has to go before it can be made again
+        # nothing can be updated in this state: it has to go before it can be created again
         "ROLLBACK_COMPLETE": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
         "ROLLBACK_FAILED": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
         "UPDATE_ROLLBACK_FAILED": f"cdk rollback {seen.environment}/{stack.name.removeprefix(seen.environment + '-')}",

@@ -98,7 +98,7 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
         code="replaced",
         what=f"{change.type} {change.title}",
         change=_because(change, changes),
-        consequence=f"{perhaps}A new one is made, then everything moves to it. {old}{with_it}",
+        consequence=f"{perhaps}A new one is created, then everything moves to it. {old}{with_it}",
         unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
         source=facts()["create_only"].get(change.type, {}).get("source", ""),
         where=change.title,
@@ -179,7 +179,7 @@ def _removed(changes: Changes, findings: Findings) -> None:
                     code="already-exists",
                     what=f"{change.type} {change.title}",
                     change=f"its id becomes {twin.title}, its name stays",
-                    consequence="For CloudFormation this is a new resource, made before the old one is deleted: "
+                    consequence="For CloudFormation this is a new resource, created before the old one is deleted: "
                     "refused, because the "
                     "name exists. Without that it would go: "
                     f"{inventory(change.base) or holds(change.type) or change.title}.",

@@ -182,7 +182,7 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
                 code="group-added",
                 what=f"group {name}",
                 change=f"new: {count(group)} × {instance_type(group)}",
-                consequence=f"{nodes(count(group), group)} made beside those that run, if quota, subnet and zone "
+                consequence=f"{nodes(count(group), group)} created beside those that run, if quota, subnet and zone "
                 "have room.",
                 where=change.title,
             )
@@ -210,7 +210,7 @@ def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChan
         consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} "
         f"created; {_REST}. "
         "The order is the service's: the new ones may find no capacity while the old ones run.",
-        unavailable=f"{nodes(count(group), group)}, until the new ones are made and checked",
+        unavailable=f"{nodes(count(group), group)}, until the new ones are created and checked",
         source=source("update-cluster"),
         where=change.title,
         lost=_lost(group, count(group)),
@@ -228,8 +228,8 @@ def _group(  # noqa: PLR0917
                 effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
                 code="group-type",
                 change=f"type {instance_type(before)} → {instance_type(now)}",
-                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} made; {_REST}.",
-                unavailable=f"{nodes(count(before), before)}, until the new ones are made and checked",
+                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} created; {_REST}.",
+                unavailable=f"{nodes(count(before), before)}, until the new ones are created and checked",
                 source=source("update-cluster"),
                 lost=_lost(before, count(before)),
                 **common,
@@ -256,7 +256,7 @@ def _group(  # noqa: PLR0917
                 effect=Effect.SAFE,
                 code="count-up",
                 change=f"count {count(before)} → {count(now)}",
-                consequence=f"{nodes(count(now) - count(before), now)} made beside those that run, if quota, "
+                consequence=f"{nodes(count(now) - count(before), now)} created beside those that run, if quota, "
                 "subnet and zone have room.",
                 **common,
             )
@@ -306,7 +306,7 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             effect=Effect.SAFE,
             code="new-nodes-only",
             change=changed,
-            consequence="Only nodes made later see it: running ones keep what they were made with until they are "
+            consequence="Only nodes created later see it: running ones keep what they were created with until they are "
             "replaced. "
             "Until then the group has both kinds.",
             source=source("lifecycle"),
@@ -319,7 +319,7 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             code="training-plan",
             change=changed,
             consequence="In place, as documented: the group's capacity comes from this plan from then on. Nodes that "
-            "it has no room for are not made."
+            "it has no room for are not created."
             if added
             else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
             "once is not, so count on an interruption, and on the on-demand price.",
@@ -357,10 +357,10 @@ def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, f
             code="deep-checks-off" if less else "deep-checks-on",
             what=f"group {name}",
             change=f"OnStartDeepHealthChecks {_value(old)} → {_value(new)}",
-            consequence="Running nodes are not touched. Nodes made later take work without having passed "
+            consequence="Running nodes are not touched. Nodes created later take work without having passed "
             + f"{' and '.join(less)}: a faulty one shows first in training."
             if less
-            else "Running nodes are not touched; nodes made later are checked for 30 to 120 minutes before they work.",
+            else "Running nodes are not touched. Later nodes are checked for 30 to 120 minutes before they work.",
             source=source("deep-checks"),
             where=change.title,
         )

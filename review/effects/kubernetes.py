@@ -103,7 +103,7 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
         return Row(
             effect=Effect.INTERRUPTS,
             consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy "
-            f"{policy}), but pods made later "
+            f"{policy}), but pods created later "
             "find no claim and do not start.",
             unavailable=f"{names.MOUNT_PATH}, for new pods",
             **common,
@@ -164,7 +164,7 @@ def _new(item: KubernetesObject, findings: Findings) -> None:
             change="new",
             consequence="Applied beside what is there."
             if item.id.kind != "RayCluster"
-            else "Head and workers are made if nodes are free.",
+            else "Head and workers are created if nodes are free.",
             where=item.where,
         )
     )
@@ -231,7 +231,7 @@ def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) 
     if now.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != now.data.get("metadata", {}).get(
         "labels"
     ):
-        consequence = "Pod security levels apply to pods made from then on."
+        consequence = "Pod security levels apply to pods created from then on."
     findings.add(
         Row(
             effect=Effect.INTERRUPTS if interrupts else Effect.SAFE,
@@ -314,7 +314,7 @@ def _release(before: Release | None, now: Release | None, findings: Findings) ->
                 code="release-removed",
                 what=str(before),
                 change=f"{before.chart} {before.version} removed",
-                consequence="Uninstalled with everything it made, but not its CRDs nor the objects of those kinds.",
+                consequence="Uninstalled with everything it created, but not its CRDs nor the objects of those kinds.",
                 unavailable=f"what {before.name} does",
                 source=source("helm-crds"),
                 where=before.where,

@@ -1,7 +1,7 @@
 """What KubeRay 1.7.0 does with a changed RayCluster.
 
 With `upgradeStrategy` None (its default) the operator compares numbers of pods and nothing else: a changed template
-does not touch the pods there are, and pods made later get the new one. With Recreate it deletes all pods, the head's
+does not touch the pods there are, and pods created later get the new one. With Recreate it deletes all pods, the head's
 too, when the hash of the spec without replica counts differs. Pods of a worker group that left the spec are not looked
 at any more.
 https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycluster_controller.go
@@ -27,7 +27,7 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
                 effect=Effect.INTERRUPTS if ends else Effect.SAFE,
                 code="ray-suspended" if ends else "ray-resumed",
                 change=f"suspend {old.get('suspend', False)} → {new.get('suspend', False)}",
-                consequence="All pods are deleted." if ends else "Head and workers are made.",
+                consequence="All pods are deleted." if ends else "Head and workers are created.",
                 unavailable="the Ray cluster" if ends else "",
                 **common,
             )
@@ -72,7 +72,7 @@ def _kept(
                 effect=Effect.INTERRUPTS,
                 code="ray-mixed",
                 change="; ".join(mixed),
-                consequence="upgradeStrategy None: the pods that run are not restarted. But a pod made later, "
+                consequence="upgradeStrategy None: the pods that run are not restarted. But a pod created later, "
                 "for one that a fault took, is of "
                 "the new version or authentication and cannot join the old head: training does not recover from "
                 "the next fault. Recreate the "
@@ -90,7 +90,7 @@ def _kept(
                 code="ray-not-restarted",
                 change=", ".join(rest),
                 consequence="upgradeStrategy None: the pods that run are not restarted and keep what they have. "
-                "Pods made later, also for ones that a "
+                "Pods created later, also for ones that a "
                 "fault took, get the new template. To put it in force, delete the pods between runs.",
                 source=source("raycluster-keep"),
                 **common,
@@ -144,7 +144,7 @@ def _drain(old: dict[str, Any], new: dict[str, Any], findings: Findings, common:
                 Remark(
                     direction="switched off",
                     what=f"time for a last checkpoint of {common['what']}",
-                    detail=f"worker group {name}: {seconds} → {less} s, for pods made from then on",
+                    detail=f"worker group {name}: {seconds} → {less} s, for pods created from then on",
                 )
             )
 
@@ -230,7 +230,7 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     effect=Effect.SAFE,
                     code="ray-group-added",
                     change=f"worker group {name} new: {group.get('replicas', 0)} workers",
-                    consequence="Its pods are made if nodes are free; no other pod is touched.",
+                    consequence="Its pods are created if nodes are free; no other pod is touched.",
                     **common,
                 )
             )

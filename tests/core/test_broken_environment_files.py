@@ -20,7 +20,7 @@ def line_of(text: str, part: str) -> int:
 
 EIGHTEEN = {
     "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge'. Expected a HyperPod instance type. Fix: did you mean 'ml.p5.48xlarge'?"),
-    "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here. Expected a listed type, or the figures of a new one. Fix: did you mean 'ml.p5.48xlarge'? If it is new, give its figures in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
+    "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here. Expected a listed type, or the specification of a new one. Fix: did you mean 'ml.p5.48xlarge'? If it is new, give its specification in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
     "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small. Expected 0 or more. Fix: correct the value"),
     "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: the text 'nine'. Expected a whole number. Fix: correct the value"),
     "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn'. Expected one of InstanceStress, InstanceConnectivity. Fix: choose one of them"),

@@ -153,7 +153,7 @@ def test_shipped_environments_plan(name: str) -> None:
 
 def test_unknown_types_are_a_key_error() -> None:
     with pytest.raises(KeyError):
-        plan().figures("ml.none.large")
+        plan().type_spec("ml.none.large")
     assert "ml.none.large" not in catalogue()
 
 

@@ -44,7 +44,7 @@ def test_figures_are_of_types_that_exist_and_miss_one() -> None:
 
 
 @pytest.mark.parametrize("name", catalogue())
-def test_figures_agree(name: str) -> None:
+def test_specs_agree(name: str) -> None:
     figures = catalogue()[name]
     assert (figures.accelerator == "none") == (figures.accelerators == 0)
     assert figures.pods < figures.ips

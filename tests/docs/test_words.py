@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import subprocess
@@ -24,17 +25,22 @@ BANNED = {
     r"left out": "omitted; Default: …",
     r"goes on|go on|going on|went on": "continues, resumes",
     r"meanwhile": "until then, during …",
-    r"field notes|the seed's (way|job|manifest)": "cite what is in the repository, or a public page",
     r"truth value": "boolean",
+    r"made(?! (of|up)\b)(?!:)": "created, generated, written, built",
 }
 WORD = re.compile(r"(?<![\w.`-])(" + "|".join(BANNED) + r")(?![\w(])", re.IGNORECASE)
 TEXT = {".md", ".yaml", ".yml", ".sh", ".toml", ".svg"}
 ELSEWHERE = ("tests/", "CHANGELOG.md", "sandbox/charts/", "environments/schema.json")
 """Tests, history, what is generated from others' text."""
+MADE = ("sandbox/", "resilience/", "rehearsal/")
+"""Rooms whose comments may say that something was made; their messages may not."""
 ALLOWED = {
     "resilience/spares/room.py": {"held"},  # an argument's name
     "sandbox/kubernetes/authorization/rbac.py": {"held"},  # Kubernetes' own message
     "sandbox/kubernetes/conformance/admission.yaml": {"held"},  # the same
+    "docs/adr/index.md": {"made"},  # a decision is made
+    "lifecycle/on_create.sh": {"made"},  # a comment: a change of the file would be a change of every cluster
+    "review/durations.yaml": {"made"},  # a key
 }
 
 
@@ -52,8 +58,14 @@ def files() -> list[Path]:
     ]
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The text of a file that people read: of Python its comments and strings."""
+@functools.cache
+def prose(path: Path, *, messages_only: bool = False) -> tuple[tuple[int, str], ...]:
+    """`_prose`, once for all tests of this module."""
+    return tuple(_prose(path, messages_only=messages_only))
+
+
+def _prose(path: Path, *, messages_only: bool) -> Iterator[tuple[int, str]]:
+    """The text of a file that people read: of Python comments and strings, or strings that are no docstrings."""
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         yield from enumerate(text.splitlines(), 1)
@@ -62,6 +74,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         if token.type in (tokenize.COMMENT, tokenize.STRING) or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
             if re.fullmatch(r"[\"']\w+[\"']", token.string):
                 continue  # a key
+            if messages_only and token.string.startswith(("#", '"""', 'f"""')):
+                continue
             plain = re.sub(r"\{[^{}]*\}", "…", token.string)
             for offset, line in enumerate(plain.splitlines()):
                 yield token.start[0] + offset, line
@@ -69,16 +83,64 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def found(path: Path) -> list[str]:
     name = str(path.relative_to(PROJECT))
+    messages = {number for number, _ in prose(path, messages_only=True)} if name.startswith(MADE) else None
     return [
-        f"{name}:{number}: {match.group()!r}; write: {_instead(match.group())}"
+        f"{name}:{number}: {match.group()!r}; write: {_instead(match)}"
         for number, line in prose(path)
         for match in WORD.finditer(line)
         if match.group().lower() not in ALLOWED.get(name, set())
+        and not (match.group().lower() == "made" and messages is not None and number not in messages)
     ]
 
 
-def _instead(word: str) -> str:
-    return next(better for pattern, better in BANNED.items() if re.fullmatch(pattern, word, re.IGNORECASE))
+def _instead(match: re.Match[str]) -> str:
+    rest = match.string[match.start() :]
+    return next(better for pattern, better in BANNED.items() if re.match(pattern, rest, re.IGNORECASE))
+
+
+CITED = re.compile(r"(?<![\w./:*~{-])((?:\.\./)*[\w-][\w./-]*\.md)\b")
+"""A Markdown file, by name or path; not as a part of a web address or a pattern."""
+NOTE = re.compile(r"\[[A-Z][A-Z]+[A-Z -]* \d[\d.]*\]")
+"""A document and its section in brackets, as an author's own notes are cited."""
+
+
+def not_here(path: Path, known: set[str]) -> list[str]:
+    """Documents that a file cites and that are not in the repository."""
+    name = str(path.relative_to(PROJECT))
+    return [
+        f"{name}:{number}: cites {cited}. Expected a document of this repository, or a public page"
+        for number, line in prose(path)
+        for cited in (*CITED.findall(re.sub(r"https?://\S+", "", line)), *NOTE.findall(line))
+        if cited.rpartition("/")[2] not in known or cited.startswith("../../..")
+    ]
+
+
+def test_every_document_that_is_cited_is_here() -> None:
+    known = {path.name for path in files() if path.suffix == ".md"} | {"CHANGELOG.md", *WRITTEN}
+    ours = [path for path in files() if not str(path.relative_to(PROJECT)).startswith(SOURCES)]
+    assert [line for path in ours for line in not_here(path, known)] == []
+
+
+WRITTEN = {"ENV.md", "needs-ENV.md", "report.md", "body.md"}
+"""Names of files that a command or a workflow writes."""
+SOURCES = ("planner/data/", "pricing/")
+"""Data whose sources are files of public repositories; `hyperpod-ray data` lists them."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("See docs/review.md and [a page](../README.md).", 0),
+        ("See https://example.com/notes.md for more.", 0),
+        ("Measured (notes/figures.md).", 1),
+        ("Measured on a real cluster [OWN NOTES 3.2].", 1),
+        ("The list [A] has 3 rows; section [3.2].", 0),
+    ],
+)
+def test_the_search_finds_citations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, count: int) -> None:
+    monkeypatch.setitem(globals(), "PROJECT", tmp_path)
+    (tmp_path / "x.md").write_text(text + "\n")
+    assert len(not_here(tmp_path / "x.md", {"review.md", "README.md"})) == count
 
 
 NAMES = re.compile(r"(?:def (?:say|tell|_say|_tell)\b|\.(?:say|tell)\(|import .*\b(?:say|tell)\b)")
@@ -109,6 +171,7 @@ def test_no_banned_word() -> None:
         (".py", '"""Left out: none."""\nheld = 1  # what a person wants\n', 3),
         (".py", 'held = {"held": told}\n', 0),
         (".yaml", "# for ever\nkey: forever\n", 1),
+        (".md", "A pod is made. It is made of containers; the clock is made up.\n", 1),
     ],
 )
 def test_the_search_finds_them(

@@ -143,7 +143,7 @@ def target(rules: list[dict[str, Any]]) -> Target:
 
 def test_ops_sees_everything_of_ones_own_and_says_what_is_not(target: Target) -> None:
     seen = gather.snapshot(target, only=("Kubernetes",))
-    assert [ray.name for ray in seen.rays] == ["ray"]
+    assert [ray.name for ray in seen.ray_clusters] == ["ray"]
     assert seen.saw_nodes
     assert [(item.source, item.refused) for item in seen.unseen] == [("namespace theirs", True)]
 
@@ -151,7 +151,7 @@ def test_ops_sees_everything_of_ones_own_and_says_what_is_not(target: Target) ->
 def test_a_ready_raycluster_shows_where_nodes_may_not_be_seen(rules: list[dict[str, Any]], target: Target) -> None:
     target.__dict__["kubernetes"] = Api([item for item in rules if not item["kind"].startswith("Cluster")])
     seen = gather.snapshot(target, only=("Kubernetes",))
-    assert [ray.state for ray in seen.rays] == ["ready"]
+    assert [ray.state for ray in seen.ray_clusters] == ["ready"]
     assert not seen.saw_nodes
     verdict = judge(seen)
     assert verdict.state == "Healthy", verdict.findings

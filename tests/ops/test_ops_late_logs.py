@@ -86,7 +86,8 @@ def test_teardown_deletes_them_last_and_says_so(
 
     def take(of: Target) -> Inventory:
         items = tuple(inventory._log_groups(of, stacks()))
-        empty: dict[str, Any] = dict.fromkeys(("stacks", "rays", "jobs", "claims", "file_systems", "unseen"), ())
+        kinds = ("stacks", "ray_clusters", "jobs", "claims", "file_systems", "unseen")
+        empty: dict[str, Any] = dict.fromkeys(kinds, ())
         return Inventory(items=items, kubernetes=False, **empty)
 
     monkeypatch.setattr(inventory, "take", take)

@@ -22,7 +22,7 @@ def target(*, protected: bool = False) -> Target:
 
 def found(*items: Item, kubernetes: bool = False) -> Inventory:
     return Inventory(
-        stacks=(), rays=(), jobs=(), claims=(), file_systems=(), items=items, unseen=(), kubernetes=kubernetes
+        stacks=(), ray_clusters=(), jobs=(), claims=(), file_systems=(), items=items, unseen=(), kubernetes=kubernetes
     )
 
 

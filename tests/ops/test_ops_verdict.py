@@ -79,7 +79,7 @@ def healthy() -> Snapshot:
         instances=everyone,
         nodes=tuple(node(item) for item in everyone),
         pods=(pod("ray-head", HEAD, role="head"), pod("w1", ONE), pod("w2", TWO)),
-        rays=(
+        ray_clusters=(
             RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2, since=ago(200)),
         ),
         file_systems=(FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200),),
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
         ),
         "Recovering", "demo-Eks is CREATE_IN_PROGRESS",
     ),
-    "half made": (with_stack(healthy(), "Ray", ""), "Action required", "half made: demo-Ray is missing"),
+    "incomplete": (with_stack(healthy(), "Ray", ""), "Action required", "incomplete: demo-Ray is missing"),
     "first creation rolled back": (
         with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Action required", "aws cloudformation delete-stack --stack-name demo-Ray",
     ),
@@ -242,17 +242,17 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
         "Recovering", "its object is about to go",
     ),
     # Ray
-    "a worker is missing": (replace(healthy(), pods=healthy().pods[:2], rays=(replace(healthy().rays[0], since=ago(1)),)), "Recovering", "1 of 2 workers"),
+    "a worker is missing": (replace(healthy(), pods=healthy().pods[:2], ray_clusters=(replace(healthy().ray_clusters[0], since=ago(1)),)), "Recovering", "1 of 2 workers"),
     "head is starting": (
         with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(2)), "Recovering", "its head does not run",
     ),
     "head does not start": (
         with_pod(healthy(), "ray-head", ready=False, phase="Pending", created=ago(60)), "Action required", "describe pod ray-head",
     ),
-    "RayCluster gone": (replace(healthy(), rays=(), pods=()), "Action required", "RayCluster 'ray' is gone"),
-    "suspended": (replace(healthy(), rays=(replace(healthy().rays[0], suspended=True),)), "Action required", "is suspended"),
+    "RayCluster gone": (replace(healthy(), ray_clusters=(), pods=()), "Action required", "RayCluster 'ray' is gone"),
+    "suspended": (replace(healthy(), ray_clusters=(replace(healthy().ray_clusters[0], suspended=True),)), "Action required", "is suspended"),
     "operator rejects it": (
-        replace(healthy(), rays=(replace(healthy().rays[0], state="failed", reason="minReplicas > maxReplicas"),)), "Action required", "minReplicas > maxReplicas",
+        replace(healthy(), ray_clusters=(replace(healthy().ray_clusters[0], state="failed", reason="minReplicas > maxReplicas"),)), "Action required", "minReplicas > maxReplicas",
     ),
     "pending with no room": (
         with_pod(healthy(), "w2", ready=False, node="", phase="Pending", reason="Unschedulable", message="Insufficient nvidia.com/gpu", created=ago(3)),
@@ -286,7 +286,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     "volume lost": (replace(healthy(), claims=(Claim(name="fsx", namespace="ray", phase="Lost"),)), "Action required", "has lost its volume"),
     # sources
     "Kubernetes unreachable": (
-        replace(healthy(), nodes=(), pods=(), rays=(), claims=(), unseen=(Unseen(source="Kubernetes", why="timed out", next="VPN"),)),
+        replace(healthy(), nodes=(), pods=(), ray_clusters=(), claims=(), unseen=(Unseen(source="Kubernetes", why="timed out", next="VPN"),)),
         "Action required", "Kubernetes could not be asked (timed out) next VPN",
     ),
 }  # fmt: skip

@@ -69,7 +69,8 @@ def test_a_side_that_asks_for_another_library_is_named(tmp_path: Path) -> None:
     own = locks.read(PROJECT)
     assert locks.libraries(own, own) == []
     (note,) = locks.libraries(folder(tmp_path / "a", cdk="2.1.0"), own)
-    assert "the base's templates were not made with its own library: its lock has aws-cdk-lib 2.1.0 (used: " in note
+    assert "the base's templates were not synthesized with its own library" in note
+    assert "its lock has aws-cdk-lib 2.1.0 (used: " in note
 
 
 def test_a_broken_lock_file_is_one_message(tmp_path: Path) -> None:

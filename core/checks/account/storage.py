@@ -78,7 +78,7 @@ def file_system_exists(plan: Plan, account: Account) -> Iterator[Finding]:
 
 
 def _vpc(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
-    """A file system mounts in its own VPC: the one that the file names, or that the Network stack has made."""
+    """A file system mounts in its own VPC: the one that the file names, or that the Network stack has created."""
     identifier, vpc = there["FileSystemId"], there.get("VpcId", "")
     if plan.existing_vpc is not None:
         if vpc != plan.existing_vpc.vpc_id:

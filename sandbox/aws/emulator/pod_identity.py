@@ -99,7 +99,7 @@ class PodIdentity:
             raise ServiceError(
                 "InvalidRequestException",
                 f"Pod {pod.name} is older than the Pod Identity association of {who}: EKS gives credentials to pods "
-                "that are made after it. Fix: delete the pod, so that it is made again",
+                "that are created after it. Fix: delete the pod, so that it is created again",
             )
         return found
 

@@ -1,4 +1,4 @@
-"""Custom resource: on delete, is every file system of an environment that claims made really gone?"""
+"""Custom resource: on delete, is every file system of an environment that claims created really gone?"""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
 
 def _made_by_claim(file_system: dict[str, Any], key: str, value: str) -> bool:
     tags = {tag["Key"]: tag["Value"] for tag in file_system.get("Tags", [])}
-    # CSIVolumeName is the driver's own mark; a file system made by a stack lacks it
+    # CSIVolumeName is the driver's own mark; a file system created by a stack lacks it
     return tags.get(key) == value and "CSIVolumeName" in tags
