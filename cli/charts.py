@@ -14,7 +14,7 @@ from ops.errors import BAD_USE, OK, OpsError
 if TYPE_CHECKING:
     from charts.lock import Lock
 
-app = group("Fetch, verify and list the locked Helm charts.")
+app = group("Fetch, verify and list the locked Helm charts.", examples=["charts fetch", "charts status"])
 LockFile = Annotated[
     Path | None, typer.Option("--lock", metavar="FILE", help="Lock file. Default: charts.lock.yaml of the project.")
 ]

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
             "completion fish > ~/.config/fish/completions/hyperpod-ray.fish",
         ],
     )
-    def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Shell.")]) -> int:
+    def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")]) -> int:
         """Print the completion script of a shell. For the current shell: source <(hyperpod-ray completion bash)."""
         from typer import completion as shells
 

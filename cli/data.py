@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         form: Output = Format.table,
     ) -> int:
-        """Show versions, limits, prices and pins: as of which day, from where, and what is stale."""
+        """Show the age and source of versions, limits, prices and pins."""
         from core.provenance import data_sets
         from core.today import today
 

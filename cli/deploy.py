@@ -32,19 +32,21 @@ def register(app: typer.Typer) -> None:
         accept: Annotated[
             list[Verdict] | None,
             typer.Option(
-                help="Deploy although the review's verdict is this or milder; repeatable. rejected: the service is "
-                "expected to refuse a part, and only its own name accepts it."
+                metavar="VERDICT",
+                help="Deploy although the review's verdict is this or milder; repeatable. From mild to severe: "
+                f"{', '.join(Verdict)}. Only rejected itself accepts a part that the service is expected to refuse.",
             ),
         ] = None,
         app_: Annotated[
-            Path | None, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")
+            Path | None,
+            typer.Option("--app", metavar="FOLDER", help="Use this cloud assembly instead of synthesizing."),
         ] = None,
         poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
     ) -> int:
-        """Create or update the environment, unless its review finds what you did not accept.
+        """Create or update the environment, after a review.
 
-        Waits for stacks in progress and compares the templates with those that are deployed. Exit code 3, and nothing
-        is changed, when the verdict of the review is not safe: see --accept. Asks nothing.
+        Waits for stacks in progress and compares the templates with those that are deployed. Exits with code 3, and
+        changes nothing, when the verdict of the review is not safe: see --accept. Asks nothing.
         """
         from cli.deploy_review import Reviewer
         from ops import deploy as verb

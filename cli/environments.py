@@ -17,7 +17,7 @@ from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 if TYPE_CHECKING:
     from core.loader import EnvironmentFile, Problem
 
-app = group("Create, check and show environment files.")
+app = group("Create, check and show environment files.", examples=["env new staging", "env check", "env show prod"])
 new.register(app)
 Generated = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write to this file. Default: the file of the project.")
@@ -92,7 +92,7 @@ def _planned(file: EnvironmentFile) -> list[Problem]:
 
 @command(app, examples=["env show prod", "env show prod -o json"])
 def show(env: Env, form: Plain = "table") -> int:
-    """Print the settings of an environment with every default filled in, as YAML or JSON."""
+    """Print the settings with all defaults, as YAML or JSON."""
     import core
 
     current.environment = env
@@ -112,7 +112,7 @@ def needs(
     check: Check = False,
     write: Annotated[bool, typer.Option("--write", help="Write docs/needs-ENV.md instead of printing it.")] = False,
 ) -> int:
-    """Print every image, AWS call and destination of an environment, and why each works."""
+    """Print what the network must let through. Lists every image, AWS call and destination, and why each works."""
     import core
     from core import needs_page
 
@@ -127,7 +127,7 @@ def needs(
 
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Generated = None) -> int:
-    """Write the JSON Schema for editors, generated from the settings model."""
+    """Write the JSON Schema of environment files, which editors use."""
     from core import reference
 
     return written(out or reference.SCHEMA_FILE, reference.schema(), command="env schema", check=check)
@@ -135,7 +135,7 @@ def schema(check: Check = False, out: Generated = None) -> int:
 
 @command(app, examples=["env settings", "env settings --check"])
 def settings(check: Check = False, out: Generated = None) -> int:
-    """Write the settings page of the documentation, generated from the settings model."""
+    """Write the settings page of the documentation."""
     from core import reference
 
     return written(out or reference.SETTINGS_FILE, reference.settings_page(), command="env settings", check=check)

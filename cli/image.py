@@ -11,7 +11,7 @@ from cli.options import command, group
 from ops import output
 from ops.errors import BAD_USE, ERROR, OK, OpsError
 
-app = group("Show and pin the parameters of the container image.")
+app = group("Show and pin the parameters of the container image.", examples=["image pin", "image build-args"])
 SetName = Annotated[
     str | None, typer.Argument(metavar="[SET]", help="Parameter set in image/versions.yaml. Default: its `default`.")
 ]
@@ -21,7 +21,7 @@ SetName = Annotated[
 def build_args(set_name: SetName = None) -> int:
     """Print the Docker build arguments of a parameter set. Exit code 2 while its digest is unknown.
 
-    Build by hand: docker build -f image/Dockerfile $(hyperpod-ray image build-args) .
+    To build manually: docker build -f image/Dockerfile $(hyperpod-ray image build-args) .
     """
     from image.versions import ImageError, choose
 
@@ -42,7 +42,7 @@ def pin(
         str | None, typer.Option(metavar="URL", help="Ask this registry instead of the base's own.")
     ] = None,
 ) -> int:
-    """Record the digest of the base image in image/versions.yaml, or confirm the recorded one."""
+    """Record the digest of the base image. Writes image/versions.yaml, or confirms the recorded digest."""
     from image.registry import digest
     from image.versions import ImageError, choose, record_digest
 
@@ -66,7 +66,7 @@ def pin_copies(
         str | None, typer.Option(metavar="URL", help="Ask this registry instead of the images' own.")
     ] = None,
 ) -> int:
-    """Record the digests of the images that a mirror copies in images.lock.yaml, or confirm the recorded ones."""
+    """Record the digests of the images that a mirror copies. Writes images.lock.yaml, or confirms what it has."""
     from image import copies
     from image.versions import ImageError
 

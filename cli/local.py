@@ -15,9 +15,16 @@ from cli.options import Env, Plain, command, current, folder, group
 from core import names
 from ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
 
-app = group("Rehearse on this machine: an embedded AWS, a Kubernetes API and Ray processes.")
+app = group(
+    "Rehearse on this machine, without an AWS account. Runs the sandbox (embedded AWS and Kubernetes APIs) and Ray "
+    "processes on loopback.",
+    examples=["local deploy dev", "local rehearse dev --faults node", "local destroy dev", "local down"],
+)
 app.add_typer(ray_app, name="ray")
-faults_app = group("Inject errors, throttles and delays into the embedded AWS.")
+faults_app = group(
+    "Inject errors, throttles and delays into the embedded AWS.",
+    examples=["local faults set sagemaker.CreateCluster --code ThrottlingException", "local faults clear"],
+)
 app.add_typer(faults_app, name="faults")
 
 State = Annotated[
@@ -75,7 +82,7 @@ def setup() -> int:
 @command(app, examples=["local up", "local up --region eu-west-1 --account 123456789012"])
 def up(  # noqa: PLR0917
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this cluster instead of the local Kubernetes API.")
+        Path | None, typer.Option(metavar="FILE", help="Use this cluster instead of the embedded Kubernetes API.")
     ] = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1. Default: 4566, or a free one.")
@@ -93,7 +100,7 @@ def up(  # noqa: PLR0917
     ] = "local",
     state: State = None,
 ) -> int:
-    """Start the embedded AWS and the local Kubernetes API."""
+    """Start the embedded AWS and Kubernetes APIs."""
     from sandbox.aws import commands
 
     with sandbox_errors():
@@ -136,7 +143,7 @@ def env(
         typer.Option(metavar="NAMESPACE/NAME", help="With the credentials that EKS Pod Identity gives a pod."),
     ] = None,
 ) -> int:
-    """Print the exports that point a shell at the embedded AWS: eval "$(hyperpod-ray local env)"."""
+    """Print exports that point a shell at the embedded AWS. To set them: eval "$(hyperpod-ray local env)"."""
     from sandbox.aws import commands
 
     with sandbox_errors():
@@ -146,7 +153,7 @@ def env(
 
 @command(app, examples=["local deploy dev", "local deploy prod"])
 def deploy(env: Env, state: State = None) -> int:
-    """Deploy an environment to the embedded AWS, without editing its file.
+    """Deploy an environment to the embedded AWS. Its file stays as it is.
 
     The embedded AWS starts in the environment's account and region. The container image and the Helm charts are
     replaced by stand-ins. Existing networks, clusters and file systems are replaced by new ones.
@@ -184,8 +191,8 @@ def fail_node(
 
 @command(app, examples=["local quota ml.g5.8xlarge 4"])
 def quota(
-    name: Annotated[str, typer.Argument(help="A quota's name, or an instance type for its cluster usage quota.")],
-    value: Annotated[float, typer.Argument(help="The quota.")],
+    name: Annotated[str, typer.Argument(help="Name of a quota, or an instance type for its quota of cluster usage.")],
+    value: Annotated[float, typer.Argument(help="The new value.")],
     state: State = None,
 ) -> int:
     """Set a service quota of the embedded AWS."""
@@ -204,7 +211,7 @@ def conformance(
     ] = None,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Send the requests whose name contains this.")] = "",
 ) -> int:
-    """Compare the verdicts of a Kubernetes API server with the list that the embedded one passes.
+    """Compare a Kubernetes API server with the embedded one. Sends a list of requests and compares the answers.
 
     Creates the namespaces `bad…` and deletes them at the end. Exit code 3 on a disagreement.
     """
@@ -303,10 +310,15 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
     return OK
 
 
+FAULT_NAMES = (
+    "worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head", "two-at-once", "during-recovery",
+    "flap", "spares-exhausted", "coordinator", "writer", "disk-full", "read-only", "slow-storage", "clock-jump",
+)  # fmt: skip
+"""Faults of `rehearsal.faults`, which is imported only when it runs; a test compares the two."""
 Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]
 Job = Annotated[str, typer.Option(metavar="FOLDER", help="Folder in jobs/.")]
 Interval = Annotated[int, typer.Option(help="Steps between two checkpoints.")]
-StepDelay = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Seconds by which each step is slowed down.")]
+StepDelay = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Extra seconds of each step.")]
 ReplaceAfter = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="From a lost machine to its replacement (minutes on HyperPod).")
 ]
@@ -328,7 +340,7 @@ def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
         str,
-        typer.Option(metavar="NAME,NAME", help="Comma-separated: worker, node, freeze, …; an unknown name lists all."),
+        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(FAULT_NAMES)}."),
     ] = "worker,node,freeze",
     job: Job = "finetune",
     interval: Interval = 10,
@@ -381,7 +393,7 @@ def soak(  # noqa: PLR0917
     ranks_per_node: RanksPerNode = 1,
     out: ReportFolder = None,
 ) -> int:
-    """Train on this machine and kill at random moments. Exit code 3 when a checkpoint was lost."""
+    """Train on this machine and kill processes at random moments. Exit code 3 when a checkpoint was lost."""
     from rehearsal import commands
     from rehearsal.options import Options
     from sandbox import leash
@@ -413,7 +425,7 @@ def register_demo(root: typer.Typer) -> None:
         ] = True,
         keep: Annotated[bool, typer.Option("--keep", help="Leave the embedded AWS running.")] = False,
     ) -> int:
-        """Deploy, change, break, recover and destroy on this machine, without an AWS account."""
+        """Deploy, break, recover and destroy on this machine. Needs no AWS account."""
         with rehearsal_errors():
             from rehearsal.demo import demo as run
             from sandbox import leash

@@ -10,7 +10,10 @@ import typer
 from cli.options import Plain, command, group
 from ops.errors import OK
 
-app = group("Start, inspect, break and stop a Ray cluster on loopback.")
+app = group(
+    "Start, inspect, break and stop a Ray cluster on loopback.",
+    examples=["local ray start local", "local ray kill-node", "local ray stop"],
+)
 Name = Annotated[str | None, typer.Option(metavar="CLUSTER", help="Name of the cluster. Default: the only one.")]
 Cluster = Annotated[str | None, typer.Argument(metavar="[CLUSTER]", help="Name of the cluster. Default: the only one.")]
 Pod = Annotated[str | None, typer.Option(metavar="POD", help="Pod name or address. Default: the first worker.")]
@@ -62,7 +65,7 @@ def bridge(
         Path | None, typer.Option(metavar="FOLDER", help="State folder of the embedded AWS. Default: .local/aws.")
     ] = None,
 ) -> int:
-    """Put the cluster behind the RayCluster of the local Kubernetes API, for `connect` and `submit`."""
+    """Serve this cluster behind the embedded Kubernetes API. `connect` and `submit` then reach it as a RayCluster."""
     from cli.local import state_folder
 
     return _run("bridge", cluster, state=state_folder(state))
@@ -78,9 +81,9 @@ def kill_node(name: Name = None, pod: Pod = None) -> int:
 def freeze_node(
     name: Name = None,
     pod: Pod = None,
-    thaw: Annotated[bool, typer.Option("--thaw", help="Let it continue.")] = False,
+    thaw: Annotated[bool, typer.Option("--thaw", help="Resume them (SIGCONT).")] = False,
 ) -> int:
-    """Stop all processes of a pod without ending them."""
+    """Suspend all processes of a pod (SIGSTOP)."""
     return _run("freeze_node", name, pod=pod, thaw=thaw)
 
 
@@ -94,7 +97,7 @@ def kill_worker(name: Name = None, pod: Pod = None) -> int:
 def drain_node(
     name: Name = None,
     pod: Pod = None,
-    seconds: Annotated[int, typer.Option(min=0, help="Deadline.")] = 30,
+    seconds: Annotated[int, typer.Option(min=0, help="Seconds until the node goes away.")] = 30,
     delete: Annotated[bool, typer.Option("--delete", help="Send SIGTERM, as deleting the pod does.")] = False,
 ) -> int:
     """Drain a node as Ray does before it goes away."""

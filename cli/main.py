@@ -28,7 +28,7 @@ from cli import (
     reference,
     review,
 )
-from cli.options import current
+from cli.options import current, epilog
 from core import names
 from core.names import PROGRAM
 from ops import output
@@ -43,15 +43,34 @@ EXIT_CODES = (
     (130, "interrupted by Ctrl-C"),
 )
 
+COMMANDS = (
+    "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect", "submit",
+    "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+)  # fmt: skip
+"""The commands in the order in which an environment needs them, as help shows them."""
+
+
+class Root(typer.core.TyperGroup):
+    """The root, whose help lists the commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the commands, hidden ones last."""
+        names_ = super().list_commands(ctx)
+        return sorted(names_, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
+
+
 app = typer.Typer(
     name=PROGRAM,
+    cls=Root,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
-    epilog="\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
+    epilog=epilog(["env new staging", "local deploy staging", "deploy staging", "status staging"])
+    + "\n\n\b\nExit codes:\n"
+    + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
 )
 
 

@@ -24,7 +24,11 @@ class NodesGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = group("List nodes, explain their state, act on one.", cls=NodesGroup)
+app = group(
+    "List nodes, explain their state, act on one.",
+    examples=["nodes prod", "nodes show prod i-0123456789abcdef0", "nodes drill dev"],
+    cls=NodesGroup,
+)
 
 
 @command(app, "list", examples=["nodes list prod", "nodes list prod --group workers -o json"])
@@ -55,7 +59,7 @@ def events(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of newest events to read.")] = 50,
     form: Output = Format.table,
 ) -> int:
-    """List events of the cluster, newest first, with the failure message."""
+    """List events of the cluster, newest first."""
     from ops import nodes as verb
 
     return verb.events(target(env), node=node, group=group, limit=limit, form=form)
@@ -84,7 +88,7 @@ def drill(
     action: Annotated[Literal["reboot", "replace"], typer.Option(help="How HyperPod recovers the node.")] = "reboot",
     yes: Yes = False,
 ) -> int:
-    """Inject a fault on one worker node, to see recovery work. Never the head's node."""
+    """Make one worker node faulty, to see recovery work. Never the head's node."""
     from ops import nodes as verb
 
     return verb.drill(target(env), node, action=action, yes=yes)

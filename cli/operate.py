@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
         events: Annotated[int, typer.Option(min=0, help="Number of events to show.")] = 5,
     ) -> int:
-        """Show one screen and a verdict. Exit code 3 unless the environment is Healthy."""
+        """Show the state of an environment, with a verdict. Exit code 3 unless the environment is Healthy."""
         from ops import status as verb
 
         return verb.run(target(env), form=form, events=events)
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 15,
         form: Plain = "table",
     ) -> int:
-        """Wait for a condition."""
+        """Wait for a condition, such as a healthy environment."""
         from ops import wait as verb
 
         return verb.run(target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
         offline: Annotated[bool, typer.Option("--offline", help="Only checks that need no AWS account.")] = False,
         form: Output = Format.table,
     ) -> int:
-        """Check quotas, permissions and capacity before a deployment; read-only. Exit code 3 when a check fails."""
+        """Check the AWS account before a deployment; read-only. Exit code 3 when a check fails."""
         from ops import preflight as verb
 
         return verb.run(target(env), offline=offline, form=form)
@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         update: Annotated[bool, typer.Option("--update", help="Write today's prices to the price file.")] = False,
         form: Output = Format.table,
     ) -> int:
-        """Show dollars per hour and month: groups, storage, EKS and network egress."""
+        """Show dollars per hour and month. Counts instance groups, storage, EKS and network egress."""
         from ops import cost as verb
 
         return verb.run(target(env), form=form, offline=offline, update=update)
@@ -77,11 +77,13 @@ def register(app: typer.Typer) -> None:
         delete_logs: Annotated[
             bool, typer.Option("--delete-logs", help="Delete the log groups of the service too.")
         ] = False,
-        assembly: Annotated[str, typer.Option("--app", metavar="FOLDER", help="Use this synthesized assembly.")] = "",
+        assembly: Annotated[
+            str, typer.Option("--app", metavar="FOLDER", help="Use this cloud assembly instead of synthesizing.")
+        ] = "",
         poll: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
         form: Plain = "table",
     ) -> int:
-        """Destroy the environment and prove by inventory that nothing is left. Continues an interrupted run."""
+        """Destroy the environment and check that nothing is left. Continues an interrupted run."""
         from ops import teardown as verb
 
         found = target(env)
@@ -100,7 +102,7 @@ def register(app: typer.Typer) -> None:
     def logs(  # noqa: PLR0917
         env: Env,
         kind: Annotated[
-            Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Which logs.")
+            Literal["all", "lifecycle", "health-agent", "deep-health-check"], typer.Option(help="Kind of log.")
         ] = "all",
         node: Annotated[str, typer.Option(metavar="NODE", help="Only of this node, which may be gone.")] = "",
         since: Annotated[str, typer.Option(metavar="TIME", help="Age (15m, 2h, 3d) or time.")] = "1h",
@@ -108,7 +110,7 @@ def register(app: typer.Typer) -> None:
         follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
         form: Plain = "table",
     ) -> int:
-        """Print lifecycle, health-agent and deep-health-check logs of the nodes."""
+        """Print logs of the nodes: lifecycle, health agent, deep checks."""
         from ops import logs as verb
 
         return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form))
@@ -123,7 +125,7 @@ def register(app: typer.Typer) -> None:
         grafana_port: Annotated[
             int, typer.Option(min=0, max=65535, help="Local port of Grafana; 0: any free port.")
         ] = 3000,
-        check: Annotated[bool, typer.Option("--check", help="Check that they answer, and exit.")] = False,
+        check: Annotated[bool, typer.Option("--check", help="Check that both answer, and exit.")] = False,
     ) -> int:
         """Forward the dashboard and Jobs API to 127.0.0.1 until Ctrl-C."""
         from ops import connect as verb
@@ -156,7 +158,7 @@ def register(app: typer.Typer) -> None:
         submission_id: Annotated[str, typer.Option(metavar="ID", help="ID of the job. Default: Ray chooses one.")] = "",
         address: Annotated[
             str,
-            typer.Option(metavar="URL", help="URL of a dashboard that is reachable; its token from RAY_AUTH_TOKEN."),
+            typer.Option(metavar="URL", help="Dashboard to use without a port forward. Its token: RAY_AUTH_TOKEN."),
         ] = "",
         wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
         follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that is already submitted.")] = "",

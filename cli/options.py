@@ -86,14 +86,19 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write t
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-def group(help: str, *, cls: Any = None) -> typer.Typer:
+def group(help: str, *, examples: Sequence[str], cls: Any = None) -> typer.Typer:
     """A command that only has subcommands."""
-    return typer.Typer(cls=cls, no_args_is_help=True, rich_markup_mode=None, help=help)
+    return typer.Typer(cls=cls, no_args_is_help=True, rich_markup_mode=None, help=help, epilog=epilog(examples))
 
 
 def command(
     app: typer.Typer, name: str | None = None, *, examples: Sequence[str], **more: Any
 ) -> Callable[[Function], Function]:
     """Register a command whose help ends with examples, each written without the program's name."""
+    return app.command(name, epilog=epilog(examples), **more)
+
+
+def epilog(examples: Sequence[str]) -> str:
+    """The end of a help: examples, each written without the program's name."""
     lines = "\n".join(f"  {PROGRAM} {example}" for example in examples)
-    return app.command(name, epilog=f"\b\nExamples:\n{lines}", **more)
+    return f"\b\nExamples:\n{lines}"

@@ -67,14 +67,15 @@ def register(app: typer.Typer) -> None:
         fail_on: Annotated[
             list[Limit] | None,
             typer.Option(
-                help="Exit code 3 when the verdict is this or worse; repeatable. any-rejected, any-weakened: some part "
-                "is refused, or security or recovery is reduced, whatever the verdict."
+                metavar="VERDICT",
+                help=f"Exit code 3 when the verdict is this or worse; repeatable. One of {', '.join(Limit)}. "
+                "any-rejected, any-weakened: some part is refused, or is less secure or recoverable.",
             ),
         ] = None,
     ) -> int:
-        """Show what a change does to running training: nodes, jobs, data, money and time.
+        """Show what a change does to running training.
 
-        Needs no AWS account, except with --deployed.
+        Lists nodes, jobs, data, money and time. Needs no AWS account, except with --deployed.
         """
         from review.errors import ReviewError
 

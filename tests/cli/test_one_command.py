@@ -58,6 +58,49 @@ def test_the_reference_is_fresh() -> None:
     assert main(["commands", "--check"]) == 0
 
 
+def nodes(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group that help shows, the root included."""
+    yield path, node
+    for name, child in getattr(node, "commands", {}).items():
+        if not child.hidden:
+            yield from nodes(child, (*path, name))
+
+
+def test_every_help_has_an_example_of_its_own() -> None:
+    found = list(nodes(tree()))
+    assert len(found) > 60
+    lacking = [
+        " ".join(path)
+        for path, node in found
+        if f"Examples:\n  hyperpod-ray {' '.join(path)}".rstrip() not in (node.epilog or "")
+    ]
+    assert lacking == []
+
+
+def test_no_line_of_a_list_of_commands_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, node in nodes(tree()):
+        if hasattr(node, "commands"):
+            assert main([*path, "--help"]) == 0
+            listed = capsys.readouterr().out.partition("\nCommands:\n")[2].partition("\n\n")[0]
+            assert [line for line in listed.splitlines() if line.endswith("...")] == [], path
+
+
+def test_the_root_lists_the_commands_in_their_order() -> None:
+    from cli.main import COMMANDS
+
+    shown = [name for name, child in tree().commands.items() if not child.hidden]
+    assert sorted(shown) == sorted(COMMANDS)
+    assert [name for name in tree().list_commands(None) if name in shown] == list(COMMANDS)
+
+
+def test_the_help_of_a_rehearsal_names_every_fault() -> None:
+    from cli.local import FAULT_NAMES
+    from rehearsal.faults import FAULTS
+
+    assert tuple(FAULTS) == FAULT_NAMES
+
+
 def test_a_stale_reference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "FOLDER", tmp_path / "new")
     assert main(["commands", "--check"]) == 3
