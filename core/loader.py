@@ -114,11 +114,11 @@ def named(name: str, *, file: str) -> None:
     Raises:
         EnvironmentFileError: with what a name may be.
     """
-    if not NAME.match(name) or name.endswith("-"):
+    if not NAME.match(name):
         raise _unreadable(
             file,
             f"{messages.shown(name)} cannot name an environment",
-            expected="at most 21 lower-case letters, digits and hyphens, beginning with a letter",
+            expected="at most 21 lower-case letters, digits and single hyphens, beginning with a letter",
             fix="rename the file; the name becomes part of stack names",
         )
 

@@ -446,8 +446,9 @@ class BuiltImage(Settings):
 
     kind: ClassVar = "built"
 
-    repository_name: Annotated[str, shapes.REPOSITORY.field(min_length=2, max_length=256)] = "ray-training"
-    """ECR repository created by the stack (immutable tags, scanned on push)."""
+    repository_name: Annotated[str, shapes.REPOSITORY.field(min_length=2, max_length=256)] | None = None
+    """ECR repository created by the stack (immutable tags, scanned on push). Default: `ray-` and the name of the
+    environment."""
     repository_exists: bool = False
     """Push into a repository that exists, such as one that an earlier teardown kept. The stack then neither creates,
     changes nor deletes it."""
@@ -724,5 +725,5 @@ class Environment(Settings):
     """Figures of types that `service_rules/data/instance_types.yaml` does not hold."""
 
 
-NAME = re.compile(r"^[a-z][a-z0-9-]{0,20}$")
-"""Name of an environment (the file's stem): it becomes part of stack names."""
+NAME = re.compile(r"^(?=.{1,21}$)[a-z][a-z0-9]*(-[a-z0-9]+)*$")
+"""Name of an environment (the file's stem): it becomes part of stack names and of an ECR repository's name."""

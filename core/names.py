@@ -116,6 +116,11 @@ def stack_name(environment: str, stack: str) -> str:
     return f"{environment}-{stack}"
 
 
+def image_repository(environment: str) -> str:
+    """ECR repository of the image that a stack builds, where the file names none: unique in an account and Region."""
+    return f"ray-{environment}"
+
+
 def flow_log_group(environment: str) -> str:
     """Log group of the VPC's flow logs."""
     return f"/aws/vpc/{PROJECT}/{environment}"

@@ -64,7 +64,7 @@ def _images(plan: Plan) -> Iterator[str]:
     settings = plan.settings
     if built := plan.built_image:
         yield (
-            f"| Ray | built from `{built.folder}/` | `{built.repository_name}` of this account | CodeBuild builds it "
+            f"| Ray | built from `{built.folder}/` | `{plan.image_repository}` of this account | CodeBuild builds it "
             "outside the VPC (stack Image); the role may pull this repository |"
         )
     for need in needs.images(plan):

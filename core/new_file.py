@@ -41,9 +41,6 @@ storage:
   capacity_gib: {capacity_gib}
   on_destroy: {on_destroy}        # retain keeps the file system when the stacks are destroyed
 
-image:
-  repository_name: ray-{name}     # environments of one account and Region need different names
-
 ray:
   head: {{instance_group: head, cpu: 2, memory_gib: 8}}
   workers:

@@ -148,6 +148,13 @@ class Plan:
         return image if isinstance(image, BuiltImage) else None
 
     @property
+    def image_repository(self) -> str:
+        """The ECR repository of the image that the stack builds; empty where the file names an image."""
+        if self.built_image is None:
+            return ""
+        return self.built_image.repository_name or names.image_repository(self.name)
+
+    @property
     def existing_image(self) -> str | None:
         """The image that the file names, by digest; None where the stack builds one."""
         image = self.settings.image

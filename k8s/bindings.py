@@ -36,7 +36,7 @@ class Bindings:
 def placeholders(plan: Plan) -> Bindings:
     """Bindings for people to read: `<file-system-id>` and the like where only a deploy knows the value."""
     existing, uri = plan.existing_file_system, plan.existing_image
-    repository = plan.built_image.repository_name if plan.built_image else ""
+    repository = plan.image_repository
     return Bindings(
         image_uri=uri or f"<account>.dkr.ecr.{plan.settings.region}.amazonaws.com/{repository}:<content-hash>",
         image_content=uri or "",

@@ -187,7 +187,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
         "volumes": [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}],
     }
     spec = {"backoffLimit": 20, "template": {"metadata": {"labels": {**PART_OF, "app": "volume-owner"}}, "spec": pod}}
-    built = plan.built_image.repository_name if plan.built_image else ""
+    built = plan.image_repository
     identity = plan.existing_image or [plan.settings.account, plan.settings.region, built, bindings.image_content]
     hashed = _digest([{**spec, "template": {"pod": {**pod, "containers": [{**container, "image": identity}]}}}])
 

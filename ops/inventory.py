@@ -253,13 +253,13 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     if settings is None:
         return []
     try:
-        images = target.aws.pages("ecr", "list_images", "imageIds", repositoryName=settings.repository_name)
+        images = target.aws.pages("ecr", "list_images", "imageIds", repositoryName=target.plan.image_repository)
     except Exception as error:
         if absent(error):
             return []
         raise
     fate: Fate = "kept" if settings.repository_exists or settings.on_destroy == "retain" else "destroyed"
-    return [Item(kind="repository", id=settings.repository_name, fate=fate, note=f"{len(images)} images")]
+    return [Item(kind="repository", id=target.plan.image_repository, fate=fate, note=f"{len(images)} images")]
 
 
 def _vpcs(target: Target) -> list[str]:

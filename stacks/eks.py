@@ -96,7 +96,7 @@ class EksStack(EnvironmentStack):
         # by name: the control plane does not wait for the image's stack
         repository = None
         if plan.built_image is not None:
-            repository = ecr.Repository.from_repository_name(self, "Repository", plan.built_image.repository_name)
+            repository = ecr.Repository.from_repository_name(self, "Repository", plan.image_repository)
         self.execution = ExecutionRole(
             self,
             "Execution",

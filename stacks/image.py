@@ -29,7 +29,7 @@ class ImageStack(EnvironmentStack):
             TrainingImage,
             self,
             "Image",
-            repository_name=settings.repository_name,
+            repository_name=plan.image_repository,
             keep_images=settings.keep_images,
             retain=settings.on_destroy == "retain",
             exists=settings.repository_exists,

@@ -12,8 +12,6 @@ from core.evidence import Repository
 from core.findings import Finding, error, meant, rule
 from core.plan import Plan
 
-_DEFAULT_REPOSITORY = "ray-training"
-
 
 @rule("account", "region", "hyperpod", "image", needs="repository")
 def names_differ_from_siblings(plan: Plan, repository: Repository) -> Iterator[Finding]:
@@ -24,13 +22,15 @@ def names_differ_from_siblings(plan: Plan, repository: Repository) -> Iterator[F
     """
     settings, image = plan.settings, plan.built_image
     near = {
-        f"{name}.yaml": data
+        name: data
         for name, data in repository.siblings.items()
         if (data.get("account"), data.get("region")) == (settings.account, settings.region)
     }
     own = settings.hyperpod.cluster_name
     clusters = [
-        file for file, data in near.items() if _text(data, "hyperpod", "cluster_name").casefold() == own.casefold()
+        f"{name}.yaml"
+        for name, data in near.items()
+        if _text(data, "hyperpod", "cluster_name").casefold() == own.casefold()
     ]
     where = f"of the same account and Region ({settings.account}, {settings.region})"
     if clusters:
@@ -43,25 +43,25 @@ def names_differ_from_siblings(plan: Plan, repository: Repository) -> Iterator[F
         )
     if image is None or image.repository_exists:
         return
-    repositories = [file for file, data in near.items() if _repository(data) == image.repository_name]
+    repositories = [f"{name}.yaml" for name, data in near.items() if _repository(name, data) == plan.image_repository]
     if repositories:
         yield error(
             "image",
             "repository_name",
-            what=f"'{image.repository_name}' is also the repository of {', '.join(repositories)}, {where}",
+            what=f"'{plan.image_repository}' is also the repository of {', '.join(repositories)}, {where}",
             expected="a name that no other environment has",
             fix="set another image.repository_name",
         )
 
 
-def _repository(data: Any) -> str:
+def _repository(name: str, data: Any) -> str:
     """The repository that an environment creates; empty where it creates none."""
     image = data.get("image")
     if image is None:
-        return _DEFAULT_REPOSITORY
+        return names.image_repository(name)
     if not isinstance(image, dict) or "uri" in image or image.get("repository_exists") is True:
         return ""
-    return str(image.get("repository_name", _DEFAULT_REPOSITORY))
+    return str(image.get("repository_name") or names.image_repository(name))
 
 
 def _text(data: Any, *path: str) -> str:

@@ -87,7 +87,7 @@ def test_links(tmp_path: Path) -> None:
     assert "is a link out of the folder" in only.message
     assert "no environment 'gone'" in judged("gone", inside)[0].message
     # a link inside the folder is a second environment of the same names
-    assert {problem.path for problem in judged("same", inside)} == {"hyperpod.cluster_name", "image.repository_name"}
+    assert {problem.path for problem in judged("same", inside)} == {"hyperpod.cluster_name"}
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,14 @@ def beside(tmp_path: Path, **edits: Any) -> set[str]:
 
 def test_two_environments_with_equal_names(tmp_path: Path) -> None:
     name = yaml.safe_load(PROD)["hyperpod"]["cluster_name"]
-    assert beside(tmp_path) == {"hyperpod.cluster_name", "image.repository_name"}
-    assert beside(tmp_path, hyperpod__cluster_name=name.upper()) >= {"hyperpod.cluster_name"}
-    assert beside(tmp_path, hyperpod__cluster_name="another") == {"image.repository_name"}
-    assert beside(tmp_path, hyperpod__cluster_name="another", image__repository_name="another") == set()
+    assert beside(tmp_path) == {"hyperpod.cluster_name"}
+    assert beside(tmp_path, hyperpod__cluster_name=name.upper()) == {"hyperpod.cluster_name"}
+    assert beside(tmp_path, hyperpod__cluster_name="another") == set(), "repositories are named by the environment"
     assert beside(tmp_path, account="111122223333") == set()
+    taken = {"hyperpod__cluster_name": "another", "image__repository_name": "ray-prod"}
+    assert beside(tmp_path, **taken) == {"image.repository_name"}, "the name that prod.yaml does not write"
+    assert beside(tmp_path, **taken, image__repository_exists=True) == set()
+    assert beside(tmp_path, **taken, account="111122223333") == set()
 
 
 def test_a_broken_sibling_stops_nothing(tmp_path: Path) -> None:

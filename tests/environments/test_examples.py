@@ -7,7 +7,7 @@ import re
 import pytest
 
 from core.loader import FOLDER, environment_names, load
-from core.model import BuiltImage
+from core.plan import Plan
 
 EXAMPLES = FOLDER / "examples"
 
@@ -31,10 +31,11 @@ def test_examples_can_stand_beside_each_other() -> None:
 
 def test_an_example_can_be_copied_beside_the_shipped_environments() -> None:
     """Two environments of one account and Region with one repository are refused."""
-    images = [load(name, folder=EXAMPLES).settings.image for name in environment_names(folder=EXAMPLES)]
-    images.append(load("dev").settings.image)
-    found = [image.repository_name for image in images if isinstance(image, BuiltImage)]
-    assert len(found) == len(images) - 1, "one example runs an image that exists"
+    names = environment_names(folder=EXAMPLES)
+    plans = [Plan(name=name, settings=load(name, folder=EXAMPLES).settings) for name in names]
+    plans.append(Plan(name="dev", settings=load("dev").settings))
+    found = [plan.image_repository for plan in plans if plan.built_image]
+    assert len(found) == len(plans) - 1, "one example runs an image that exists"
     assert len(set(found)) == len(found)
 
 

@@ -247,13 +247,13 @@ class TestImages:
     def test_a_stranger_may_not_be_pulled(self, worlds: dict[str, World]) -> None:
         statements = worlds["prod"].permissions(worlds["prod"].node_role)
         for arn in (
-            "arn:aws:ecr:us-west-2:444455556666:repository/ray-trainings",
+            "arn:aws:ecr:us-west-2:444455556666:repository/ray-prods",
             "arn:aws:ecr:us-west-2:444455556666:repository/other",
             "arn:aws:ecr:us-west-2:999999999999:repository/eks/coredns",
             "arn:aws:ecr:eu-west-1:602401143452:repository/eks/coredns",
         ):
             assert not allows(statements, Request(action="ecr:BatchGetImage", resource=arn)), arn
-        own = "arn:aws:ecr:us-west-2:444455556666:repository/ray-training"
+        own = "arn:aws:ecr:us-west-2:444455556666:repository/ray-prod"
         assert allows(statements, Request(action="ecr:BatchGetImage", resource=own))
         assert not allows(statements, Request(action="ecr:PutImage", resource=own))
 

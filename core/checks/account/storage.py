@@ -226,7 +226,7 @@ def images_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     """
     built, gcs = plan.built_image, plan.settings.ray.gcs_fault_tolerance
     if built is not None:
-        yield fine("image", what=f"built from {built.folder}/ into repository '{built.repository_name}'")
+        yield fine("image", what=f"built from {built.folder}/ into repository '{plan.image_repository}'")
     named: list[tuple[Path, str | None]] = [
         (("image", "uri"), plan.existing_image),
         (("ray", "gcs_fault_tolerance", "redis_image"), gcs.redis_image if gcs else None),

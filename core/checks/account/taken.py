@@ -166,10 +166,10 @@ def names_are_taken_up(plan: Plan, account: Account) -> Iterator[Finding]:
         yield _kept(plan, account, path, group.name, there=there, exists=group.exists, choose=choose)
     built = plan.built_image
     if built is not None:
-        there = _repository(account, built.repository_name)
+        there = _repository(account, plan.image_repository)
         path, choose = ("image", "repository_exists"), "choose another image.repository_name"
         exists = built.repository_exists
-        yield _kept(plan, account, path, built.repository_name, there=there, exists=exists, choose=choose)
+        yield _kept(plan, account, path, plan.image_repository, there=there, exists=exists, choose=choose)
 
 
 @rule("image", "ray", "registries", "helm", "hyperpod", needs="account", title="mirror repositories")

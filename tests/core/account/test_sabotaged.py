@@ -125,8 +125,8 @@ CASES = [
     Sabotage("EKS name of another stack", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": ["test-eks"]}}, (("cluster names", "error", "EKS cluster test-eks belongs to stack theirs-Eks"),), file=NEW),
     Sabotage("EKS name by hand", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}}, (("cluster names", "error", "name it in eks.existing"),), file=NEW),
     Sabotage("HyperPod name of another environment", {"hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": []}, "stacks > old-HyperPod": {"status": "CREATE_COMPLETE", "resources": [ARN]}}, (("cluster names", "error", "belongs to stack old-HyperPod"),), file=NEW),
-    Sabotage("repository left behind", {"repositories": ["ray-training"]}, (("left behind", "error", "set image.repository_exists: true"),), file=NEW),
-    Sabotage("repository of another environment", {"repositories": ["ray-training"], "stacks > other-Image": {"status": "CREATE_COMPLETE", "resources": ["ray-training"]}}, (("left behind", "error", "belongs to stack other-Image"),), file=NEW),
+    Sabotage("repository left behind", {"repositories": ["ray-test"]}, (("left behind", "error", "set image.repository_exists: true"),), file=NEW),
+    Sabotage("repository of another environment", {"repositories": ["ray-test"], "stacks > other-Image": {"status": "CREATE_COMPLETE", "resources": ["ray-test"]}}, (("left behind", "error", "belongs to stack other-Image"),), file=NEW),
     Sabotage("log group left behind", {"log_groups": ["/aws/eks/test-eks/cluster"]}, (("left behind", "error", "set eks.log_group_exists: true"),), file=NEW),
     Sabotage("flow logs left behind", {"log_groups": ["/aws/vpc/ray-on-hyperpod/test"]}, (("left behind", "error", "set network.flow_log_group_exists: true"),), file=NEW),
     Sabotage("events left behind", {"log_groups": ["/aws/events/ray-on-hyperpod/test"]}, (("left behind", "error", "set hyperpod.event_log_group_exists: true"),), file=NEW),
@@ -217,7 +217,7 @@ def test_a_mirror_repository_that_is_taken() -> None:
 def test_what_the_environment_has_made_itself_is_fine() -> None:
     edits = {
         "buckets": {BUCKET: REGION},
-        "repositories": ["ray-training"],
+        "repositories": ["ray-test"],
         "log_groups": ["/aws/eks/test-eks/cluster"],
         "eks > test-eks": {"status": "ACTIVE", "version": "1.35"},
         "hyperpod > test": {
@@ -226,7 +226,7 @@ def test_what_the_environment_has_made_itself_is_fine() -> None:
         "stacks": {
             "test-Network": {**OUR_STACK, "resources": ["/aws/eks/test-eks/cluster"]},
             "test-Eks": {**OUR_STACK, "resources": [BUCKET, "test-eks"]},
-            "test-Image": {**OUR_STACK, "resources": ["ray-training"]},
+            "test-Image": {**OUR_STACK, "resources": ["ray-test"]},
             "test-HyperPod": {**OUR_STACK, "resources": [ARN]},
         },
     }  # fmt: skip
