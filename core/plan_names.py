@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core import names, needs
-from core.model import DynamicStorage, NewEks, RayUser, StaticStorage
+from core.model import NewEks, RayUser, StaticStorage
 from core.plan import Plan
 
 
@@ -79,14 +79,8 @@ def volume(plan: Plan) -> str:
 
 
 def owner_volume(plan: Plan) -> str:
-    """The volume-owner Job's own PersistentVolume of the same file system (modes `static` and `existing`)."""
+    """The volume-owner Job's own PersistentVolume of the same file system."""
     return names.volume(plan.settings.hyperpod.cluster_name, names.STORAGE_NAMESPACE)
-
-
-def owner_namespace(plan: Plan) -> str:
-    """Where the volume-owner Job runs. A claim mounts in its own namespace only, and mode `dynamic` has just one."""
-    dynamic = isinstance(plan.settings.storage, DynamicStorage)
-    return plan.settings.ray.namespace if dynamic else names.STORAGE_NAMESPACE
 
 
 def ray_namespaces(plan: Plan) -> list[str]:

@@ -16,7 +16,7 @@ from k8s.network_policies import network_policies, operator_policies, system_pol
 from k8s.node_pools import node_pools
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
-from k8s.storage import claim, cluster_storage, volume_owner
+from k8s.storage import claim, cluster_storage, owner_storage, volume_owner
 
 
 def namespace_manifests(plan: Plan) -> list[Manifest]:
@@ -49,9 +49,13 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     A claim that makes a file system is among them: it goes last on destroy. A store of ours outlives the RayCluster:
     KubeRay clears the cluster's state there.
     """
-    made = [claim(plan)] if isinstance(plan.settings.storage, DynamicStorage) else []
-    first = before_ray = tuple(manifest.name for manifest in made)
-    made.append(replace(volume_owner(plan, bindings), after=first))
+    made, first, owned = [], (), ()
+    if isinstance(plan.settings.storage, DynamicStorage):
+        new = claim(plan)
+        own = replace(owner_storage(plan, bindings), after=(new.name,))
+        made, first, owned = [new, own], (new.name,), (own.name,)
+    before_ray = first
+    made.append(replace(volume_owner(plan, bindings), after=owned))
     if plan.checked_worker_groups:
         made.append(image_pull(plan, bindings))
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance

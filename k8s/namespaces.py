@@ -7,7 +7,7 @@ from cdk8s_plus_28 import k8s
 
 from core.names import OPERATOR_NAMESPACE, STORAGE_NAMESPACE
 from core.plan import Plan
-from core.plan_names import owner_namespace, ray_namespaces
+from core.plan_names import ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
 
 
@@ -15,18 +15,15 @@ def namespaces(plan: Plan) -> Manifest:
     """The operator's namespace, those that may hold RayClusters, and the volume-owner Job's.
 
     Pod security: the operator's and the Ray namespaces enforce `restricted`. The volume-owner Job is root with CHOWN:
-    it has `ray-storage` to itself, which enforces `baseline`. In storage mode `dynamic` the Job must be where the claim
-    is, and the environment's own Ray namespace enforces `baseline`. `aws-hyperpod` is the HyperPod chart's own (its
-    agent mounts host folders). https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    it has `ray-storage` to itself, which enforces `baseline`. `aws-hyperpod` is the HyperPod chart's own (its agent
+    mounts host folders). https://kubernetes.io/docs/concepts/security/pod-security-standards/
     """
 
     def define(chart: cdk8s.Chart) -> None:
         _namespace(chart, OPERATOR_NAMESPACE, enforce="restricted")
-        with_root = owner_namespace(plan)
         for name in ray_namespaces(plan):
-            _namespace(chart, name, enforce="baseline" if name == with_root else "restricted")
-        if with_root == STORAGE_NAMESPACE:
-            _namespace(chart, STORAGE_NAMESPACE, enforce="baseline")
+            _namespace(chart, name, enforce="restricted")
+        _namespace(chart, STORAGE_NAMESPACE, enforce="baseline")
 
     return build("Namespaces", define)
 

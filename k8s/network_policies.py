@@ -26,7 +26,7 @@ from core.names import (
     STORAGE_NAMESPACE,
 )
 from core.plan import Plan
-from core.plan_names import owner_namespace, ray_namespaces
+from core.plan_names import ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
 
 RAY_POD = {RAY_POD_LABEL: "yes"}
@@ -63,8 +63,7 @@ def network_policies(plan: Plan) -> Manifest:
         for namespace in ray_namespaces(plan):
             for name, spec in _policies(plan).items():
                 _policy(chart, namespace, name, spec)
-        if owner_namespace(plan) == STORAGE_NAMESPACE:
-            _policy(chart, STORAGE_NAMESPACE, "default-deny", NOTHING)
+        _policy(chart, STORAGE_NAMESPACE, "default-deny", NOTHING)
 
     return build("NetworkPolicies", define)
 

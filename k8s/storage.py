@@ -12,7 +12,7 @@ from cdk8s_plus_28 import k8s
 from core.model import DynamicStorage
 from core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
 from core.plan import Plan
-from core.plan_names import owner_namespace, owner_volume, storage_class, volume
+from core.plan_names import owner_volume, storage_class, volume
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF, Manifest, build
 from k8s.pods import group_tolerations, node_affinity, node_selector, resources
@@ -84,7 +84,7 @@ def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, na
         f"PersistentVolume-{name}",
         metadata=k8s.ObjectMeta(name=name, labels=PART_OF),
         spec=k8s.PersistentVolumeSpec(
-            capacity={"storage": _capacity(plan)},
+            capacity={"storage": _capacity(plan, new=False)},
             access_modes=["ReadWriteMany"],
             mount_options=["flock"],
             # the stack owns the file system; deleting the claim must not touch the data
@@ -111,36 +111,49 @@ def claim(plan: Plan) -> Manifest:
     Mode dynamic: makes a file system of `capacity_gib` (about ten minutes). Static and existing: bound to the one
     PersistentVolume and to nothing else; the volume-owner Job's namespace has one more.
     """
-    dynamic = isinstance(plan.settings.storage, DynamicStorage)
-    claims = {plan.settings.ray.namespace: None if dynamic else volume(plan)}
-    if not dynamic:
-        claims[STORAGE_NAMESPACE] = owner_volume(plan)
 
     def define(chart: cdk8s.Chart) -> None:
-        for namespace, bound in claims.items():
-            k8s.KubePersistentVolumeClaim(
-                chart,
-                f"Claim-{namespace}",
-                metadata=k8s.ObjectMeta(name=CLAIM, namespace=namespace, labels=PART_OF),
-                spec=k8s.PersistentVolumeClaimSpec(
-                    access_modes=["ReadWriteMany"],
-                    storage_class_name=storage_class(plan) if dynamic else "",
-                    volume_name=bound,
-                    resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan)}),
-                ),
-            )
+        dynamic = isinstance(plan.settings.storage, DynamicStorage)
+        _claim(chart, plan, namespace=plan.settings.ray.namespace, bound=None if dynamic else volume(plan))
+        if not dynamic:
+            _claim(chart, plan, namespace=STORAGE_NAMESPACE, bound=owner_volume(plan))
 
     return build("PersistentVolumeClaim", define)
 
 
-def _capacity(plan: Plan) -> k8s.Quantity:
-    """Dynamic: what the driver makes, and grows. Otherwise a constant, the smallest file system there is.
+def owner_storage(plan: Plan, bindings: Bindings) -> Manifest:
+    """Volume and claim of the volume-owner Job, of the file system that Ray's claim made (mode dynamic)."""
+
+    def define(chart: cdk8s.Chart) -> None:
+        _persistent_volume(chart, plan, bindings, name=owner_volume(plan), namespace=STORAGE_NAMESPACE)
+        _claim(chart, plan, namespace=STORAGE_NAMESPACE, bound=owner_volume(plan))
+
+    return build("OwnerStorage", define)
+
+
+def _claim(chart: cdk8s.Chart, plan: Plan, *, namespace: str, bound: str | None) -> None:
+    """A claim of the volume `bound`, or of a new one of the StorageClass."""
+    k8s.KubePersistentVolumeClaim(
+        chart,
+        f"Claim-{namespace}",
+        metadata=k8s.ObjectMeta(name=CLAIM, namespace=namespace, labels=PART_OF),
+        spec=k8s.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteMany"],
+            storage_class_name=storage_class(plan) if bound is None else "",
+            volume_name=bound,
+            resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan, new=bound is None)}),
+        ),
+    )
+
+
+def _capacity(plan: Plan, *, new: bool) -> k8s.Quantity:
+    """What the driver makes, and grows, for a new volume; otherwise a constant, the smallest file system there is.
 
     A volume without a class cannot be resized in Kubernetes, and nothing there reads the figure: a file system that the
     stack grows would fail at the claim.
     """
     storage = plan.settings.storage
-    gib = storage.capacity_gib if isinstance(storage, DynamicStorage) else SMALLEST_GIB
+    gib = storage.capacity_gib if new and isinstance(storage, DynamicStorage) else SMALLEST_GIB
     return k8s.Quantity.from_string(f"{gib}Gi")
 
 
@@ -198,7 +211,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
             api_version="batch/v1",
             kind="Job",
             metadata=cdk8s.ApiObjectMetadata(
-                name=f"volume-owner-{hashed}", namespace=owner_namespace(plan), labels=PART_OF
+                name=f"volume-owner-{hashed}", namespace=STORAGE_NAMESPACE, labels=PART_OF
             ),
         )
         job.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))

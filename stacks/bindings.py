@@ -9,6 +9,7 @@ from core import needs
 from core.model import S3Access
 from core.plan import Plan
 from hyperpod_ray.access import BucketAccess
+from hyperpod_ray.claims import ClaimedFileSystem
 from hyperpod_ray.image import TrainingImage
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import LustreFileSystem
@@ -16,7 +17,11 @@ from k8s import Bindings, HelmRelease
 
 
 def bindings(
-    plan: Plan, *, network: Network, file_system: LustreFileSystem | None, image: TrainingImage | None = None
+    plan: Plan,
+    *,
+    network: Network,
+    file_system: LustreFileSystem | ClaimedFileSystem | None,
+    image: TrainingImage | None = None,
 ) -> Bindings:
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
     existing, named = plan.existing_file_system, plan.existing_image
@@ -27,7 +32,7 @@ def bindings(
         image_content=image.content if image else named or "",
         node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
         file_system_security_group_id=network.file_system_security_group.security_group_id,
-        file_system_id=made.file_system.ref if made else existing.file_system_id if existing else "",
+        file_system_id=made.file_system_id if made else existing.file_system_id if existing else "",
         file_system_dns_name=made.dns_name
         if made
         else f"{existing.file_system_id}.fsx.{region}.amazonaws.com"

@@ -46,10 +46,9 @@ class HyperPodStack(EnvironmentStack):
                 instance_group=head.name,
                 instance_type=head.type,
             )
-        # created here, while the cluster is: its functions take minutes that nothing else waits for
-        storage = plan.settings.storage
-        guarded = isinstance(storage, model.DynamicStorage) and storage.on_destroy == "delete"
-        self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if guarded else None
+        # made here, while the cluster is: its functions take minutes that nothing else waits for
+        claimed = isinstance(plan.settings.storage, model.DynamicStorage)
+        self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if claimed else None
         self.output("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
         self.output("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
 

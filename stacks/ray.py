@@ -5,10 +5,10 @@ from __future__ import annotations
 import k8s
 from constructs import Construct, IDependable
 from core.model import RayAccess
-from core.names import DASHBOARD_PORT, SERVICE_ACCOUNT
+from core.names import CLAIM, DASHBOARD_PORT, SERVICE_ACCOUNT
 from core.plan import Plan
 from core.plan_names import ray_namespaces
-from hyperpod_ray.claims import ClaimGuard, ClaimWaiter
+from hyperpod_ray.claims import ClaimedFileSystem, ClaimGuard, ClaimWaiter
 from hyperpod_ray.cluster import ControlPlane
 from hyperpod_ray.identity import PodIdentity
 from hyperpod_ray.image import TrainingImage
@@ -38,8 +38,19 @@ class RayStack(EnvironmentStack):
         super().__init__(scope, construct_id, plan=plan, description="RayCluster")
         ray = plan.settings.ray
         after: list[IDependable] = []
+        claimed: ClaimedFileSystem | None = None
         if claim_waiter is not None:
-            after.append(ClaimGuard(self, "ClaimGuard", environment_name=plan.name, waiter=claim_waiter))
+            claimed = ClaimedFileSystem(
+                self,
+                "ClaimedFileSystem",
+                cluster=eks.cluster,
+                namespace=ray.namespace,
+                claim=CLAIM,
+                environment_name=plan.name,
+                waiter=claim_waiter,
+            )
+            if plan.settings.storage.on_destroy == "delete":
+                after.append(ClaimGuard(self, "ClaimGuard", environment_name=plan.name, waiter=claim_waiter))
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name is not None:
             tier = TierBucket(
@@ -66,8 +77,10 @@ class RayStack(EnvironmentStack):
                     service_account=SERVICE_ACCOUNT,
                 )
             )
-        objects = k8s.ray_manifests(plan, bindings(plan, network=network, file_system=file_system, image=image))
-        Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects, after=after)
+        known = bindings(plan, network=network, file_system=claimed or file_system, image=image)
+        made = Manifests(self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, known), after=after)
+        if claimed is not None:
+            claimed.made.node.add_dependency(made.resources["PersistentVolumeClaim"])
         self.output(
             "DashboardCommand",
             f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc "

@@ -42,4 +42,4 @@ class StorageStack(EnvironmentStack):
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )
-        self.output("FileSystemId", self.file_system.file_system.ref, f"mounted at {MOUNT_PATH}")
+        self.output("FileSystemId", self.file_system.file_system_id, f"mounted at {MOUNT_PATH}")

@@ -120,6 +120,11 @@ class LustreFileSystem(Construct):
             _data_repository(self, self.file_system, link)
 
     @property
+    def file_system_id(self) -> str:
+        """`FileSystemId`."""
+        return self.file_system.ref
+
+    @property
     def dns_name(self) -> str:
         """DNS name under which clients mount it."""
         return self.file_system.attr_dns_name

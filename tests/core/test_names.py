@@ -21,7 +21,7 @@ ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID)
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
 COPIES = {
     ("resilience/tiered.py", names.TIERED_S3_VARIABLE),
-    ("constructs/hyperpod_ray/handlers/file_systems_gone/index.py", names.CLAIM_TAG),
+    ("constructs/hyperpod_ray/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
 }
 """What imports nothing of ours: the training library, and a function that runs alone in Lambda."""
 

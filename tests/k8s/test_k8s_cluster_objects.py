@@ -11,7 +11,7 @@ import yaml
 import k8s
 from core import Plan
 from core.loader import FOLDER
-from core.model import DynamicStorage, Environment, RayUser
+from core.model import Environment, RayUser
 from core.names import OPERATOR_NAMESPACE
 from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
 from core.plan_names import ray_namespaces, user_groups
@@ -90,11 +90,8 @@ class TestNamespaces:
         levels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in variant.kind("Namespace")}
         enforce = "pod-security.kubernetes.io/enforce"
         assert levels[OPERATOR_NAMESPACE][enforce] == "restricted"
-        dynamic = isinstance(variant.plan.settings.storage, DynamicStorage)
-        own, *others = ray_namespaces(variant.plan)
-        assert levels[own][enforce] == ("baseline" if dynamic else "restricted")
-        assert ("ray-storage" in levels) is not dynamic
-        for name in others:
+        assert levels["ray-storage"][enforce] == "baseline"
+        for name in ray_namespaces(variant.plan):
             assert levels[name][enforce] == "restricted"
         for name in levels:
             assert levels[name]["pod-security.kubernetes.io/warn"] == "restricted"
@@ -119,18 +116,19 @@ class TestNamespaces:
                     assert own["allowPrivilegeEscalation"] is False
                     assert own["capabilities"] == {"drop": ["ALL"]}
                     assert context["seccompProfile"]["type"] == "RuntimeDefault"
-        assert len(roots) == 1, "the volume-owner Job"
+        assert roots == ["ray-storage"], "the volume-owner Job"
         assert not restricted & set(roots)
 
     def test_namespaces_of_users_are_made_too(self, render: Render) -> None:
         names = {item["metadata"]["name"] for item in render("several-groups").kind("Namespace")}
-        assert names == {OPERATOR_NAMESPACE, "ray", "team-a", "team-b"}
+        assert names == {OPERATOR_NAMESPACE, "ray", "ray-storage", "team-a", "team-b"}
 
 
 class TestStorage:
     def test_dynamic(self, render: Render, bindings: k8s.Bindings) -> None:
         variant = render("dev")
-        made, claim = variant.one("StorageClass"), variant.one("PersistentVolumeClaim")
+        made = variant.one("StorageClass")
+        claim, owners = variant.kind("PersistentVolumeClaim")
         assert made["provisioner"] == "fsx.csi.aws.com"
         assert made["reclaimPolicy"] == "Delete"
         parameters = made["parameters"]
@@ -143,7 +141,13 @@ class TestStorage:
         assert claim["spec"]["storageClassName"] == made["metadata"]["name"]
         assert "volumeName" not in claim["spec"]
         assert claim["spec"]["resources"]["requests"] == {"storage": "1200Gi"}
-        assert variant.kind("PersistentVolume") == []
+        assert claim["metadata"]["namespace"] == "ray"
+        # the Job that is root has a volume of its own: a claim mounts in its own namespace only
+        volume = variant.one("PersistentVolume")
+        assert volume["spec"]["csi"]["volumeHandle"] == bindings.file_system_id
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+        assert volume["spec"]["claimRef"]["namespace"] == owners["metadata"]["namespace"] == "ray-storage"
+        assert owners["spec"]["volumeName"] == volume["metadata"]["name"]
 
     def test_parameters_are_known_to_the_driver(self, render: Render) -> None:
         # it ignores others silently: https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/pkg/driver/controller.go

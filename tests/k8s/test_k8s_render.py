@@ -167,7 +167,8 @@ class TestTokens:
         bindings = k8s.Bindings(**fields)
         for name, places in {
             "prod": {"file_system_id", "file_system_dns_name", "file_system_mount_name", "image_uri"},
-            "dev": {"node_subnet_id", "file_system_security_group_id", "image_uri"},
+            "dev": {f"file_system_{part}" for part in ("id", "dns_name", "mount_name", "security_group_id")}
+            | {"node_subnet_id", "image_uri"},
         }.items():
             plan = render(name).plan
             manifests = [

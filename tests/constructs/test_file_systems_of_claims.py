@@ -1,4 +1,4 @@
-"""The guard's handler, against FSx answers that botocore's own model accepts."""
+"""The handler that waits, against FSx answers that botocore's own model accepts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Stubber]]:
-    with stubbed("file_systems_gone", "fsx", monkeypatch) as both:
+    with stubbed("file_systems_of_claims", "fsx", monkeypatch) as both:
         yield both
 
 
-def file_system(name: str, **tags: str) -> dict[str, Any]:
+def file_system(name: str, lifecycle: str = "DELETING", **tags: str) -> dict[str, Any]:
     named = {key.replace("__", ":").replace("_", "-"): value for key, value in tags.items()}
-    answer: dict[str, Any] = {"FileSystemId": name, "Lifecycle": "DELETING"}
+    answer: dict[str, Any] = {"FileSystemId": name, "Lifecycle": lifecycle}
     # FSx leaves the key out where there is no tag
     return answer | ({"Tags": [{"Key": key, "Value": value} for key, value in named.items()]} if named else {})
 
 
-def ask(module: ModuleType, request: str) -> bool:
-    answer = module.is_complete({"RequestType": request, "ResourceProperties": PROPERTIES}, None)
+def ask(module: ModuleType, request: str, *, kind: str = "Custom::FileSystemsOfClaims") -> bool:
+    event = {"RequestType": request, "ResourceType": kind, "ResourceProperties": PROPERTIES}
+    answer = module.is_complete(event, None)
     return bool(answer["IsComplete"])
 
 
@@ -75,3 +76,25 @@ def test_the_physical_id_stays(handler: tuple[ModuleType, Stubber]) -> None:
     first = module.on_event({"RequestType": "Create"}, None)["PhysicalResourceId"]
     event = {"RequestType": "Update", "PhysicalResourceId": first}
     assert module.on_event(event, None)["PhysicalResourceId"] == first
+
+
+def test_a_deploy_waits_until_the_claims_file_system_is_there(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    tags = {"hyperpod_ray__environment": "dev", "CSIVolumeName": "pvc-1"}
+    others = file_system("fs-0123456789abcdef1", "AVAILABLE", hyperpod_ray__environment="prod", CSIVolumeName="pvc-2")
+    for found in ([others], [others, file_system("fs-0123456789abcdef0", "CREATING", **tags)]):
+        stub.add_response("describe_file_systems", {"FileSystems": found})
+        assert not ask(module, "Create", kind=module.MADE)
+    ready = file_system("fs-0123456789abcdef0", "AVAILABLE", **tags)
+    stub.add_response("describe_file_systems", {"FileSystems": [ready]})
+    assert ask(module, "Create", kind=module.MADE)
+    for request in ("Update", "Delete"):
+        assert ask(module, request, kind=module.MADE), "asks nothing"
+
+
+def test_a_file_system_that_failed_ends_the_deploy(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    failed = file_system("fs-0123456789abcdef0", "FAILED", hyperpod_ray__environment="dev", CSIVolumeName="pvc-1")
+    stub.add_response("describe_file_systems", {"FileSystems": [failed]})
+    with pytest.raises(RuntimeError, match=r"fs-0123456789abcdef0 failed\. See FailureDetails"):
+        ask(module, "Create", kind=module.MADE)
