@@ -48,6 +48,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             }
         },
     ),
+    "dynamic": ("dev", {"storage": {"mode": "dynamic"}}),
     "dynamic-with-backups": ("prod", {"storage": {"mode": "dynamic"}}),
     "fault-tolerant": (
         "prod",

@@ -126,7 +126,7 @@ class TestNamespaces:
 
 class TestStorage:
     def test_dynamic(self, render: Render, bindings: k8s.Bindings) -> None:
-        variant = render("dev")
+        variant = render("dynamic")
         made = variant.one("StorageClass")
         claim, owners = variant.kind("PersistentVolumeClaim")
         assert made["provisioner"] == "fsx.csi.aws.com"
@@ -157,7 +157,7 @@ class TestStorage:
             "dailyAutomaticBackupStartTime", "copyTagsToBackups", "dataCompressionType", "weeklyMaintenanceStartTime",
             "fileSystemTypeVersion", "extraTags", "efaEnabled", "metadataConfigurationMode", "metadataIops",
         }  # fmt: skip
-        for name in ("dev", "dynamic-with-backups"):
+        for name in ("dynamic", "dynamic-with-backups"):
             assert set(render(name).one("StorageClass")["parameters"]) <= known
 
     def test_dynamic_retained_with_backups(self, render: Render) -> None:

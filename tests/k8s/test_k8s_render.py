@@ -167,7 +167,7 @@ class TestTokens:
         bindings = k8s.Bindings(**fields)
         for name, places in {
             "prod": {"file_system_id", "file_system_dns_name", "file_system_mount_name", "image_uri"},
-            "dev": {f"file_system_{part}" for part in ("id", "dns_name", "mount_name", "security_group_id")}
+            "dynamic": {f"file_system_{part}" for part in ("id", "dns_name", "mount_name", "security_group_id")}
             | {"node_subnet_id", "image_uri"},
         }.items():
             plan = render(name).plan
@@ -188,7 +188,7 @@ class TestTokens:
     def test_two_synths_give_the_same_objects(self, render: Callable[[str], Any]) -> None:
         import aws_cdk as cdk
 
-        plan = render("dev").plan
+        plan = render("dynamic").plan
         made = []
         for _ in range(2):
             stack = cdk.Stack(cdk.App(), "S")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from cfnlint.schema import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from core import load
-from tests.stacks.conftest import PROJECT, Assembly
+from core.loader import FOLDER
+from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
 MAXIMUM_BYTES = 400_000
 MAXIMUM_RESOURCES = 300
@@ -185,14 +187,45 @@ def test_irsa_trust_names_the_audience_and_the_one_service_account(assembly: Ass
     assert "system:serviceaccount:kube-system:fsx-csi-controller-sa" in trust
 
 
-def test_the_driver_may_delete_only_what_carries_the_environments_tag(assemblies: dict[str, Assembly]) -> None:
-    dynamic = assemblies["dev"]
+@pytest.fixture(scope="module")
+def dynamic() -> Assembly:
+    """An environment whose file system a claim makes."""
+    return synthesize("dynamic-storage", folder=FOLDER / "examples")
+
+
+def test_the_driver_may_delete_only_what_carries_the_environments_tag(
+    assemblies: dict[str, Assembly], dynamic: Assembly
+) -> None:
     statements = [s for s in _statements(dynamic) if "fsx:DeleteFileSystem" in _list(s["Action"])]
     assert statements
     for statement in statements:
-        assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/hyperpod-ray:environment": "dev"}}
+        assert statement["Condition"] == {
+            "StringEquals": {"aws:ResourceTag/hyperpod-ray:environment": "dynamic-storage"}
+        }
     static = [s for s in _statements(assemblies["prod"]) if any("fsx:" in action for action in _list(s["Action"]))]
     assert [action for s in static for action in _list(s["Action"])] == ["fsx:DescribeFileSystems"]
+
+
+def test_a_claims_file_system_is_waited_for_on_both_ways(dynamic: Assembly) -> None:
+    """Claim, file system, its identifiers, the Job's own volume, the Job; on destroy the guard goes last of them."""
+    resources = dynamic.templates["dynamic-storage-Ray"]["Resources"]
+
+    def before(part: str) -> set[str]:
+        (resource,) = (item for name, item in resources.items() if name.startswith(part))
+        text = json.dumps(resource["Properties"])
+        return {*resource.get("DependsOn", []), *(name for name in resources if f'"{name}"' in text)}
+
+    order = (
+        "ClaimGuard",
+        "ManifestsPersistentVolumeClaim",
+        "ClaimedFileSystemMade",
+        "ClaimedFileSystemVolume",
+        "ClaimedFileSystemId",
+        "ManifestsOwnerStorage",
+        "ManifestsVolumeOwner",
+    )
+    for first, then in pairwise(order):
+        assert [name for name in before(then) if name.startswith(first)], f"{then} does not wait for {first}"
 
 
 @pytest.mark.parametrize("forbidden", ["*", "iam:*", "s3:*", "fsx:*", "ec2:*", "sagemaker:*", "eks:*"])

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from core import Plan, environment_names, load
+from core.loader import FOLDER
 from tests.stacks.conftest import PROJECT
 
 ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())
@@ -19,7 +20,7 @@ ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "na
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """Rule and construct path of everything the pack finds in the shipped environments."""
+    """Rule and construct path of everything the pack finds in the shipped environments, and where a claim makes storage."""
     import aws_cdk as cdk
     from cdk_nag import AwsSolutionsChecks
 
@@ -29,8 +30,9 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     out = tmp_path_factory.mktemp("nag")
     # the templates alone are validated in the other tests
     cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out), builtin_cloud_formation_validation=False)
-    for name in environment_names():
-        EnvironmentStage(cdk_app, plan=Plan(name=name, settings=load(name).settings), project=PROJECT)
+    claimed = load("dynamic-storage", folder=FOLDER / "examples")
+    for one in (*(load(name) for name in environment_names()), claimed):
+        EnvironmentStage(cdk_app, plan=Plan(name=one.name, settings=one.settings), project=PROJECT)
     cdk.Validations.of(cdk_app).add_plugins(AwsSolutionsChecks(cdk_app))
     # findings make the synth fail; the report is read below, the message is tens of pages
     with contextlib.suppress(RuntimeError):
