@@ -46,6 +46,12 @@ def test_the_claim_made_a_file_system_that_says_whose_it_is(story: Story) -> Non
     assert tags["hyperpod-ray:environment"] == NAME
     assert tags["CSIVolumeName"]
     assert made["StorageCapacity"] == 1200
+    # the Job that is root mounts it in a namespace of its own
+    path = "jsonpath={range .items[*]}{.spec.claimRef.namespace} {.spec.csi.volumeHandle} {.status.phase},{end}"
+    volumes = _kubectl(story, "get", "persistentvolumes", "-o", path).strip(",").split(",")
+    assert sorted(volumes) == [f"{space} {made['FileSystemId']} Bound" for space in ("ray", "ray-storage")]
+    owners = "jsonpath={.items[?(@.spec.template.metadata.labels.app=='volume-owner')].metadata.namespace}"
+    assert _kubectl(story, "get", "jobs", "-A", "-o", owners) == "ray-storage"
 
 
 @pytest.fixture
@@ -153,15 +159,13 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
 
 def _head(story: Story) -> str:
     """The head, when it runs: a pod that waits for a node has no identity."""
-    kubectl = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", story.emulator.running.kubeconfig]
     shown = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}"
-    found = [*kubectl, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", shown]
+    return str(until(lambda: _kubectl(story, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", shown)))
 
-    def name() -> str:
-        done = subprocess.run(found, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
 
-    return str(until(name))
+def _kubectl(story: Story, *arguments: str) -> str:
+    command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", story.emulator.running.kubeconfig]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:

@@ -20,7 +20,7 @@ ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "na
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """Rule and construct path of everything the pack finds in the shipped environments, and where a claim makes storage."""
+    """Rule and construct path of everything the pack finds in the shipped environments and an example with a claim."""
     import aws_cdk as cdk
     from cdk_nag import AwsSolutionsChecks
 
