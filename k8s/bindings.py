@@ -19,7 +19,7 @@ class Bindings:
             the name of the volume-owner Job; empty when nothing of the kind is known.
         node_subnet_id: subnet of the storage zone; the CSI driver puts a dynamic file system there.
         file_system_security_group_id: security group of the file system's network interfaces.
-        file_system_id: `FileSystemId`; in storage mode dynamic, known when Ray's claim has made it.
+        file_system_id: `FileSystemId`; in storage mode dynamic, known when Ray's claim has created it.
         file_system_dns_name: its DNS name.
         file_system_mount_name: its `LustreMountName`.
     """

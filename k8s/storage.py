@@ -122,7 +122,7 @@ def claim(plan: Plan) -> Manifest:
 
 
 def owner_storage(plan: Plan, bindings: Bindings) -> Manifest:
-    """Volume and claim of the volume-owner Job, of the file system that Ray's claim made (mode dynamic)."""
+    """Volume and claim of the volume-owner Job, of the file system that Ray's claim created (mode dynamic)."""
 
     def define(chart: cdk8s.Chart) -> None:
         _persistent_volume(chart, plan, bindings, name=owner_volume(plan), namespace=STORAGE_NAMESPACE)

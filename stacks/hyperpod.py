@@ -46,7 +46,7 @@ class HyperPodStack(EnvironmentStack):
                 instance_group=head.name,
                 instance_type=head.type,
             )
-        # made here, while the cluster is: its functions take minutes that nothing else waits for
+        # created here, while the cluster is: its functions take minutes that nothing else waits for
         claimed = isinstance(plan.settings.storage, model.DynamicStorage)
         self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if claimed else None
         self.output("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")

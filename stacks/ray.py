@@ -80,7 +80,7 @@ class RayStack(EnvironmentStack):
         known = bindings(plan, network=network, file_system=claimed or file_system, image=image)
         made = Manifests(self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, known), after=after)
         if claimed is not None:
-            claimed.made.node.add_dependency(made.resources["PersistentVolumeClaim"])
+            claimed.ready.node.add_dependency(made.resources["PersistentVolumeClaim"])
         self.output(
             "DashboardCommand",
             f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc "

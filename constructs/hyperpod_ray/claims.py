@@ -12,7 +12,7 @@ from hyperpod_ray.waiter import waiter
 
 
 class ClaimWaiter(Construct):
-    """What `ClaimGuard` and `ClaimedFileSystem` wait with: apart, so that it is made beside what takes longer.
+    """What `ClaimGuard` and `ClaimedFileSystem` wait with: apart, so that it is created beside what takes longer.
 
     Creates two functions and the waiter state machine of the CDK's provider framework.
 
@@ -62,7 +62,7 @@ class ClaimedFileSystem(Construct):
     """The file system that a claim makes, for a volume of it in another namespace: a claim mounts in its own only.
 
     A new file system takes about ten minutes, and the kubectl function ends after 15: so a waiter waits until FSx has
-    made it, and the function reads its identifiers then. They depend on `made`; make `made` depend on the claim.
+    created it, and the function reads its identifiers then. They depend on `ready`; make `ready` depend on the claim.
 
     Creates four custom resources.
 
@@ -86,9 +86,9 @@ class ClaimedFileSystem(Construct):
         waiter: ClaimWaiter,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.made = CustomResource(
+        self.ready = CustomResource(
             self,
-            "Made",
+            "Ready",
             service_token=waiter.service_token,
             resource_type="Custom::FileSystemOfClaim",
             properties={"TagKey": ENVIRONMENT_TAG, "TagValue": environment_name},
@@ -104,7 +104,7 @@ class ClaimedFileSystem(Construct):
                 object_namespace=inside,
                 json_path=path,
             )
-            found.node.add_dependency(self.made)
+            found.node.add_dependency(self.ready)
             return found.value
 
         volume = value("Volume", "persistentvolumeclaim", claim, ".spec.volumeName", inside=namespace)

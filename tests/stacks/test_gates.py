@@ -218,7 +218,7 @@ def test_a_claims_file_system_is_waited_for_on_both_ways(dynamic: Assembly) -> N
     order = (
         "ClaimGuard",
         "ManifestsPersistentVolumeClaim",
-        "ClaimedFileSystemMade",
+        "ClaimedFileSystemReady",
         "ClaimedFileSystemVolume",
         "ClaimedFileSystemId",
         "ManifestsOwnerStorage",

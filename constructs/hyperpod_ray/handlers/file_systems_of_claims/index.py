@@ -45,5 +45,5 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
 
 def _made_by_claim(file_system: dict[str, Any], key: str, value: str) -> bool:
     tags = {tag["Key"]: tag["Value"] for tag in file_system.get("Tags", [])}
-    # CSIVolumeName is the driver's own mark; a file system made by a stack lacks it
+    # CSIVolumeName is the driver's own mark; a file system of a stack lacks it
     return tags.get(key) == value and "CSIVolumeName" in tags
