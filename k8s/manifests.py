@@ -49,7 +49,9 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     A claim that makes a file system is among them: it goes last on destroy. A store of ours outlives the RayCluster:
     KubeRay clears the cluster's state there.
     """
-    made, first, owned = [], (), ()
+    made: list[Manifest] = []
+    first: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
     if isinstance(plan.settings.storage, DynamicStorage):
         new = claim(plan)
         own = replace(owner_storage(plan, bindings), after=(new.name,))

@@ -49,7 +49,7 @@ class RayStack(EnvironmentStack):
                 environment_name=plan.name,
                 waiter=claim_waiter,
             )
-            if plan.settings.storage.on_destroy == "delete":
+            if plan.new_file_system is not None and plan.new_file_system.on_destroy == "delete":
                 after.append(ClaimGuard(self, "ClaimGuard", environment_name=plan.name, waiter=claim_waiter))
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name is not None:
