@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.kubernetes.api import now
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import condition, node_ready, set_status
 from sandbox.kubernetes.controllers.nodes import PREFIX, Nodes
 from sandbox.kubernetes.status import ApiError
+from sandbox.kubernetes.times import now
 
 Json = dict[str, Any]
 log = logging.getLogger("follower")

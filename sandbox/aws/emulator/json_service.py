@@ -15,7 +15,7 @@ log = logging.getLogger("emulator")
 
 
 class Operations(Protocol):
-    """What a service class tells of itself."""
+    """What a service class says of itself. It answers operations itself, or by its `parts`."""
 
     botocore_name: str
 
@@ -33,7 +33,8 @@ class JsonService:
         """Answer one operation; `ServiceError` is what a client would see."""
         if operation not in self.model.operations:
             raise ServiceError("UnknownOperationException", f"{self.name} has no operation {operation!r}")
-        method = getattr(self._operations, operation, None)
+        parts = (self._operations, *getattr(self._operations, "parts", ()))
+        method = next((found for part in parts if (found := getattr(part, operation, None))), None)
         if method is None:
             raise ServiceError("NotImplemented", f"{self.name}.{operation} is not emulated", 501)
         self.model.check_input(operation, data)

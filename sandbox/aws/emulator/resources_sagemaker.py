@@ -8,8 +8,9 @@ from sandbox.aws.emulator.cloudformation import Created, ResourceType, stack_nam
 from sandbox.aws.emulator.context import Context, tag_map
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.fsx import Fsx
+from sandbox.aws.emulator.hyperpod.operations import UPDATABLE
 from sandbox.aws.emulator.json_service import JsonService
-from sandbox.aws.emulator.sagemaker import UPDATABLE, SageMaker
+from sandbox.aws.emulator.sagemaker import SageMaker
 
 Json = dict[str, Any]
 

@@ -8,9 +8,11 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from sandbox.kubernetes.api import Api, Options, now
+from sandbox.kubernetes.api import Api
+from sandbox.kubernetes.options import Options
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from sandbox.kubernetes.times import now
 
 Json = dict[str, Any]
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.common import alive, condition, event, has, node_ready, remove, set_status
 from sandbox.kubernetes.controllers.pulls import Pull, Pulls
+from sandbox.kubernetes.times import now
 from service_rules import names
 
 Json = dict[str, Any]

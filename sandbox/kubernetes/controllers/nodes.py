@@ -20,11 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.aws.client import ControlError
-from sandbox.kubernetes.api import Api, Options, now
+from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.common import condition, event, node_ready, set_status
 from sandbox.kubernetes.discovery import GIT_VERSION
+from sandbox.kubernetes.options import Options
 from sandbox.kubernetes.status import ApiError, bad_request, not_found
+from sandbox.kubernetes.times import now
 from service_rules import data, names
 
 Json = dict[str, Any]

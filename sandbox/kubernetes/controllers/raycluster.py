@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from sandbox.kubernetes.admission.amounts import written
-from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers import raypods
 from sandbox.kubernetes.controllers.common import (
     alive,
@@ -33,6 +33,7 @@ from sandbox.kubernetes.controllers.rayjob import RayJobs
 from sandbox.kubernetes.quantity import number
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from sandbox.kubernetes.times import now
 from service_rules import kuberay, names
 
 Json = dict[str, Any]

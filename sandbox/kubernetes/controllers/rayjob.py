@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.common import event, owner, remove, set_status, suffix
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from sandbox.kubernetes.times import now
 from service_rules import kuberay, names
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ import functools
 from datetime import UTC, datetime
 from typing import Any
 
-from sandbox.kubernetes.api import Api, now
+from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.common import (
     alive,
     condition,
@@ -31,6 +31,7 @@ from sandbox.kubernetes.controllers.common import (
 from sandbox.kubernetes.controllers.scheduler import selects, untolerated
 from sandbox.kubernetes.status import ApiError
 from sandbox.kubernetes.store import copy
+from sandbox.kubernetes.times import now
 from service_rules import names
 
 Json = dict[str, Any]

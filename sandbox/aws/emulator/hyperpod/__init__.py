@@ -1,0 +1,1 @@
+"""HyperPod's clusters, nodes and events, as parts of the SageMaker API."""

@@ -1,0 +1,1 @@
+"""What the HTTP application is made of: requests, answers, documents, verbs and watches."""
