@@ -63,7 +63,7 @@ class Rounds:
     def begin(self) -> None:
         """A new emulator, bootstrapped."""
         self.running = process.start(
-            state=self.state, port=process.free_port(), seconds_per_state=0.2,
+            state=self.state, seconds_per_state=0.2,
             account=self.settings["account"], region=self.settings["region"],
         )  # fmt: skip
         self.must("bootstrap", self.cdk("bootstrap", f"aws://{self.running.account}/{self.running.region}"))

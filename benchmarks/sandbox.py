@@ -73,7 +73,7 @@ def run(folder: Path, name: str, settings: dict[str, Any], pace: float) -> int:
     (environments / f"{name}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     with phase("start"):
         running = process.start(
-            state=state, port=process.free_port(), seconds_per_state=pace,
+            state=state, seconds_per_state=pace,
             account=settings["account"], region=settings["region"],
         )  # fmt: skip
     try:

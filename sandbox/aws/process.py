@@ -28,6 +28,7 @@ from sandbox.errors import SandboxError
 ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
 DEFAULT_PORT = 4566
+_BACKLOG = 100
 START_SECONDS = 120
 # in the environment of every process of an emulator, and of those they start: the state folder
 MARK = "SANDBOX_STATE"
@@ -140,9 +141,23 @@ def _start(
     region: str,
     assets: Path | None,
 ) -> Running:
+    with _listener(port) as listener:
+        return _start_at(listener, state, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
+
+
+def _start_at(
+    listener: socket.socket,
+    state: Path,
+    seconds_per_state: float,
+    kubeconfig: Path | None,
+    *,
+    account: str,
+    region: str,
+    assets: Path | None,
+) -> Running:
     running = Running(
         pid=0,
-        port=port or free_port(DEFAULT_PORT),
+        port=int(listener.getsockname()[1]),
         account=account,
         region=region,
         log=str(state / "emulator.log"),
@@ -167,11 +182,14 @@ def _start(
         environment[eks_login.GIVEN] = str(kubeconfig.resolve())
     started = _spawn(
         "sandbox.aws.emulator",
-        *("--port", str(running.port), "--seconds-per-state", str(seconds_per_state)),
+        *("--port", str(running.port), "--listen-fd", str(listener.fileno())),
+        *("--seconds-per-state", str(seconds_per_state)),
         *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
         log=Path(running.log),
         environment=environment,
+        listener=listener,
     )
+    listener.close()  # else a client would wait for an emulator that ended instead of being refused
     running = replace(running, pid=started.pid)
     _wait_until_ready(running, started)
     if kubeconfig is not None:
@@ -310,7 +328,9 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
     }
 
 
-def _spawn(module: str, *arguments: str, log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    module: str, *arguments: str, log: Path, environment: dict[str, str], listener: socket.socket | None = None
+) -> subprocess.Popen[bytes]:
     """Start a module of the sandbox in its own session; its output goes into `log`, which only its owner may read."""
     with log.open("w") as output:
         return subprocess.Popen(
@@ -322,6 +342,7 @@ def _spawn(module: str, *arguments: str, log: Path, environment: dict[str, str])
             stderr=subprocess.STDOUT,
             start_new_session=True,
             umask=0o077,
+            pass_fds=() if listener is None else (listener.fileno(),),
         )
 
 
@@ -452,18 +473,26 @@ def _read_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def free_port(*wanted_first: int) -> int:
-    """Return the first of the ports given that is free on 127.0.0.1, else any free one."""
-    for wanted in (*wanted_first, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", wanted))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+def _listener(wanted: int | None) -> socket.socket:
+    """Return a socket that listens on a port of 127.0.0.1: the one given, or the default one where it is free, or any.
+
+    The emulator inherits it. A port that is only looked for could be another process's by the time of its start.
+    """
+    for port in (wanted,) if wanted else (DEFAULT_PORT, 0):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            continue
+        return listener
     raise StartError(
-        "no free port on 127.0.0.1", expected="one", fix="end a process that listens, or run the command again"
+        f"port {wanted} of 127.0.0.1 is taken" if wanted else "no free port on 127.0.0.1",
+        expected="a free one",
+        fix="choose another with --port" if wanted else "end a process that listens, or run the command again",
     )
 
 

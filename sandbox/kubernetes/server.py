@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import secrets
 import signal
 import socket
@@ -37,6 +38,7 @@ Json = dict[str, Any]
 LOOPBACK = "127.0.0.1"
 CONTEXT = "rehearsal"
 _CLOSING_SECONDS = 1.5
+_PORTS = range(20_000, 32_000)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -68,10 +70,13 @@ def _token(directory: Path) -> str:
 
 
 def _free_port(wanted: int, directory: Path) -> int:
-    """The port asked for; for 0 the one of the last run if free, else any."""
+    """The port asked for; for 0 the one of the last run if free, else any.
+
+    Not one that the kernel gives to connections: while this server is unreachable on demand, nobody may get its port.
+    """
     known = directory / "port"
-    last = int(known.read_text()) if not wanted and known.exists() else 0
-    for port in [wanted] if wanted else [last, 0]:
+    last = [int(known.read_text())] if not wanted and known.exists() else []
+    for port in [wanted] if wanted else [*last, *random.sample(_PORTS, 100)]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

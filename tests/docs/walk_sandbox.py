@@ -40,7 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, fresh: Path) -> Iterator[tup
     if not install.installed():
         pytest.fail("the embedded AWS is not installed: hyperpod-ray local setup")
     state: Path = tmp_path_factory.mktemp("aws")
-    running = process.start(state=state, port=process.free_port(), seconds_per_state=1.0, account=ACCOUNT)
+    running = process.start(state=state, seconds_per_state=1.0, account=ACCOUNT)
     made = World(running=running, state=state, folder=tmp_path_factory.mktemp("environments"))
     (fresh / ".local").mkdir()
     (fresh / ".local" / "aws").symlink_to(state)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.aws import install, process
+from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
 from tests.support import boto_models
 
@@ -23,7 +25,7 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
     def start(*, seconds_per_state: float = 1.5) -> World:
         state: Path = tmp_path_factory.mktemp("aws")
-        running = process.start(state=state, port=_port(), seconds_per_state=seconds_per_state, account=ACCOUNT)
+        running = process.start(state=state, seconds_per_state=seconds_per_state, account=ACCOUNT)
         world = World(running=running, state=state, folder=tmp_path_factory.mktemp("environments"))
         worlds.append(world)
         return world
@@ -31,14 +33,6 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     yield start
     for world in worlds:
         process.stop(world.running, world.state)
-
-
-def _port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +44,15 @@ def world(start_world: object) -> World:
     made.install()
     made.settle()
     return made
+
+
+@pytest.fixture(scope="session")
+def ray(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """A real Ray head with the token of the world's RayCluster, for all tests that need one."""
+    secret = world.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
+    token = base64.b64decode(secret).decode()
+    with ray_head(tmp_path_factory.mktemp("r"), token=token) as url:
+        yield Head(url=url, token=token)
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,25 @@ from tests.ops.world import ROOT
 RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
 
 
+# not those that the kernel gives to connections: nobody may have one between its choice and Ray's start
+PORTS = range(20_000, 32_000)
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where the dashboard of a Ray head answers, and to whom."""
+
+    url: str
+    token: str
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
 
 
 @contextlib.contextmanager

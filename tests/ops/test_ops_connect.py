@@ -23,7 +23,7 @@ import yaml
 from ops.clients import target
 from ops.forward import Forward
 from sandbox.aws import paths
-from tests.ops.ray_head import RAY, ray_head
+from tests.ops.ray_head import RAY, Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.ray_turn import ray_turn
 from tests.support.web import BLOCK, web_server
@@ -354,30 +354,28 @@ def test_busy_port_of_grafana(grafana: World) -> None:
 
 
 @pytest.fixture
-def ray(faults: World, tmp_path: Path) -> Iterator[World]:
-    """The world, with a real Ray head that has the RayCluster's own token behind port 8265 of its head."""
-    secret = faults.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
-    with ray_head(tmp_path, token=base64.b64decode(secret).decode()) as url:
-        faults.request("POST", "/rehearsal/bridges", {**HEAD, "to": urlsplit(url).netloc})
-        yield faults
+def with_ray(faults: World, ray: Head) -> Iterator[World]:
+    """The world, with a real Ray head behind port 8265 of its head."""
+    faults.request("POST", "/rehearsal/bridges", {**HEAD, "to": urlsplit(ray.url).netloc})
+    yield faults
     faults.request("DELETE", "/rehearsal/bridges")
 
 
 @pytest.mark.rehearsal
-def test_a_job_through_submit_and_through_the_printed_line(ray: World, tmp_path: Path) -> None:
+def test_a_job_through_submit_and_through_the_printed_line(with_ray: World, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "train.py").write_text("import sys\nprint('trained', flush=True)\nsys.exit(int(sys.argv[1:] == ['bad']))\n")
-    good = ray.process("submit", "demo", "--working-dir", str(work), "--", "python", "train.py")
+    good = with_ray.process("submit", "demo", "--working-dir", str(work), "--", "python", "train.py")
     assert good.code == 0, good.err
     assert "trained" in good.out
     assert "SUCCEEDED" in good.err
-    assert ray.process("submit", "demo", "--working-dir", str(work), "--", "python", "train.py", "bad").code == 1
+    assert with_ray.process("submit", "demo", "--working-dir", str(work), "--", "python", "train.py", "bad").code == 1
 
-    with connected(ray, "--port", "0") as made:
+    with connected(with_ray, "--port", "0") as made:
         line = made.lines(2)[1].removeprefix("submit").strip()
         tools = f"{RAY.parent}:{paths.KUBECTL_LAYER / 'kubectl'}:{os.environ['PATH']}"
-        env = ray.environ(KUBECONFIG=ray.running.kubeconfig, PATH=tools)
+        env = with_ray.environ(KUBECONFIG=with_ray.running.kubeconfig, PATH=tools)
         done = subprocess.run(
             ["bash", "-c", line], env=env, cwd=work, capture_output=True, text=True, timeout=240, check=False
         )

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
 from ops.submit import files_of, pack
-from tests.ops.ray_head import free_port, ray_head
+from tests.ops.ray_head import Head, free_port
 from tests.ops.world import environment_text
 
-TOKEN = "0123456789abcdef0123456789abcdef"
 
-
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Ray head of its own on loopback."""
-    with ray_head(tmp_path_factory.mktemp("r"), token=TOKEN) as url:
-        yield url
+@pytest.fixture
+def dashboard(ray: Head, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The dashboard of a Ray head on loopback, whose token is set."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", ray.token)
+    return ray.url
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "demo.yaml").write_text(environment_text())
     monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(tmp_path))
-    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of-nobody")
     work = tmp_path / "work"
     work.mkdir()
     return work
@@ -36,7 +33,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.rehearsal
 @pytest.mark.slow
 def test_a_job_with_its_folder_environment_and_log(
-    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+    environment: Path, dashboard: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (environment / "train.py").write_text(
         "import os, sys, helper\nprint('step', helper.ONE, os.environ['WHO'])\nsys.exit(int(sys.argv[1]))\n"
@@ -70,7 +67,7 @@ def test_a_job_with_its_folder_environment_and_log(
 @pytest.mark.rehearsal
 @pytest.mark.slow
 def test_submit_without_waiting_then_follow(
-    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+    environment: Path, dashboard: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert (
         main(
@@ -97,7 +94,7 @@ def test_submit_without_waiting_then_follow(
 @pytest.mark.rehearsal
 @pytest.mark.slow
 def test_a_wrong_token_is_said(
-    dashboard: str, environment: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    environment: Path, dashboard: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
     assert main(["submit", "demo", "--address", dashboard, "--", "true"]) == 1

@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -51,12 +51,20 @@ def fewer(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_first_deploy_without_stdin_and_a_second_one_meanwhile(story: Story) -> None:
+    story.emulator.control.set_fault(operation="AWS::EKS::Cluster.create", delay_seconds=600)
     first = _start(story, closed=True)
-    until(lambda: "IN_PROGRESS" in story.stack(f"{NAME}-Network") or first.poll() is not None, seconds=120)
+    until(lambda: "IN_PROGRESS" in story.stack(f"{NAME}-Eks") or first.poll() is not None, seconds=240)
     assert first.poll() is None, first.communicate()
-    second = _start(story)
-    (review, said), (_, said_by_second) = first.communicate(timeout=500), second.communicate(timeout=500)
+    # not a pipe: it is read while the command runs
+    log = story.environments.parent / "second.log"
+    with log.open("w") as output:
+        second = _start(story, stderr=output)
+    until(lambda: "waiting for what is in progress" in log.read_text() or second.poll() is not None, seconds=240)
+    story.emulator.control.clear_faults()
+    review, said = first.communicate(timeout=500)
     assert first.returncode == 0, review + said
+    second.communicate(timeout=500)
+    said_by_second = log.read_text()
     assert second.returncode == 0, said_by_second
     assert _unfinished(story) == []
     # the review of a new environment, and the deploy's own account of it
@@ -112,6 +120,7 @@ def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_
 
 
 def test_ctrl_c_at_a_teardown_says_what_continues(story: Story) -> None:
+    story.emulator.control.set_fault(operation="Custom::AWSCDK-EKS-KubernetesResource.delete", delay_seconds=600)
     command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "teardown", NAME, "--yes"]
     teardown = subprocess.Popen(
         [*command, "--app", str(story.assembly), "--poll", "0.5"],
@@ -125,11 +134,14 @@ def test_ctrl_c_at_a_teardown_says_what_continues(story: Story) -> None:
     error, following = said.strip().splitlines()[-2:]
     assert "interrupted: " in error and "nothing else is deleted" in error
     assert following.endswith(f"teardown {NAME}")
+    assert story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS"
+    story.emulator.control.clear_faults()
     until(lambda: story.stack(f"{NAME}-Ray") == "", seconds=240)
     assert story.stack(f"{NAME}-Platform").endswith("_COMPLETE")
 
 
 def test_a_first_deploy_at_a_terminal_that_begins_during_a_destroy(story: Story) -> None:
+    story.emulator.control.set_fault(operation="AWS::SageMaker::Cluster.delete", delay_seconds=600)
     # not a pipe: nobody reads it meanwhile, and a full one stops the CLI
     log = story.environments.parent / "destroy.log"
     destroy = subprocess.Popen(
@@ -137,7 +149,9 @@ def test_a_first_deploy_at_a_terminal_that_begins_during_a_destroy(story: Story)
         cwd=story.environments.parent, env=story.emulator.environment(), stdout=log.open("w"), stderr=subprocess.STDOUT,
     )  # fmt: skip
     until(lambda: story.stack(f"{NAME}-Platform") == "DELETE_IN_PROGRESS" or destroy.poll() is not None, seconds=240)
-    ended, said = _at_a_terminal(_command(story), story)
+    ended, said = _at_a_terminal(
+        _command(story), story, once="waiting for what is in progress: ", do=story.emulator.control.clear_faults
+    )
     assert destroy.wait(timeout=300) == 0, log.read_text()[-3000:]
     assert ended == 0, said
     assert "waiting for what is in progress: " in said
@@ -154,18 +168,20 @@ def _command(story: Story, *arguments: str) -> list[str]:
     return [*command, *options, "--poll", POLL]
 
 
-def _start(story: Story, *arguments: str, closed: bool = False) -> subprocess.Popen[str]:
+def _start(
+    story: Story, *arguments: str, closed: bool = False, stderr: IO[str] | int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     command = _command(story, *arguments)
     if closed:
         command = ["bash", "-c", 'exec "$@" <&-', "deploy", *command]
     return subprocess.Popen(
         command, cwd=ROOT, env=story.emulator.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
+        stderr=stderr, text=True,
     )  # fmt: skip
 
 
-def _at_a_terminal(command: list[str], story: Story) -> tuple[int, str]:
-    """Run a command on a terminal of its own; nobody types an answer."""
+def _at_a_terminal(command: list[str], story: Story, *, once: str, do: Callable[[], object]) -> tuple[int, str]:
+    """Run a command on a terminal of its own; nobody types an answer. Something is done once it has said a text."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command, cwd=ROOT, env=story.emulator.environment(), stdin=theirs, stdout=theirs, stderr=theirs,
@@ -184,12 +200,17 @@ def _at_a_terminal(command: list[str], story: Story) -> tuple[int, str]:
                 return
             parts.append(part)
 
+    def said() -> str:
+        return b"".join(parts).decode(errors="replace")
+
     reader = threading.Thread(target=read)
     reader.start()
+    until(lambda: once in said() or process.poll() is not None, seconds=300)
+    do()
     ended = process.wait(timeout=550)
-    reader.join(timeout=30)
+    reader.join(timeout=60)
     os.close(ours)
-    return ended, b"".join(parts).decode(errors="replace")
+    return ended, said()
 
 
 def _unfinished(story: Story) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.aws import paths, process
+from sandbox.aws import paths
 
 pytestmark = pytest.mark.emulator
 SANDBOX = paths.PACKAGE
@@ -116,7 +116,7 @@ def test_its_own_command(installed: Path, tmp_path: Path) -> None:
         )
 
     assert run("status").returncode == 3
-    up = run("up", "--port", str(process.free_port()), "--region", "eu-west-1")
+    up = run("up", "--region", "eu-west-1")
     assert up.returncode == 0, up.stderr
     assert 'eval "$(hyperpod-sandbox env)"' in up.stderr
     try:

@@ -64,10 +64,10 @@ class Emulator:
 
 @contextmanager
 def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> Iterator[Emulator]:
-    """Start an emulator with its state in a folder, on a free port; stop it at the end whatever happens."""
+    """Start an emulator with its state in a folder, on any free port; stop it at the end whatever happens."""
     if not install.installed():
         install.install(lambda _text: None)
-    started = process.start(state=folder, port=process.free_port(), seconds_per_state=seconds_per_state, **options)
+    started = process.start(state=folder, seconds_per_state=seconds_per_state, **options)
     try:
         yield Emulator(started)
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -37,7 +36,7 @@ def _faulty(context: Context, service: str, handler: Any) -> Any:
             for name in names:
                 fault = context.faults.take(name, operation)
                 if fault:
-                    await asyncio.sleep(fault.delay_seconds)
+                    await context.faults.delay(fault)
                     if fault.code:
                         return operations.error(fault)
         return await handler(method, path, headers, body, query)

@@ -2,19 +2,20 @@
 
 A fault names an operation as `service.Operation` (`sagemaker.CreateCluster`, `ec2.CreateVpc`, `s3.PutObject`) or a step
 of CloudFormation as `AWS::FSx::FileSystem.create` (`update`, `delete`; `Custom::…` too). `*` in place of the operation
-means any. What it does, in this order: wait `delay_seconds`, then answer `code` and `message` with `status`, unless
-only a delay was asked for. `effect` names what is not an error: `stuck` leaves a file system in DELETING forever,
-`no-capacity` lets no more nodes of a group appear.
+means any. What it does, in this order: wait `delay_seconds`, at most until the faults are cleared, then answer `code`
+and `message` with `status`, unless only a delay was asked for. `effect` names what is not an error: `stuck` leaves a
+file system in DELETING forever, `no-capacity` lets no more nodes of a group appear.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-import time
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 EFFECTS = ("", "stuck", "no-capacity")
+_LOOK_SECONDS = 0.05
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
+        self._cleared = threading.Event()
         self._lock = threading.Lock()
 
     def add(self, data: dict[str, Any]) -> Fault:
@@ -68,9 +70,11 @@ class Faults:
         return fault
 
     def clear(self) -> None:
-        """Remove every fault."""
+        """Remove every fault, and end the delays of those that strike now."""
         with self._lock:
             self._faults.clear()
+            self._cleared.set()
+            self._cleared = threading.Event()
 
     def list(self) -> list[dict[str, Any]]:
         """Return the faults that can still strike."""
@@ -103,8 +107,16 @@ class Faults:
 
     def strike(self, group: str, operation: str) -> Fault | None:
         """Wait out the delay of a fault on a worker thread; return it where it is an error."""
+        cleared = self._cleared  # before the look: a fault that is cleared right after it must not delay
         fault = self.take(group, operation)
         if fault is None:
             return None
-        time.sleep(fault.delay_seconds)
+        cleared.wait(fault.delay_seconds)
         return fault if fault.code else None
+
+    async def delay(self, fault: Fault) -> None:
+        """Wait out the delay of a fault on the event loop."""
+        cleared, loop = self._cleared, asyncio.get_running_loop()
+        end = loop.time() + fault.delay_seconds
+        while not cleared.is_set() and (left := end - loop.time()) > 0:
+            await asyncio.sleep(min(left, _LOOK_SECONDS))

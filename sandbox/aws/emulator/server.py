@@ -210,6 +210,7 @@ def main(argv: list[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws.emulator")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--listen-fd", type=int, help="a socket that listens on that port already")
     parser.add_argument("--seconds-per-state", type=float, default=1.0)
     parser.add_argument("--kubernetes-endpoint", default="")
     parser.add_argument("--kubernetes-ca", default="", help="base64 of the API server's CA certificates")
@@ -238,7 +239,7 @@ def main(argv: list[str]) -> int:
     emulator = Emulator(context, credentials, own_hosts=own_hosts)
     application = Gate(emulator, hosts=own_hosts, lookup=credentials.lookup)
     config = importlib.import_module("hypercorn.config").Config()
-    config.bind = [f"127.0.0.1:{options.port}"]
+    config.bind = [f"127.0.0.1:{options.port}" if options.listen_fd is None else f"fd://{options.listen_fd}"]
     config.keep_alive_timeout = 75
     serve = importlib.import_module("hypercorn.asyncio").serve
     asyncio.run(serve(application, config))

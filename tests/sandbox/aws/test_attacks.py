@@ -217,7 +217,7 @@ def presigned(emulator: Emulator) -> Iterator[str]:
     s3.create_bucket(Bucket="presigned", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     for key in ("one thing", "other"):
         s3.put_object(Bucket="presigned", Key=key, Body=b"content")
-    yield s3.generate_presigned_url("get_object", {"Bucket": "presigned", "Key": "one thing"}, ExpiresIn=60)
+    yield s3.generate_presigned_url("get_object", {"Bucket": "presigned", "Key": "one thing"}, ExpiresIn=3600)
     for key in ("one thing", "other"):
         s3.delete_object(Bucket="presigned", Key=key)
     s3.delete_bucket(Bucket="presigned")

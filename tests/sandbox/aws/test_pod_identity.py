@@ -111,7 +111,7 @@ def site(emulator: Emulator) -> Iterator[Site]:
 def test_every_step_at_which_a_pod_gets_none_and_what_its_session_may_do(site: Site) -> None:
     assert "No Pod Identity association for service account ray in namespace ray" in site.refused()
     site.associate()
-    assert "is older than the Pod Identity association" in site.refused(age=timedelta(minutes=1))
+    assert "is older than the Pod Identity association" in site.refused(age=timedelta(hours=1))
     assert "No Pod Identity association for service account default" in site.refused(account="default")
     assert "lacks the add-on eks-pod-identity-agent" in site.refused()
     site.eks.create_addon(clusterName=site.name, addonName="eks-pod-identity-agent")

@@ -73,7 +73,7 @@ class Cluster:
         """Stop it as a supervisor would; returns its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
     def run(self, *command: str, stdin: str = "", ok: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl or helm; with `ok` a failure fails the test."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,12 +23,6 @@ PROJECT = Path(__file__).resolve().parents[3]
 HEALTH = "sagemaker.amazonaws.com/node-health-status"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class World:
     """The embedded AWS, its Kubernetes API, and clients for both."""
 
@@ -38,12 +31,12 @@ class World:
 
         self.state = state
         self.cluster = cluster
-        self.port = free_port()
-        self.local("up", "--port", str(self.port), "--seconds-per-state", "0.5")
+        self.local("up", "--seconds-per-state", "0.5")
         cluster.state = state / "kubernetes"
         cluster.server = json.loads((cluster.state / "server.json").read_text())
-        secret = json.loads((state / "state.json").read_text())["secret"]
-        self.session: Any = boto3.Session("000000000001", secret, region_name="us-west-2")
+        record = json.loads((state / "state.json").read_text())
+        self.port = record["port"]
+        self.session: Any = boto3.Session("000000000001", record["secret"], region_name="us-west-2")
 
     def local(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cli", "local", *arguments, "--state", str(self.state)]
