@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,13 +15,11 @@ from pathlib import Path
 import pytest
 
 from ops.submit import Jobs
+from sandbox import leash
 from tests.ops.world import ROOT
+from tests.support.ports import free_port
 
 RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
-
-
-# not those that the kernel gives to connections: nobody may have one between its choice and Ray's start
-PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -32,15 +28,6 @@ class Head:
 
     url: str
     token: str
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nothing listens."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port")
 
 
 @contextlib.contextmanager
@@ -56,8 +43,10 @@ def ray_head(home: Path, *, token: str) -> Iterator[str]:
         *("--dashboard-host=127.0.0.1", f"--dashboard-port={port}"),
         *("--num-cpus=1", '--resources={"driver": 1}'),
     ]
+    mark = f"ray-head-{gcs}"
     environ = {
         **os.environ,
+        leash.VARIABLE: leash.SEPARATOR.join(filter(None, [os.environ.get(leash.VARIABLE, ""), mark])),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
         "PATH": f"{RAY.parent}:{os.environ['PATH']}",
@@ -74,13 +63,15 @@ def ray_head(home: Path, *, token: str) -> Iterator[str]:
             except Exception:
                 assert process.poll() is None, (home / "log").read_text()
                 assert time.monotonic() < end, (home / "log").read_text()
-                time.sleep(0.5)
+                time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-                process.wait(timeout=40)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+        # no SIGTERM: `ray start --block` lets that take half a minute
+        while left := leash.carriers(mark):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.05)
+        process.wait()
         shutil.rmtree(temp, ignore_errors=True)

@@ -9,8 +9,9 @@ import pytest
 
 from cli.main import main
 from ops.submit import files_of, pack
-from tests.ops.ray_head import Head, free_port
+from tests.ops.ray_head import Head
 from tests.ops.world import environment_text
+from tests.support.ports import free_port
 
 
 @pytest.fixture

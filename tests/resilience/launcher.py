@@ -11,11 +11,12 @@ import json
 import os
 import runpy
 import signal
-import socket
 import sys
 import time
 import traceback
 from typing import Any, NoReturn
+
+from tests.support.ports import free_port
 
 GRACE_S = 20.0
 
@@ -47,9 +48,7 @@ def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
 
 def launch(request: dict[str, Any]) -> list[int]:
     """Fork the ranks and wait for them; exit code of each, negative for a signal."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     running = {}
     for rank in range(max(1, request["ranks"])):
         pid = os.fork()

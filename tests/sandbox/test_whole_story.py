@@ -15,7 +15,9 @@ import botocore.exceptions
 import pytest
 import yaml
 
+from cli.main import main
 from core.loader import FOLDER
+from core.names import OPERATOR_NAMESPACE
 from sandbox.aws import paths
 from tests.sandbox.story import Story, synthesized
 from tests.support.emulator import CDK, ROOT, running, until
@@ -67,10 +69,13 @@ def buckets(story: Story) -> Iterator[tuple[str, str]]:
         s3.delete_bucket(Bucket=bucket)
 
 
-def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story, buckets: tuple[str, str]) -> None:
+def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(
+    story: Story, buckets: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Association, agent, nodes' role, network and trust, as the product deploys them; then IAM at each call."""
     own, others = buckets
-    where, name = ["--state", str(story.environments.parent / "aws")], _head(story)
+    where = ["--state", str(story.environments.parent / "aws")]
+    name = _pod(story, namespace="ray", labels="ray.io/node-type=head")
     command = [sys.executable, "-m", "cli", "local", "env", *where, "--pod", f"ray/{name}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert printed.returncode == 0, printed.stderr
@@ -85,10 +90,16 @@ def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(story: Story, 
     assert as_pod.get_object(Bucket=own, Key="first/step-1")["Body"].read() == b"x"
     with pytest.raises(botocore.exceptions.ClientError, match="AccessDenied"):
         as_pod.put_object(Bucket=others, Key="first/step-1", Body=b"x")
-    # a pod that is not there gets none
-    other = subprocess.run([*command[:-1], "kube-system/none"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert other.returncode == 1
-    assert other.stderr == (
+    # the association is of one namespace and one service account: the operator's pod, on a node of the same role, and a
+    # pod that is not there get none
+    operator = _pod(story, namespace=OPERATOR_NAMESPACE, labels="app.kubernetes.io/name=kuberay-operator")
+    assert main([*command[3:-1], f"{OPERATOR_NAMESPACE}/{operator}"]) == 1
+    assert (
+        f"No Pod Identity association for service account kuberay-operator in namespace {OPERATOR_NAMESPACE}"
+        in capsys.readouterr().err
+    )
+    assert main([*command[3:-1], "kube-system/none"]) == 1
+    assert capsys.readouterr().err == (
         'error: pods "none" not found. Expected a pod that the Kubernetes API has\n'
         "Fix: kubectl get pods -A lists them\n"
     )
@@ -157,10 +168,10 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
     assert story.left() == []
 
 
-def _head(story: Story) -> str:
-    """The head, when it runs: a pod that waits for a node has no identity."""
+def _pod(story: Story, *, namespace: str, labels: str) -> str:
+    """A pod with these labels, when it runs: one that waits for a node has no identity."""
     shown = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}"
-    return str(until(lambda: _kubectl(story, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=head", "-o", shown)))
+    return str(until(lambda: _kubectl(story, "get", "pods", "-n", namespace, "-l", labels, "-o", shown).partition(" ")[0]))
 
 
 def _kubectl(story: Story, *arguments: str) -> str:

@@ -107,11 +107,16 @@ def test_a_killed_node_is_gone_with_all_its_processes_and_replaced_at_a_new_addr
 
 def test_another_command_sees_the_same_cluster(cluster: Cluster) -> None:
     again = Cluster.load(name=cluster.state.name, project=cluster.project)
+    pod = cluster.training_pods()[0]
+
+    def states() -> set[str]:
+        return {isolation._stat(pid)[0] for pid in cluster.members(pod)}
+
+    # a process stops and goes on when it is next scheduled
     again.freeze(again.training_pods()[0])
-    states = [isolation._stat(pid)[0] for pid in cluster.members(cluster.training_pods()[0])]
-    assert set(states) == {"T"}
+    assert soon(lambda: states() == {"T"}), states()
     again.freeze(again.training_pods()[0], thaw=True)
-    assert "T" not in [isolation._stat(pid)[0] for pid in cluster.members(cluster.training_pods()[0])]
+    assert soon(lambda: "T" not in states()), states()
 
 
 def test_a_new_head_keeps_the_address_of_the_head_service(cluster: Cluster) -> None:
@@ -167,7 +172,7 @@ def test_a_deleted_pod_gets_sigterm_and_after_its_grace_period_sigkill(cluster: 
     cluster.freeze(second)  # cannot answer SIGTERM
     cluster.delete(second)
     assert cluster.expire() == []
-    second.deleted_at = time.time() - cluster.group(second).grace_seconds - 1
+    second.deleted_at = time.time() - cluster.group(second).grace_seconds - 60
     assert cluster.expire() == [second]
     assert not second.alive
 
