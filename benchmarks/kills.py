@@ -30,10 +30,10 @@ import boto3  # noqa: E402
 import yaml  # noqa: E402
 
 from core.loader import FOLDER  # noqa: E402
+from core.new_file import default_zones  # noqa: E402
 from sandbox.aws import install, process  # noqa: E402
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
-ZONES = {"us-west-2": "usw2", "us-east-2": "use2", "eu-central-1": "euc1"}
 LIMIT = 600.0
 
 
@@ -206,12 +206,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))  # noqa: S311
     parser.add_argument("--env", default="local")
-    parser.add_argument("--region", choices=sorted(ZONES))
+    parser.add_argument("--region")
     options = parser.parse_args()
     settings: dict[str, Any] = yaml.safe_load((FOLDER / f"{options.env}.yaml").read_text(encoding="utf-8"))
     if options.region:
         settings["region"] = options.region
-        settings["network"]["availability_zone_ids"] = [f"{ZONES[options.region]}-az{i}" for i in (2, 3)]
+        settings["network"]["availability_zone_ids"] = list(default_zones(options.region))
     if not install.installed():
         install.install(lambda text: print(text, file=sys.stderr))
     print(f"seed {options.seed}, region {settings['region']}", flush=True)

@@ -28,16 +28,10 @@ import boto3  # noqa: E402
 import yaml  # noqa: E402
 
 from core.loader import FOLDER  # noqa: E402
+from core.new_file import default_zones  # noqa: E402
 from sandbox.aws import install, process  # noqa: E402
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
-# AWS's own zone ids, for the regions that are asked for here
-ZONES = {
-    "us-west-2": ["usw2-az1", "usw2-az2"],
-    "us-east-2": ["use2-az1", "use2-az2"],
-    "us-east-1": ["use1-az1", "use1-az2"],
-    "eu-central-1": ["euc1-az2", "euc1-az3"],
-}
 PHASES: list[tuple[str, float]] = []
 
 
@@ -53,13 +47,13 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="local")
-    parser.add_argument("--region", choices=sorted(ZONES), help="default: the environment's own")
+    parser.add_argument("--region", help="default: the environment's own")
     parser.add_argument("--seconds-per-state", type=float, default=1.0)
     options = parser.parse_args()
     settings: dict[str, Any] = yaml.safe_load((FOLDER / f"{options.env}.yaml").read_text(encoding="utf-8"))
     if options.region:
         settings["region"] = options.region
-        settings["network"]["availability_zone_ids"] = ZONES[options.region]
+        settings["network"]["availability_zone_ids"] = list(default_zones(options.region))
     if not install.installed():
         install.install(lambda text: print(text, file=sys.stderr))
     with tempfile.TemporaryDirectory() as scratch:

@@ -172,7 +172,7 @@ def _start_at(
         running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
     if kubeconfig is None:
         command = ["sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
-                   "--region", running.region]  # fmt: skip
+                   "--region", running.region, *_pace(seconds_per_state)]  # fmt: skip
         pid, server = _start_kubernetes(state, command, environment)
         running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
         authority = _read_base64(Path(server["ca_file"]))
@@ -193,9 +193,17 @@ def _start_at(
     running = replace(running, pid=started.pid)
     _wait_until_ready(running, started)
     if kubeconfig is not None:
-        running = replace(running, follower_pid=_start_follower(state, running, environment, kubeconfig))
+        running = replace(
+            running, follower_pid=_start_follower(state, running, environment, kubeconfig, seconds_per_state)
+        )
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
+
+
+def _pace(seconds_per_state: float) -> list[str]:
+    """Return the pace of what follows the embedded AWS: as quick as that, never slower than its defaults."""
+    quick = min(1.0, seconds_per_state)
+    return ["--poll-seconds", str(max(0.25, quick)), "--time-scale", str(max(0.02, 0.05 * quick))]
 
 
 def stop(running: Running, state: Path = paths.STATE) -> None:
@@ -390,13 +398,16 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
     )
 
 
-def _start_follower(state: Path, running: Running, environment: dict[str, str], kubeconfig: Path) -> int:
+def _start_follower(
+    state: Path, running: Running, environment: dict[str, str], kubeconfig: Path, seconds_per_state: float
+) -> int:
     """Start what makes Node objects of HyperPod's instances in a cluster of your own."""
     log = state / "follower.log"
     process = _spawn(
         "sandbox.kubernetes.follower",
         *("--kubeconfig", str(kubeconfig.resolve())),
         *("--aws-endpoint", running.client.endpoint, "--region", running.region),
+        *_pace(seconds_per_state),
         log=log,
         environment=environment,
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.support.emulator import ROOT, Emulator
+from cli.main import main
+from core.loader import FOLDER
+from core.new_file import default_zones
+from tests.support import assemblies, boto_models
+from tests.support.emulator import Emulator
+
+boto_models.share()
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,19 @@ class Story:
         self.emulator.cdk(*arguments, "--app", str(self.assembly), cwd=self.environments.parent)
 
     def ops(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> Any:
-        """Run a day-2 command and read its JSON."""
-        command = [sys.executable, "-m", "cli", "--environments", str(self.environments), *arguments, "-o", "json"]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.emulator.environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode in allowed, done.stderr
-        return json.loads(done.stdout)
+        """Run a day-2 command in this process, where it need not be one of its own, and read its JSON."""
+        out, err = io.StringIO(), io.StringIO()
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update(self.emulator.environment())
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(["--environments", str(self.environments), *arguments, "-o", "json"])
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        assert code in allowed, err.getvalue()
+        return json.loads(out.getvalue())
 
     def file_systems(self) -> list[dict[str, Any]]:
         """What FSx has."""
@@ -56,12 +68,20 @@ class Story:
         ]
 
 
+def settings_in(region: str, *, name: str = "local") -> dict[str, Any]:
+    """A shipped environment in a region, with zones of that region."""
+    found: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    found["region"] = region
+    found["network"]["availability_zone_ids"] = list(default_zones(region))
+    return found
+
+
 def synthesized(emulator: Emulator, root: Path, *, name: str, settings: dict[str, Any]) -> Story:
     """Write the environment's file and synthesize it once, for every later command."""
-    environments, assembly = root / "environments", root / "cdk.out"
+    environments = root / "environments"
     environments.mkdir()
-    (environments / f"{name}.yaml").write_text(yaml.safe_dump(settings))
-    context = {"env": name, "environments": str(environments)}
-    environ = {**os.environ, "CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
-    subprocess.run([sys.executable, "app.py"], cwd=ROOT, env={**environ, "CDK_VALIDATION": "false"}, check=True)
+    text = yaml.safe_dump(settings)
+    (environments / f"{name}.yaml").write_text(text)
+    # other tests validate the templates
+    assembly = assemblies.synthesized(name, text, path=environments / f"{name}.yaml", validation=False, uploads=True)
     return Story(emulator=emulator, environments=environments, assembly=assembly)

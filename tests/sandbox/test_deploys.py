@@ -19,13 +19,13 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from core.loader import FOLDER
 from ops.progress import COMPLETE
-from tests.sandbox.story import Story, synthesized
+from tests.sandbox.story import Story, settings_in, synthesized
 from tests.support.emulator import CDK, ROOT, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 NAME = "local"
+REGION = "eu-central-1"  # other stories are in us-west-2 and us-east-1
 POLL = "2"
 
 
@@ -34,7 +34,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     if not CDK.exists():
         pytest.fail("the cdk command line is not installed; run `make setup`")
     root = tmp_path_factory.mktemp("deploys")
-    settings = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
+    settings = settings_in(REGION)
     with running(root / "aws", account=settings["account"], region=settings["region"]) as emulator:
         story = synthesized(emulator, root, name=NAME, settings=settings)
         story.cdk("bootstrap", f"aws://{settings['account']}/{settings['region']}")

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from core.loader import FOLDER
-from tests.sandbox.story import Story, synthesized
+from tests.sandbox.story import Story, settings_in, synthesized
 from tests.support.emulator import CDK, Emulator, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
@@ -28,7 +26,7 @@ LOG_GROUPS = {
 
 
 def settings(**image: Any) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
+    found = settings_in("us-east-1")  # other stories are in us-west-2 and eu-central-1
     found["image"] |= image
     return found
 

@@ -15,9 +15,11 @@ from sandbox.kubernetes.controllers.settings import Settings
 
 log = logging.getLogger(__name__)
 
+_LONGEST_PAUSE = 1.0
+
 
 class Cloud:
-    """Asks the embedded AWS every `poll_seconds`.
+    """Asks the embedded AWS every `poll_seconds` while something changes, and at least once a second.
 
     This API stands for one EKS cluster: the one named in the settings, or the only one there is. When that cluster is
     deleted (or another of its name takes its place), every object goes with it, as a control plane takes its etcd
@@ -34,7 +36,9 @@ class Cloud:
 
     async def run(self) -> None:
         """Poll until cancelled."""
+        store, pause = self.api.store, self.settings.poll_seconds
         while True:
+            before = store.version
             try:
                 await self._poll()
             except AwsError as error:
@@ -42,7 +46,9 @@ class Cloud:
                 log.info("embedded AWS: %s", error)
             except Exception:
                 log.exception("following the embedded AWS failed")
-            await asyncio.sleep(self.settings.poll_seconds)
+            await asyncio.sleep(pause)
+            quiet = store.version == before
+            pause = min(max(_LONGEST_PAUSE, pause), 2 * pause) if quiet else self.settings.poll_seconds
 
     async def _poll(self) -> None:
         names = await self.aws.pages("eks", "list_clusters", "clusters")
