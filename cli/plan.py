@@ -153,12 +153,12 @@ def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
         return "Not asked for: --no-deploy."
     if given is None and not project.is_checkout():
         return "Not known: it needs a synthesized assembly (--app FOLDER), or a checkout of the project."
-    from cli.synthesis import cdk
+    from cli.synthesis import app
 
     with tempfile.TemporaryDirectory(prefix="hyperpod-ray-plan-") as folder_:
         out = given or Path(folder_) / "cdk.out"
-        if given is None and cdk(name, ["synth", "--quiet"], out=out, validate=False):
-            return "Not known: cdk synth failed; see its messages above."
+        if given is None and app(name, out=out):
+            return "Not known: the synthesis failed; see its messages above."
         try:
             return deploy_of(out, name)
         except ReviewError as error:

@@ -8,6 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -30,7 +31,7 @@ def exports(running: Running, name: str) -> list[str]:
     namespace, slash, pod_name = name.partition("/")
     if not (namespace and slash and pod_name):
         raise ControlError(f"--pod: {name}", expected="NAMESPACE/NAME", fix="kubectl get pods -A lists them")
-    pod = _get(running, f"/api/v1/namespaces/{namespace}/pods/{pod_name}")
+    pod = _get(running, f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod_name, safe='')}")
     node = str(pod["spec"].get("nodeName") or "")
     if not node.startswith(NODE_PREFIX):
         raise ControlError(

@@ -98,11 +98,12 @@ def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(
         f"No Pod Identity association for service account kuberay-operator in namespace {OPERATOR_NAMESPACE}"
         in capsys.readouterr().err
     )
-    assert main([*command[3:-1], "kube-system/none"]) == 1
-    assert capsys.readouterr().err == (
-        'error: pods "none" not found. Expected a pod that the Kubernetes API has\n'
-        "Fix: kubectl get pods -A lists them\n"
-    )
+    for missing in ("none", "none at all"):
+        assert main([*command[3:-1], f"kube-system/{missing}"]) == 1
+        assert capsys.readouterr().err == (
+            f'error: pods "{missing}" not found. Expected a pod that the Kubernetes API has\n'
+            "Fix: kubectl get pods -A lists them\n"
+        )
 
 
 def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
@@ -171,7 +172,9 @@ def test_teardown_killed_twice_and_started_again_leaves_nothing(story: Story) ->
 def _pod(story: Story, *, namespace: str, labels: str) -> str:
     """A pod with these labels, when it runs: one that waits for a node has no identity."""
     shown = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}"
-    return str(until(lambda: _kubectl(story, "get", "pods", "-n", namespace, "-l", labels, "-o", shown).partition(" ")[0]))
+    return str(
+        until(lambda: _kubectl(story, "get", "pods", "-n", namespace, "-l", labels, "-o", shown).partition(" ")[0])
+    )
 
 
 def _kubectl(story: Story, *arguments: str) -> str:
