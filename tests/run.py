@@ -78,21 +78,25 @@ class Part:
 
 
 def parts() -> list[Part]:
-    """Return all parts, the longest first; every file of `tests/` is in exactly one."""
+    """Return all parts, the longest first, as the last one to start decides the end; every file is in exactly one."""
     spares = ("resilience/test_spares.py", "resilience/test_examples.py")
-    own = [
-        Part(paths=("rehearsal", "ops/test_ops_connect.py", "ops/test_ops_submit.py")),  # one Ray cluster at a time
+    with_ray = ("ops/test_ops_connect.py", "ops/test_ops_submit.py")
+    long = [
+        Part(paths=("rehearsal", *with_ray)),  # one Ray cluster at a time
+        Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
         Part(paths=("sandbox/test_deploys.py",)),
+        Part(paths=("sandbox/aws",)),
+    ]
+    short = [
+        Part(paths=("ops",), without=with_ray),
+        Part(paths=spares, interpreter=REHEARSAL),
         Part(paths=("stacks",)),
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
-        Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
-        Part(paths=spares, interpreter=REHEARSAL),
-        Part(paths=("ops",), without=("ops/test_ops_connect.py", "ops/test_ops_submit.py")),
-        Part(paths=("sandbox/aws", "sandbox/kubernetes")),
         Part(paths=("constructs", "review")),
+        Part(paths=("sandbox/kubernetes",)),
     ]
-    taken = tuple(path for part in own for path in part.paths)
-    return [*own, Part(paths=(".",), without=taken)]
+    taken = tuple(path for part in (*long, *short) for path in part.paths)
+    return [*long, Part(paths=(".",), without=taken), *short]
 
 
 def main(arguments: list[str]) -> int:

@@ -59,7 +59,7 @@ def test_a_worker_dies_and_comes_back(faults: World) -> None:
     seen = _status_until(faults, "Recovering")
     assert lost in json.dumps(seen["verdict"]) or "of group 'workers' are missing" in json.dumps(seen["verdict"])
     faults.running.client.clear_faults()
-    waited = faults.ops("wait", "demo", "--for", "healthy", "--poll", "1", "--timeout", "150")
+    waited = faults.ops("wait", "demo", "--for", "healthy", "--poll", "1", "--timeout", "600")
     assert waited.code == 0, waited.err
     events = faults.ops("nodes", "events", "demo", "--node", lost, "-o", "json").json["events"]
     assert any("Xid 74" in event["failure"] for event in events)
