@@ -17,8 +17,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
+from resilience.journal import log
 from resilience.settings import Settings
 from resilience.spares import room
 from resilience.spares.neighbour import Neighbour, newest_whole, replicas_among
@@ -65,7 +67,26 @@ class Memory:
             self.store.only(-1, set())
             return None
         step, sources = found
-        return self.snapshot.load(self.neighbour.restore(step, sources))
+        copy = self.neighbour.restore(step, sources)
+        problem: Exception | None = None
+        try:
+            self.snapshot.load(copy)
+        except Exception as error:  # whatever it is, a checkpoint is another way
+            problem = error
+            log(f"memory: the copy of step {step} cannot be loaded ({type(error).__name__}: {error})")
+        if not self._on_any_rank(problem is not None):
+            return step
+        self.store.only(-1, set())
+        if self.store.saved_step < 0:
+            raise RuntimeError(f"the copy of step {step} cannot be loaded, and there is no checkpoint") from problem
+        self.snapshot.optimizer.state.clear()  # a checkpoint is loaded into an optimizer without state
+        return None
+
+    def _on_any_rank(self, here: bool) -> bool:
+        flag = torch.tensor([int(here)])
+        if self.neighbour.world > 1:
+            dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.neighbour.group)
+        return bool(flag)
 
 
 def memory_of(

@@ -217,6 +217,26 @@ def test_a_checkpoint_that_is_newer_goes_before_a_copy(
     assert (store.inventory() == []) == (step is None)
 
 
+@pytest.mark.parametrize("saved", [-1, 5])
+def test_a_copy_that_cannot_be_loaded_goes_back_to_the_checkpoint(saved: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.all_gather_object", lambda told, mine, group: told.__setitem__(0, mine))
+    parts = make(0)
+    train(parts, range(2))
+    store = Store()
+    copy = snapshot_of(*parts).take(7, store)
+    copy[100:900] = 0  # inside what is pickled
+    store.put(0, 7, copy)
+    store.saved_step = saved
+    memory = Memory(snapshot=snapshot_of(*parts), neighbour=Alone(store), every=1)
+    if saved < 0:  # nothing to go back to: new processes, from the start
+        with pytest.raises(RuntimeError, match="step 7 cannot be loaded, and there is no checkpoint"):
+            memory.restore()
+        return
+    assert memory.restore() is None
+    assert not parts[1].state
+    assert store.inventory() == []
+
+
 def test_a_copy_is_of_the_parameters_that_the_optimizer_has() -> None:
     """FSDP2 shows other tensors as the model's after a forward without a backward; the optimizer's are trained."""
     model = torch.nn.Linear(2, 2)

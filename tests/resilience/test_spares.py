@@ -103,6 +103,19 @@ class Party:
         ranks = self.events("generation")[-1]["ranks"]
         return {int(rank): holder["pid"] for rank, holder in ranks.items()}
 
+    def log(self) -> str:
+        """What its workers have said."""
+        return (self.folder / f"{self.name}.log").read_text()
+
+    def end_workers(self) -> None:
+        """As Ray does with those of a run that it starts again."""
+        for pid in self.pids.values():
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        assert self.coordinator is not None
+        table = self.coordinator.table
+        self.until(lambda: not table.members)
+
     def losses(self) -> dict[int, list[float]]:
         """Step to the losses seen there; a step that was done again has two."""
         found: dict[int, list[float]] = {}
@@ -220,6 +233,25 @@ def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase
     assert not (run.folder / f"kill-{phase}-rank-1").exists(), "the phase was never reached"
     assert len(run.events("lost")) >= 2
     check(run, truth(2), redone=2)
+
+
+def test_a_surprise_in_any_phase_of_a_recovery_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
+    run = party(every=3)
+    run.start(3)
+    for number, phase in enumerate(["group", "build", "state", "step"], start=1):
+        run.until_spare()
+        run.until_step(6 * number)
+        (run.folder / f"surprise-{phase}-rank-1").touch()
+        os.kill(run.rank_pids()[1], signal.SIGKILL)
+        run.until(lambda phase=phase: not (run.folder / f"surprise-{phase}-rank-1").exists())
+        # an error of the loop is everybody's: Ray ends all workers and starts new ones
+        run.until(lambda number=number: run.log().count("nobody thought of this") >= number)
+        run.end_workers()
+        run.start(3, first=3 * number)
+    run.until_done()
+    paths = [Path(event["path"]).name for event in run.events("restore")]
+    assert sum(path.startswith("step-") for path in paths) >= 4
+    check(run, truth(2), redone=STEPS)
 
 
 def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: Any) -> None:
