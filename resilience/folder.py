@@ -14,7 +14,7 @@ import pickle
 import re
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,11 +181,15 @@ class RunFolder:
         self.fs.mv(self.at(SNAPSHOT), self.at(aside))
         return aside
 
-    def remove_unfinished(self, *, keep_attempt: str) -> list[str]:
+    def remove_unfinished(self, *, keep_attempt: str, among: Collection[str] | None = None) -> list[str]:
         """Delete folders that earlier attempts left incomplete and return their names.
 
         Never touches a complete checkpoint, one that Ray's snapshot names (it would refuse to start), or this
         attempt's.
+
+        Args:
+            keep_attempt: Suffix of this attempt's folders.
+            among: Names to look at. Default: all that are there.
         """
         try:
             snapshot = self.snapshot()
@@ -195,6 +199,8 @@ class RunFolder:
         removed = []
         for found in self.checkpoints():
             if found.name in named or found.name.endswith(keep_attempt) or self.why_unusable(found.name) is None:
+                continue
+            if among is not None and found.name not in among:
                 continue
             try:
                 self.fs.rm(self.at(found.name), recursive=True)

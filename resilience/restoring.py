@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +81,22 @@ class Restorer:
                 )
         restored = self._first_usable(folder, candidates, started)
         if self.ranks.rank == 0:
-            for name in self.folder.remove_unfinished(keep_attempt=self.attempt):
-                self.journal.event("error", message="unfinished checkpoint removed", path=self.folder.at(name))
+            self._remove()
         return restored
+
+    def sweep(self) -> None:
+        """Remove, in the background, what a lost rank left unfinished; for a return that reads no checkpoint.
+
+        Only what is there now: a later attempt saves while this one still looks. Object storage is left to the next
+        start.
+        """
+        if self.ranks.rank == 0 and self.folder.local:
+            names = frozenset(found.name for found in self.folder.checkpoints())
+            threading.Thread(target=self._remove, args=(names,), name="resilience-sweep", daemon=True).start()
+
+    def _remove(self, among: Collection[str] | None = None) -> None:
+        for name in self.folder.remove_unfinished(keep_attempt=self.attempt, among=among):
+            self.journal.event("error", message="unfinished checkpoint removed", path=self.folder.at(name))
 
     def _first_usable(self, folder: RunFolder, candidates: list[Found], started: float) -> Restored | None:
         troubles = []

@@ -285,6 +285,7 @@ class Resumable(Looping):
             build_s=round(started - generation.begun - generation.group_s, 3),
         )  # fmt: skip
         self.journal.update(last_step=step, restored_step=step, restored_path="memory")
+        self.restorer.sweep()
         return True
 
     # ---- what the ranks tell each other ----

@@ -1,0 +1,74 @@
+"""A rank dies in a real Ray, in a run with a spare and Ray Data, and Ray's controller shows what it makes of that."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray_run
+from conftest import ROOT, job_environment
+
+from tests.support.ray_turn import ray_turn
+
+pytestmark = pytest.mark.slow
+LIMIT_S = 1500  # only so that a hang ends
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("ray")
+    command = [sys.executable, str(Path(ray_run.__file__)), str(folder)]
+    with ray_turn():
+        done = subprocess.run(
+            command, env=job_environment(), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    lines = (folder / "run" / "events.jsonl").read_text().splitlines()
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result | {
+        "events": [json.loads(line) for line in lines],
+        "folder": folder / "run",
+    }
+
+
+def of_kind(ran: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [event for event in ran["events"] if event["kind"] == kind]
+
+
+def test_the_survivor_stays_and_the_spare_continues_from_memory(ran: dict[str, Any]) -> None:
+    assert ran["error"] == ""
+    first, second = of_kind(ran, "generation")
+    assert first["ranks"]["0"] == second["ranks"]["0"]
+    assert first["ranks"]["1"] != second["ranks"]["1"]
+    ((path, step),) = [(event["path"], event["step"]) for event in of_kind(ran, "restore")]
+    assert path == "memory"
+    assert step in (ray_run.DIES_AT - 1, ray_run.DIES_AT)
+
+
+def test_ray_replaces_the_lost_one_and_hears_of_each_save(ran: dict[str, Any]) -> None:
+    assert {event["message"] for event in of_kind(ran, "error")} <= {"unfinished checkpoint removed"}
+    assert of_kind(ran, "fallback") == []
+    (lost,) = [event for event in of_kind(ran, "lost") if event["rank"] is not None]
+    assert [event for event in of_kind(ran, "spare") if event.get("warm_spares") and event["t"] > lost["t"]]
+    newest = of_kind(ran, "save")[-1]
+    assert newest["step"] == ray_run.STEPS
+    assert ran["checkpoint"] == newest["path"]
+    kept = list(ran["folder"].glob("step-*"))
+    assert all((path / ".metadata").exists() for path in kept), "the save that died is removed"
+    assert len(kept) <= 3, "Ray keeps two, so it knows them; one may have been whole and not announced yet"
+
+
+def test_every_row_is_seen_once_an_epoch_and_a_step_done_again_is_the_same(ran: dict[str, Any]) -> None:
+    seen: dict[int, set[tuple[float, float]]] = {}
+    for event in of_kind(ran, "step"):
+        seen.setdefault(event["step"], set()).add((event["loss"], event["ids"]))
+    assert sorted(seen) == list(range(1, ray_run.STEPS + 1))
+    assert all(len(values) == 1 for values in seen.values())
+    each = ray_run.STEPS // ray_run.EPOCHS
+    for epoch in range(ray_run.EPOCHS):
+        steps = range(epoch * each + 1, (epoch + 1) * each + 1)
+        assert sum(ids for step in steps for _, ids in seen[step]) == sum(range(ray_run.ROWS))
