@@ -226,11 +226,11 @@ def test_an_unfinished_checkpoint_does_not_count_and_is_tidied_away(run: Run, un
 
 def test_only_what_was_there_at_a_return_from_memory_is_tidied_away(run: Run) -> None:
     folder = run.folder()
-    for name in ("step-00000004-lost00", "step-00000006-later0", "step-00000008-mine00"):
+    for name in ("step-00000004-10500a", "step-00000006-1a7e50", "step-00000008-abcdef"):
         Path(folder.at(name)).mkdir(parents=True)
-    there = {"step-00000004-lost00", "step-00000008-mine00"}  # the third save began since
-    assert folder.remove_unfinished(keep_attempt="mine00", among=there) == ["step-00000004-lost00"]
-    assert [path.name for path in checkpoints(run)] == ["step-00000006-later0", "step-00000008-mine00"]
+    there = {"step-00000004-10500a", "step-00000008-abcdef"}  # the third save began since
+    assert folder.remove_unfinished(keep_attempt="abcdef", among=there) == ["step-00000004-10500a"]
+    assert [path.name for path in checkpoints(run)] == ["step-00000006-1a7e50", "step-00000008-abcdef"]
 
 
 def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
