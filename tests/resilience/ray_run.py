@@ -69,7 +69,7 @@ def main(folder: str) -> None:
 
     from resilience import Run, Settings
 
-    ray.init(num_cpus=5, include_dashboard=False, log_to_driver=True)
+    ray.init(address="local", num_cpus=5, include_dashboard=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # what is tested is what happens, not how soon
     patient = Settings(silence_s=60, hang_s=300, process_group_timeout_s=900, collective_timeout_s=900)

@@ -12,8 +12,6 @@ import pytest
 import ray_run
 from conftest import ROOT, job_environment
 
-from tests.support.ray_turn import ray_turn
-
 pytestmark = pytest.mark.slow
 LIMIT_S = 1500  # only so that a hang ends
 
@@ -22,10 +20,9 @@ LIMIT_S = 1500  # only so that a hang ends
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("ray")
     command = [sys.executable, str(Path(ray_run.__file__)), str(folder)]
-    with ray_turn():
-        done = subprocess.run(
-            command, env=job_environment(), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
+    done = subprocess.run(
+        command, env=job_environment(), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
     lines = (folder / "run" / "events.jsonl").read_text().splitlines()
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
