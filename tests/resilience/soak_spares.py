@@ -1,0 +1,168 @@
+"""Kill workers of a run with spares at random, without Ray: `python tests/resilience/soak_spares.py --kills 200`.
+
+Real processes and a real coordinator, as in `test_spares.py`. A kill is SIGKILL to a rank, to a spare, or to two ranks
+at once; SIGSTOP to a rank; or the death of a rank in one of three moments of a save. As Ray does, a successor is
+started for each lost process. At the end every loss is held against a run that nothing disturbed, and every restored
+step against the newest checkpoint that had been announced. `hyperpod-ray local soak ENV --spares N` does the same in a
+real Ray, ten times slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from conftest import job_environment
+from test_spares import Party, alive
+
+KINDS = {
+    "kill": 5,
+    "spare": 1,
+    "two": 2,
+    "stop": 1,
+    "die-before-shard": 2,
+    "die-after-shard": 2,
+    "die-before-metadata": 2,
+}
+SPARES, EVERY = 3, 5
+
+
+class Soak:
+    """One run and its kills."""
+
+    def __init__(self, forker: subprocess.Popen[str], folder: Path, *, kills: int, seed: int) -> None:
+        self.dice, self.kills, self.folder = random.Random(seed), kills, folder
+        self.steps = 30 * kills
+        self.party = Party(
+            forker, folder, "soak", every=EVERY, spares=SPARES, steps=self.steps, step_s=0.02,
+            settings={"silence_s": 4.0}, gates=[self.steps - 5],
+        )  # fmt: skip
+        self.next = 0
+        self.seen = dict.fromkeys(KINDS, 0)
+
+    def refill(self) -> None:
+        """As many processes as at the start."""
+        living = sum(alive(pid) for pid in self.party.pids.values())
+        missing = 2 + SPARES - living
+        if missing > 0:
+            self.party.start(missing, first=self.next)
+            self.next += missing
+
+    def one(self, number: int) -> None:
+        """Wait until training goes on and a spare is warm, then kill."""
+        party, dice = self.party, self.dice
+        generations = len(party.events("generation"))
+        party.until_spare()
+        newest = max((event["step"] for event in party.events("step")), default=0)
+        party.until(lambda: max((e["step"] for e in party.events("step")), default=0) >= newest + dice.randint(1, 8))
+        kind = dice.choices(list(KINDS), weights=list(KINDS.values()))[0]
+        self.seen[kind] += 1
+        ranks = party.rank_pids()
+        if kind.startswith("die"):
+            rank = 0 if kind == "die-before-metadata" else dice.randrange(2)
+            faults = party.url / "faults"
+            faults.mkdir(exist_ok=True)
+            flag = faults / f"{kind}-rank-{rank}"
+            flag.touch()
+            party.until(lambda: not flag.exists())
+        elif kind == "spare":
+            idle = [pid for pid in party.pids.values() if alive(pid) and pid not in ranks.values()]
+            os.kill(dice.choice(idle), signal.SIGKILL)
+        else:
+            victims = list(ranks.values()) if kind == "two" else [ranks[dice.randrange(2)]]
+            for pid in victims:
+                os.kill(pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
+        if kind != "spare":
+            party.until(lambda: len(party.events("generation")) > generations)
+        if kind == "stop":
+            os.kill(victims[0], signal.SIGKILL)  # the fence is not heard by a process that stands still
+        self.refill()
+
+    def run(self) -> dict[str, Any]:
+        """All kills, and what became of them."""
+        self.refill()
+        for number in range(1, self.kills + 1):
+            self.one(number)
+            if number % 10 == 0:
+                sys.stdout.write(f"{number} kills, step {max(e['step'] for e in self.party.events('step'))}\n")
+                sys.stdout.flush()
+        (self.folder / f"go-{self.steps - 5}").touch()
+        self.party.until_done()
+        return self.judge()
+
+    def off(self, calm: dict[int, float]) -> int:
+        """Steps whose last loss is not that of the undisturbed run."""
+        return sum(losses[-1] != calm.get(step) for step, losses in self.party.losses().items())
+
+    def judge(self) -> dict[str, Any]:
+        """Checkpoints lost, steps that differ."""
+        losses = self.party.losses()
+        different = sum(len(set(values)) > 1 for values in losses.values())
+        lost, saved, memory = 0, 0, 0
+        lines = (self.party.url / "events.jsonl").read_text().splitlines()
+        for event in map(json.loads, lines):
+            if event["kind"] == "save":
+                saved = max(saved, event["step"])
+            elif event["kind"] == "restore":
+                memory += event["path"] == "memory"
+                lost += event["step"] < saved
+        unfinished = [path.name for path in self.party.url.glob("step-*") if not (path / ".metadata").exists()]
+        return {
+            "kills": self.seen, "restores": len(self.party.events("restore")), "from_memory": memory,
+            "checkpoints_lost": lost, "steps": len(losses), "steps_missing": self.steps - len(losses),
+            "steps_done_again": sum(len(values) - 1 for values in losses.values()), "steps_different": different,
+            "unfinished_folders": len(unfinished), "final_loss": losses[self.steps][-1],
+        }  # fmt: skip
+
+
+def truth(forker: subprocess.Popen[str], folder: Path, steps: int) -> dict[int, float]:
+    """The losses of a run that nothing disturbs."""
+    calm = Party(forker, folder, "calm", spares=0, steps=steps, step_s=0.0, every=10**6)
+    try:
+        calm.start(2)
+        calm.until(lambda: calm.events("done"), seconds=3600)
+        return {step: losses[0] for step, losses in calm.losses().items()}
+    finally:
+        calm.close()
+
+
+def main(argv: list[str]) -> int:
+    """0 where nothing was lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(argv)
+    script = Path(__file__).with_name("spare_worker.py")
+    environment = job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1")
+    forker = subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert forker.stdout is not None
+    assert forker.stdout.readline() == "ready\n"
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(forker, Path(folder), kills=options.kills, seed=options.seed)
+        try:
+            found = soak.run()
+            found["steps_different"] += soak.off(truth(forker, Path(folder), soak.steps))
+        finally:
+            soak.party.close()
+            forker.terminate()
+            forker.wait()
+    found |= {"seed": options.seed, "seconds": round(time.monotonic() - started), "load": round(os.getloadavg()[0], 1)}
+    sys.stdout.write(json.dumps(found) + "\n")
+    bad = found["checkpoints_lost"] or found["steps_different"] or found["steps_missing"] or found["unfinished_folders"]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
