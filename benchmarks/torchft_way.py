@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ def steps(journal: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
 
 
+def since(journal: Path, t: float, *, replicas: int) -> dict[str, Any] | None:
+    """The first step after `t` of at least so many replicas."""
+    return next((one for one in steps(journal) if one["t"] > t and one["replicas"] >= replicas), None)
+
+
 def until(check: Callable[[], Any], what: str) -> Any:
     """Poll."""
     end = time.monotonic() + WAIT_S
@@ -106,11 +112,8 @@ def measure(options: argparse.Namespace, folder: Path) -> list[tuple[float, floa
             t = time.time()
             victim.wait()
             victim = start(run + 2)
-            after = until(lambda t=t: [one for one in steps(journal) if one["t"] > t + 0.5][:1], "a step")[0]
-            whole = until(
-                lambda after=after: [one for one in steps(journal) if one["t"] > after["t"] and one["replicas"] == 2],
-                "two replicas again",
-            )[0]  # fmt: skip
+            first = until(partial(since, journal, t + 0.5, replicas=0), "a step")
+            whole = until(partial(since, journal, first["t"], replicas=2), "two replicas again")
             times = [one["t"] for one in steps(journal) if t - 5 < one["t"] <= whole["t"]]
             gap = max(later - sooner for sooner, later in itertools.pairwise(times))
             found.append((gap, whole["t"] - t))
