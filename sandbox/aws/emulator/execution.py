@@ -2,7 +2,8 @@
 
 A request that names a role (`--role-arn`, and every deploy of a bootstrapped CDK app) makes it the stack's. Each step
 then needs the role's right to the action that the resource's handler calls. Judged is the action on some resource, not
-on the resource's own ARN, which only the handler knows; a type that is not in the table is not judged.
+on the resource's own ARN, which only the handler knows; a type that is not in the table is not judged. Roles that the
+resource names are passed, and keys are used: those are judged with their ARN and conditions (`passed`).
 Source: `handlers.*.permissions` of the resource schemas, their writing call each.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from sandbox.aws.emulator import passed
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.roles import Roles
@@ -69,6 +71,7 @@ ACTIONS: dict[str, tuple[str, str, str]] = {
     ),
 }
 CUSTOM = "lambda:InvokeFunction"
+SESSION = "AWSCloudFormation"
 
 
 class Execution:
@@ -113,12 +116,28 @@ class Execution:
             named = str(args[at]) if at is not None and len(args) > at else ""
             stack = named or self._holder(str(args[0]))
             role = str(self._of_stack.get(stack) or "") if stack else ""
-            reason = self._roles.refusal_anywhere(role, action, session="AWSCloudFormation") if role else ""
+            reason = self._roles.refusal_anywhere(role, action, session=SESSION) if role else ""
+            if role and not reason:
+                reason = self._passes(role, kind, step, args)
             if reason:
                 raise ServiceError("AccessDenied", f'Resource handler returned message: "{reason}"')
             return original(*args, **kwargs)
 
         return run
+
+    def _passes(self, role: str, kind: str, step: str, args: tuple[Any, ...]) -> str:
+        """IAM's message where the role may not pass a role that the resource names, or not use a key; else nothing."""
+        at = {"create": 1, "update": 2}.get(step)
+        properties = args[at] if at is not None and len(args) > at else None
+        if not isinstance(properties, dict):
+            return ""
+        for need in passed.needs(kind, properties, region=self._hooks.region()):
+            reason = self._roles.refusal(role, need.action, need.resource, session=SESSION, keys=need.keys)
+            if not reason and need.action in passed.USES:
+                reason = self._roles.refused_by_key(role, need.action, need.resource, session=SESSION)
+            if reason:
+                return reason
+        return ""
 
     def _holder(self, physical_id: str) -> str:
         """The stack that has a resource; one that is deleted has none, though it left some."""

@@ -126,6 +126,25 @@ class Roles:
             return self.refusal(arn, action, session=session)
         return ""
 
+    def refused_by_key(self, arn: str, action: str, key: str, *, session: str) -> str:
+        """KMS's message where a key's policy neither names a role nor leaves the action to the account's IAM."""
+        account, name = arn.split(":")[4], arn.rpartition("/")[2]
+        record = self._hooks.kms._keys.get_scoped(key.split(":")[4], key.split(":")[3], key.rpartition("/")[2])
+        document = (record or {}).get("Policy")
+        said = f"User: arn:aws:sts::{account}:assumed-role/{name}/{session} is not authorized to perform: {action}"
+        if record is None:
+            return f"{said}: key {key} does not exist"
+        if not document:  # the default policy leaves everything to IAM
+            return ""
+        for statement in _statements(document):
+            principal = statement.get("Principal", {})
+            named = _many(principal.get("AWS", [])) if isinstance(principal, dict) else [principal]
+            ctx = self._asked(action=action, resource=key, principal=arn, keys={})
+            mine = {"*", arn, account, f"arn:aws:iam::{account}:root"} & set(map(str, named))
+            if statement.get("Effect") == "Allow" and mine and self._applies(statement, ctx):
+                return ""
+        return f"{said} on resource: {key} because no resource-based policy allows the {action} action"
+
     def admits(self, document: Any, action: str, resource: str, *, account: str = "") -> bool:
         """Whether the policy of a VPC endpoint lets a request of an account through; without a policy it does."""
         if not document:

@@ -215,6 +215,73 @@ class TestCloudFormation:
         api.delete_stack(StackName=f"{name}-2")
         until(lambda: self.ended(emulator, identifier)[0] == "DELETE_COMPLETE")
 
+    def test_roles_are_passed_and_keys_used_by_resource_and_condition(self, emulator: Emulator, name: str) -> None:
+        """The stack's role may create everything; it passes one role to one service, and uses one key."""
+        iam, api, kms = emulator.boto("iam"), emulator.boto("cloudformation"), emulator.boto("kms")
+        trust = roles.trust("cloudformation.amazonaws.com")
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+        logs = iam.create_role(RoleName=f"{name}-logs", AssumeRolePolicyDocument=roles.trust("codebuild.amazonaws.com"))
+        logs_arn = logs["Role"]["Arn"]
+        root = {"Sid": "iam", "Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::000000000001:root"},
+                "Action": "kms:*", "Resource": "*"}  # fmt: skip
+        keys = [kms.create_key(Policy=json.dumps({"Version": "2012-10-17", "Statement": one}))["KeyMetadata"]["Arn"]
+                for one in ([root], [root], [{**root, "Principal": {"AWS": logs_arn}}])]  # fmt: skip
+        project = {
+            "Type": "AWS::CodeBuild::Project",
+            "Properties": {
+                "ServiceRole": logs_arn,
+                "Artifacts": {"Type": "NO_ARTIFACTS"},
+                "Source": {"Type": "NO_SOURCE", "BuildSpec": "{}"},
+                "Environment": {"Type": "LINUX_CONTAINER", "ComputeType": "BUILD_GENERAL1_SMALL", "Image": "x"},
+            },
+        }
+
+        def file_system(key: str) -> dict[str, Any]:
+            return {"Type": "AWS::FSx::FileSystem", "Properties": {"FileSystemType": "LUSTRE", "KmsKeyId": key}}
+
+        def made(number: int, resource: dict[str, Any], *statements: dict[str, Any]) -> tuple[str, str]:
+            base = {"Effect": "Allow", "Action": ["codebuild:*", "fsx:*", "ec2:*"], "Resource": "*"}
+            document = json.dumps({"Version": "2012-10-17", "Statement": [base, *statements]})
+            iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=document)
+            stack = f"{name}-{number}"
+            body = json.dumps({"Resources": {"One": resource}})
+            api.create_stack(StackName=stack, TemplateBody=body, RoleARN=role)
+            return self.ended(emulator, stack)
+
+        def passing(arn: str, service: str) -> dict[str, Any]:
+            to = {"StringEquals": {"iam:PassedToService": service}}
+            return {"Effect": "Allow", "Action": "iam:PassRole", "Resource": arn, "Condition": to}
+
+        def using(key: str, **condition: Any) -> dict[str, Any]:
+            return {"Effect": "Allow", "Action": "kms:*", "Resource": key, **condition}
+
+        refused = f"is not authorized to perform: iam:PassRole on resource: {logs_arn}"
+        ours = "codebuild.amazonaws.com"
+        for number, (statements, expected) in enumerate(
+            [
+                ([], False),
+                ([passing(f"{logs_arn}-other", ours)], False),
+                ([passing(logs_arn, "lambda.amazonaws.com")], False),
+                ([passing(logs_arn, ours)], True),
+            ]
+        ):
+            status, reasons = made(number, project, *statements)
+            assert ((status == "CREATE_COMPLETE"), refused in reasons) == (expected, not expected), (number, reasons)
+        by_fsx = {"Condition": {"StringEquals": {"kms:ViaService": "fsx.us-west-2.amazonaws.com"}}}
+        by_eks = {"Condition": {"StringEquals": {"kms:ViaService": "eks.us-west-2.amazonaws.com"}}}
+        for number, (statement, key, refusal) in enumerate(
+            [
+                (using(keys[1]), keys[0], "no identity-based policy allows the kms:DescribeKey action"),
+                (using(keys[0], **by_eks), keys[0], "no identity-based policy allows the kms:DescribeKey action"),
+                (using("*"), keys[2], "no resource-based policy allows the kms:DescribeKey action"),
+                (using(keys[0], **by_fsx), keys[0], ""),
+            ],
+            start=10,
+        ):
+            status, reasons = made(number, file_system(key), statement)
+            assert "kms:" in reasons if refusal else "kms:" not in reasons, (number, reasons)
+            assert refusal in reasons, (number, status, reasons)
+
     def test_a_role_that_cloudformation_may_not_take(self, emulator: Emulator, name: str) -> None:
         role = roles.node_role(emulator.boto("iam"), name)
         said = message(
