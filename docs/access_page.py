@@ -31,6 +31,8 @@ ROLES = {
 PREFIXES = {"service-quotas": "servicequotas"}
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
+    "s3:GetBucketNotificationConfiguration": "s3:GetBucketNotification",
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
 }
 """Calls whose IAM action has another name."""

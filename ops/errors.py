@@ -50,6 +50,10 @@ REFUSED_CREDENTIALS = {
     "InvalidSignatureException",
     "AuthFailure",
 }
+SKEWED = {"RequestTimeTooSkewed", "SignatureDoesNotMatch", "RequestInTheFuture"}
+BLOCKED = {"OptInRequired", "PendingVerification", "Blocked", "SubscriptionRequiredException", "AccountProblem"}
+"""An account that AWS lets nothing be made in, whatever its rights are.
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html"""
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
 THROTTLED = {
     "Throttling",
@@ -129,6 +133,18 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
     if code in REFUSED_CREDENTIALS:
         return OpsError(
             f"AWS does not accept the credentials ({code})", expected="those of the environment's account", fix=LOGIN
+        )
+    if code in SKEWED:
+        return OpsError(
+            f"AWS does not accept the signature ({code})",
+            expected="a clock that is right to five minutes, and the secret of the access key",
+            fix="set the clock (timedatectl, chronyc makestep), then export fresh credentials",
+        )
+    if code in BLOCKED:
+        return OpsError(
+            f"AWS has not opened the account for {operation}: {code}: {message}",
+            expected="a verified account that is subscribed to the service",
+            fix="do what AWS names, or open a case with AWS Support",
         )
     if code in DENIED:
         return OpsError(

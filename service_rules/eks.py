@@ -74,3 +74,7 @@ def orchestrator(cluster: Json) -> Iterator[Refusal]:
     if mode == "CONFIG_MAP":
         message, expected = f"EKS cluster {name} has authentication mode CONFIG_MAP", "API or API_AND_CONFIG_MAP"
         yield Refusal(rule="access_entries", message=message, expected=expected, member="authenticationMode")
+    family = (cluster.get("kubernetesNetworkConfig") or {}).get("ipFamily", "ipv4")
+    if family != "ipv4":
+        message = f"EKS cluster {name} has IP family {family}"
+        yield Refusal(rule="cluster_is_ipv4", message=message, expected="ipv4", member="ipFamily")

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from core.checks.eks import COSTS_MORE
-from core.evidence import Evidence
+from core.evidence import Evidence, code
 from core.findings import RULES, Finding, Rule
 from ops import output
 from ops.clients import Target
-from ops.errors import CONDITION_FALSE, OK, OpsError, explain
+from ops.errors import BLOCKED, CONDITION_FALSE, OK, REFUSED_CREDENTIALS, OpsError, explain
 from ops.output import Format
 from ops.preflight import files
 from ops.preflight.check import Check, Outcome, Result, failed, ok
@@ -72,8 +72,34 @@ def credentials(target: Target) -> list[Outcome]:
     try:
         arn = target.aws.require_account()
     except OpsError as error:
+        if code(error.__cause__ or error) in REFUSED_CREDENTIALS and (closed := _closed_region(target)) is not None:
+            return [closed]
         return [failed(error.what, expected=error.expected, fix=error.fix)]
     return [ok(f"{target.plan.settings.account} as {arn.rpartition(':')[2]}")]
+
+
+def _closed_region(target: Target) -> Outcome | None:
+    """Where the Region is the reason: one that the account has not enabled knows none of its credentials.
+
+    https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-regions.html
+    """
+    region = target.plan.settings.region
+    try:
+        answer = target.aws.call("account", "get_region_opt_status", RegionName=region)  # the endpoint is global
+    except Exception as error:
+        if explain(error) is None:
+            raise
+        return None
+    status = str(answer.get("RegionOptStatus", ""))
+    if status in ("ENABLED", "ENABLED_BY_DEFAULT"):
+        return None
+    if status == "ENABLING":
+        return failed(f"{region} is being enabled", expected="ENABLED", fix="wait: it takes minutes, at times hours")
+    return failed(
+        f"{region} is {status} for this account",
+        expected="ENABLED",
+        fix=f"aws account enable-region --region-name {region}, or choose another Region",
+    )
 
 
 def _outcomes(target: Target, rule: Rule) -> list[Outcome]:
@@ -92,7 +118,8 @@ def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[
         known = explain(error, environment=target.name)
         if known is None:
             raise
-        return [Check(check=name, result="unknown", what=known.what, expected=known.expected, fix=known.fix)]
+        result: Result = "failed" if code(error) in BLOCKED else "unknown"
+        return [Check(check=name, result=result, what=known.what, expected=known.expected, fix=known.fix)]
 
 
 def _priced(target: Target, check: Check) -> Check:

@@ -24,6 +24,10 @@ LISTED = {
     "Lustre Persistent_2 file systems",  # L-FD6F2F22
     "VPCs per Region",  # L-F678F1CE
     "Interface VPC endpoints per VPC",  # L-29B6F2EB
+    "Gateway VPC endpoints per Region",  # L-1B52E74A
+    "Internet gateways per Region",  # L-A4707A72
+    "Stack count",  # L-0485CB21
+    "Concurrently running builds for Linux/Small environment",  # L-9D07B6EF
     "NAT gateways per Availability Zone",  # L-FE5A380F
     "EC2-VPC Elastic IPs",  # L-0263D0A3
     "Clusters",  # L-1194D53C

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from core import load
+from core.checks.account import deployment, limits
+from sandbox.aws.emulator import execution
 from tests.stacks.conftest import Assembly
 from tests.support.iam import Request, allows, decide, statements_of
 from tests.support.references import References
@@ -152,3 +154,27 @@ def test_the_storage_driver_alone_takes_its_role(assembly: Assembly) -> None:
     pairs = json.loads("".join(part if isinstance(part, str) else "ISSUER" for part in value["Fn::Join"][1]))
     account = "system:serviceaccount:kube-system:fsx-csi-controller-sa"
     assert pairs == {"ISSUER:aud": "sts.amazonaws.com", "ISSUER:sub": account}
+
+
+def test_roles_and_projects_have_names_that_cloudformation_makes(assembly: Assembly) -> None:
+    """None is left behind or taken under a fixed name, which is why `preflight` asks for none."""
+    named = [
+        key
+        for kind, member in (("AWS::IAM::Role", "RoleName"), ("AWS::CodeBuild::Project", "Name"))
+        for key, one in assembly.of_type(kind).items()
+        if member in one.get("Properties", {})
+    ]
+    assert named == []
+
+
+def test_preflight_asks_room_for_every_role(assembly: Assembly) -> None:
+    assert 0 < len(assembly.of_type("AWS::IAM::Role")) <= limits.ROLES
+
+
+def test_preflight_simulates_what_the_stacks_create(assembly: Assembly) -> None:
+    """By the table of handlers with which the sandbox judges CloudFormation's role."""
+    kinds = {
+        resource["Type"] for template in assembly.templates.values() for resource in template["Resources"].values()
+    }
+    created = {execution.ACTIONS[kind][0] for kind in kinds & set(execution.ACTIONS)} | {"iam:PassRole"}
+    assert set(deployment.CREATES) <= created

@@ -4,6 +4,36 @@
 call that fails for another reason leaves its rule without an answer.
 """
 
-from core.checks.account import caller, capacity, cluster, keys, network, quotas, storage, taken
+from core.checks.account import (
+    attached,
+    caller,
+    capacity,
+    cluster,
+    deployment,
+    images,
+    keys,
+    limits,
+    linked,
+    network,
+    quotas,
+    storage,
+    taken,
+    ways,
+)
 
-__all__ = ["caller", "capacity", "cluster", "keys", "network", "quotas", "storage", "taken"]
+__all__ = [
+    "attached",
+    "caller",
+    "capacity",
+    "cluster",
+    "deployment",
+    "images",
+    "keys",
+    "limits",
+    "linked",
+    "network",
+    "quotas",
+    "storage",
+    "taken",
+    "ways",
+]

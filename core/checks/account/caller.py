@@ -105,24 +105,3 @@ def _denied(account: Account, source: str, actions: list[str], resource: str) ->
         "iam", "simulate_principal_policy", PolicySourceArn=source, ActionNames=actions, ResourceArns=[resource]
     )
     return [item["EvalActionName"] for item in answer["EvaluationResults"] if item["EvalDecision"] != "allowed"]
-
-
-@rule("account", "storage", needs="account", title="service-linked roles")
-def service_linked_roles_exist(plan: Plan, account: Account) -> Iterator[Finding]:
-    """The roles that EKS and FSx create at first use, where the caller may create them.
-
-    https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
-    """
-    wanted = [one for one in ROLES.items() if plan.new_file_system is not None or not one[0].startswith("fsx")]
-    missing = [(service, role) for service, role in wanted if found(account, "iam", "get_role", RoleName=role) is None]
-    if not missing:
-        yield fine(what="there")
-        return
-    commands = "; ".join(f"aws iam create-service-linked-role --aws-service-name {service}" for service, _ in missing)
-    roles = ", ".join(role for _, role in missing)
-    yield warning(
-        "account",
-        what=f"not there yet: {roles}",
-        expected="them there, or iam:CreateServiceLinkedRole for the first use to create them",
-        fix=commands,
-    )

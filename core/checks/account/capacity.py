@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
 
 from core.checks.account.network import zone_ids
@@ -16,6 +16,7 @@ from core.today import now
 from service_rules import training_plan
 
 Json = dict[str, Any]
+SOON = timedelta(days=1)
 
 
 @rule("hyperpod", "network", needs="account", title="instance types")
@@ -105,6 +106,14 @@ def _taken(
             fix="release them, or choose another plan",
         )
         return
+    ends = there.get("EndTime")
+    if ends and ends - now() < SOON:
+        yield warning(
+            *path,
+            what=f"{label} ends at {ends.astimezone(UTC):%Y-%m-%d %H:%M UTC}: its nodes are taken away then",
+            expected=f"a plan that lasts for {SOON.days} day or more",
+            fix="extend the plan, or choose another",
+        )
     starts = there.get("StartTime")
     if starts and starts > now():
         yield warning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from core.checks.account import policies
 from core.checks.lookup import GROUPS
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
@@ -30,45 +31,67 @@ def keys_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     if not named:
         yield skipped("the file names none")
     for arn, path in named.items():
-        short = arn.rpartition("/")[2]
-        try:
-            answer = found(account, "kms", "describe_key", KeyId=arn)
-        except Exception as bad:
-            if code(bad) != "AccessDeniedException":
-                raise
-            yield unknown(
-                *path,
-                what=f"{short}: these credentials may not see the key",
-                expected="kms:DescribeKey on it",
-                fix="ask for kms:DescribeKey",
-            )
-            continue
-        if answer is None:
-            message = f"{short}: no such key in {arn.split(':')[4]}, {arn.split(':')[3]}"
-            yield error(
-                *path,
-                what=message,
-                expected="a key of that account and Region",
-                fix="correct the ARN, or create the key",
-            )
-            continue
-        key = answer["KeyMetadata"]
-        if key["KeyState"] == "PendingDeletion":
-            fix = f"aws kms cancel-key-deletion --key-id {short}"
-            yield error(*path, what=f"{short} is PendingDeletion", expected="Enabled", fix=fix)
-        elif key["KeyState"] != "Enabled":
-            fix = f"aws kms enable-key --key-id {short}"
-            yield error(*path, what=f"{short} is {key['KeyState']}", expected="Enabled", fix=fix)
-        elif key.get("KeyUsage", "ENCRYPT_DECRYPT") != "ENCRYPT_DECRYPT" or not _symmetric(key):
-            message = f"{short} is {key.get('KeySpec', 'asymmetric')} for {key.get('KeyUsage', '')}"
-            yield error(
-                *path,
-                what=message,
-                expected="a symmetric key for encryption",
-                fix="use a symmetric encryption key (SYMMETRIC_DEFAULT)",
-            )
-        else:
-            yield fine(*path, what=f"{short} {key['KeyState']}")
+        yield from _key(plan, account, path, arn)
+
+
+def _key(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+    """A key is there, is enabled, and encrypts."""
+    short = arn.rpartition("/")[2]
+    try:
+        answer = found(account, "kms", "describe_key", KeyId=arn)
+    except Exception as bad:
+        if code(bad) != "AccessDeniedException":
+            raise
+        yield unknown(
+            *path,
+            what=f"{short}: these credentials may not see the key",
+            expected="kms:DescribeKey on it",
+            fix="ask for kms:DescribeKey",
+        )
+        return
+    if answer is None:
+        message = f"{short}: no such key in {arn.split(':')[4]}, {arn.split(':')[3]}"
+        yield error(
+            *path,
+            what=message,
+            expected="a key of that account and Region",
+            fix="correct the ARN, or create the key",
+        )
+        return
+    key = answer["KeyMetadata"]
+    if key["KeyState"] == "PendingDeletion":
+        fix = f"aws kms cancel-key-deletion --key-id {short}"
+        yield error(*path, what=f"{short} is PendingDeletion", expected="Enabled", fix=fix)
+    elif key["KeyState"] != "Enabled":
+        fix = f"aws kms enable-key --key-id {short}"
+        yield error(*path, what=f"{short} is {key['KeyState']}", expected="Enabled", fix=fix)
+    elif key.get("KeyUsage", "ENCRYPT_DECRYPT") != "ENCRYPT_DECRYPT" or not _symmetric(key):
+        message = f"{short} is {key.get('KeySpec', 'asymmetric')} for {key.get('KeyUsage', '')}"
+        yield error(
+            *path,
+            what=message,
+            expected="a symmetric key for encryption",
+            fix="use a symmetric encryption key (SYMMETRIC_DEFAULT)",
+        )
+    else:
+        yield fine(*path, what=f"{short} {key['KeyState']}")
+        if path[0] == "hyperpod":
+            yield from _grants(plan, account, path, arn)
+
+
+def _grants(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+    """A key of volumes lets HyperPod's role use it, which does not exist before the deployment: IAM must decide.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html
+    """
+    policy = account.call("kms", "get_key_policy", KeyId=arn, PolicyName="default").get("Policy", "")
+    if not policies.delegates(policy, account=plan.settings.account, action="kms:CreateGrant"):
+        yield warning(
+            *path,
+            what=f"the policy of {arn.rpartition('/')[2]} lets no role of {plan.settings.account} create grants by IAM",
+            expected="kms:CreateGrant and kms:DescribeKey for the nodes' role",
+            fix=f"add a statement for arn:{arn.split(':')[1]}:iam::{plan.settings.account}:root with these actions",
+        )
 
 
 def _symmetric(key: Json) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from core import needs
 from core.evidence import Account, found
 from core.findings import Finding, error, fine, rule, skipped, warning
 from core.model import ExistingVpc
@@ -38,6 +39,20 @@ def zones_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     """
     known = set(zone_ids(account).values())
     wanted = plan.settings.network.availability_zone_ids
+    listed = account.call("ec2", "describe_availability_zones")["AvailabilityZones"]
+    states = {zone["ZoneId"]: zone.get("State", "") for zone in listed if zone.get("OptInStatus") != "not-opted-in"}
+    impaired = [zone for zone in wanted if zone not in known and zone in states]
+    for zone in impaired:
+        index = wanted.index(zone)
+        yield warning(
+            "network",
+            "availability_zone_ids",
+            index,
+            what=f"{zone} is {states[zone]} at this moment",
+            expected="an available zone",
+            fix="wait (https://health.aws.amazon.com), or name another zone",
+        )
+    known |= set(impaired)
     wrong = [(index, zone) for index, zone in enumerate(wanted) if zone not in known]
     for index, zone in wrong:
         yield error(
@@ -124,7 +139,7 @@ def subnets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     wanted = [*existing.node_subnet_ids.values(), *existing.control_plane_subnet_ids]
     # by a filter: with SubnetIds one missing subnet hides the others
-    listed = account.call("ec2", "describe_subnets", Filters=[{"Name": "subnet-id", "Values": wanted}])["Subnets"]
+    listed = account.pages("ec2", "describe_subnets", "Subnets", Filters=[{"Name": "subnet-id", "Values": wanted}])
     there = {subnet["SubnetId"]: subnet for subnet in listed}
     for zone, identifier in existing.node_subnet_ids.items():
         path: Path = ("network", "existing", "node_subnet_ids", zone)
@@ -222,7 +237,7 @@ def nodes_have_a_way_out(plan: Plan, account: Account) -> Iterator[Finding]:
         yield skipped("the Network stack creates them")
         return
     filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
-    tables = account.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]
+    tables = account.pages("ec2", "describe_route_tables", "RouteTables", Filters=filters)
     by_subnet = {link["SubnetId"]: table for table in tables for link in table["Associations"] if link.get("SubnetId")}
     main = next((table for table in tables if any(link.get("Main") for link in table["Associations"])), None)
     for zone, identifier in existing.node_subnet_ids.items():
@@ -245,6 +260,13 @@ def nodes_have_a_way_out(plan: Plan, account: Account) -> Iterator[Finding]:
                 expected="a target that is there",
                 fix="repair its route table",
             )
+        elif not out and _only_local(table) and (missing := _without_endpoint(plan, account, existing)):
+            yield error(
+                *path,
+                what=f"{identifier} has no route out, and {existing.vpc_id} has no endpoint for {', '.join(missing)}",
+                expected="a way to every AWS service that nodes call",
+                fix=f"create the endpoints (`hyperpod-ray env needs {plan.name}` lists them), or a default route",
+            )
         elif not out:
             yield warning(
                 *path,
@@ -254,6 +276,19 @@ def nodes_have_a_way_out(plan: Plan, account: Account) -> Iterator[Finding]:
             )
         else:
             yield fine(*path, what=f"{identifier} has a default route")
+
+
+def _only_local(table: Json) -> bool:
+    """Whether a route table leads nowhere but through the VPC itself and its gateway endpoints."""
+    return all(str(route.get("GatewayId", "")).startswith(("local", "vpce-")) for route in table["Routes"])
+
+
+def _without_endpoint(plan: Plan, account: Account, existing: ExistingVpc) -> list[str]:
+    """Services that nodes call and that the VPC has no endpoint for."""
+    filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
+    listed = account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
+    there = {one["ServiceName"].partition(f".{plan.settings.region}.")[2] for one in listed}
+    return sorted({call.endpoint for call in needs.calls(plan)} - there)
 
 
 def _deployed_here(plan: Plan, account: Account) -> bool:

@@ -21,7 +21,7 @@ def hyperpod_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html#sagemaker-hyperpod-prerequisites-quotas
     """
     groups = plan.settings.hyperpod.instance_groups
-    listed, values = read_data("quotas.yaml")["sagemaker"], _values(account, "sagemaker")
+    listed, values = read_data("quotas.yaml")["sagemaker"], quota_values(account, "sagemaker")
     used = _instances_elsewhere(plan, account)
     # a training plan brings its own capacity
     ours = [group for group in groups if group.training_plan_arn is None]
@@ -30,16 +30,16 @@ def hyperpod_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
     for group in ours:
         (spot if group.capacity == "spot" else asked)[group.type] += plan.most_nodes(group)
     for kind in sorted(asked):
-        yield _enough(values, listed["instances"].format(type=kind), asked[kind], used[kind])
+        yield enough(values, listed["instances"].format(type=kind), asked[kind], used[kind])
     for kind in sorted(spot):
-        yield _enough(values, listed["spot_instances"].format(type=kind), spot[kind], 0)
+        yield enough(values, listed["spot_instances"].format(type=kind), spot[kind], 0)
     total = sum(plan.most_nodes(group) for group in groups)
-    yield _enough(values, listed["cluster"], total, 0)
-    yield _enough(values, listed["clusters"], total, used.total())
+    yield enough(values, listed["cluster"], total, 0)
+    yield enough(values, listed["clusters"], total, used.total())
     if spot:
-        yield _enough(values, listed["spot_clusters"], spot.total(), 0)
+        yield enough(values, listed["spot_clusters"], spot.total(), 0)
     if volume := max((group.data_volume_gib or 0 for group in groups), default=0):
-        yield _enough(values, listed["volume"], volume, 0)
+        yield enough(values, listed["volume"], volume, 0)
 
 
 @rule("network", "hyperpod", needs="account", title="network quotas")
@@ -52,15 +52,20 @@ def network_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
     if network is None:
         yield skipped("the network exists")
         return
-    listed, values = read_data("quotas.yaml"), _values(account, "vpc")
+    listed, values = read_data("quotas.yaml"), quota_values(account, "vpc")
     vpcs = _others(plan, account.pages("ec2", "describe_vpcs", "Vpcs"))
-    yield _enough(values, listed["vpc"]["vpcs"], 1, len(vpcs))
+    yield enough(values, listed["vpc"]["vpcs"], 1, len(vpcs))
+    kept = [{"Name": "vpc-endpoint-type", "Values": ["Gateway"]}]
+    gateways = _others(plan, account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=kept))
+    yield enough(values, listed["vpc"]["gateway_endpoints"], 1, len(gateways))
     if network.closed:
         endpoints = len({call.endpoint for call in needs.calls(plan) if call.endpoint != "s3"})
-        yield _enough(values, listed["vpc"]["endpoints"], endpoints, 0)
+        yield enough(values, listed["vpc"]["endpoints"], endpoints, 0)
         return
+    internet = _others(plan, account.pages("ec2", "describe_internet_gateways", "InternetGateways"))
+    yield enough(values, listed["vpc"]["internet_gateways"], 1, len(internet))
     addresses = _others(plan, account.call("ec2", "describe_addresses")["Addresses"])
-    yield _enough(_values(account, "ec2"), listed["ec2"]["addresses"], network.nat_gateways, len(addresses))
+    yield enough(quota_values(account, "ec2"), listed["ec2"]["addresses"], network.nat_gateways, len(addresses))
     wanted = [{"Name": "state", "Values": ["pending", "available"]}]
     gateways = _others(plan, account.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=wanted))
     # which zone a gateway is in, its subnet says; the fullest zone decides
@@ -72,7 +77,7 @@ def network_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
         zone_of = {subnet["SubnetId"]: subnet.get("AvailabilityZoneId", "") for subnet in answer}
         zones.update(zone_of.get(gateway["SubnetId"], "") for gateway in gateways)
     used = max((zones[zone] for zone in network.availability_zone_ids[: network.nat_gateways]), default=0)
-    yield _enough(values, listed["vpc"]["nat_gateways"], 1, used)
+    yield enough(values, listed["vpc"]["nat_gateways"], 1, used)
 
 
 @rule("eks", needs="account", title="EKS quotas")
@@ -86,7 +91,7 @@ def eks_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     there = account.pages("eks", "list_clusters", "clusters")
     used = sum(1 for name in there if str(name) != plan.eks_cluster_name)
-    yield _enough(_values(account, "eks"), read_data("quotas.yaml")["eks"]["clusters"], 1, used)
+    yield enough(quota_values(account, "eks"), read_data("quotas.yaml")["eks"]["clusters"], 1, used)
 
 
 @rule("storage", needs="account", title="FSx quotas")
@@ -99,15 +104,15 @@ def fsx_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
     if new is None:
         yield skipped("the file system exists")
         return
-    listed, values = read_data("quotas.yaml")["fsx"], _values(account, "fsx")
+    listed, values = read_data("quotas.yaml")["fsx"], quota_values(account, "fsx")
     others = [
         system
         for system in _others(plan, account.pages("fsx", "describe_file_systems", "FileSystems"))
         if (system.get("LustreConfiguration") or {}).get("DeploymentType") == "PERSISTENT_2"
     ]
     used = sum(system.get("StorageCapacity", 0) for system in others)
-    yield _enough(values, listed["capacity"], new.capacity_gib, used)
-    yield _enough(values, listed["file_systems"], 1, len(others))
+    yield enough(values, listed["capacity"], new.capacity_gib, used)
+    yield enough(values, listed["file_systems"], 1, len(others))
 
 
 def _others(plan: Plan, items: list[Json]) -> list[Json]:
@@ -119,7 +124,7 @@ def _others(plan: Plan, items: list[Json]) -> list[Json]:
     ]
 
 
-def _values(account: Account, service: str) -> dict[str, float]:
+def quota_values(account: Account, service: str) -> dict[str, float]:
     """Quotas by name: as applied to the account, else AWS's default."""
     values: dict[str, float] = {}
     for operation in ("list_aws_default_service_quotas", "list_service_quotas"):
@@ -141,7 +146,8 @@ def _instances_elsewhere(plan: Plan, account: Account) -> Counter[str]:
     return used
 
 
-def _enough(values: dict[str, float], name: str, asked: float, used: float) -> Finding:
+def enough(values: dict[str, float], name: str, asked: float, used: float) -> Finding:
+    """Whether a quota covers what is asked beside what is used."""
     if name not in values:
         fix = "look in the Service Quotas console"
         return unknown(what=f"no quota is called '{name}'", expected="a quota of that name", fix=fix)

@@ -90,6 +90,12 @@ def _stack(plan: Plan, stack: Json) -> Finding:
         if status != "UPDATE_ROLLBACK_FAILED":
             fix = f"hyperpod-ray teardown {plan.name}"
         return error(what=f"{name} is {status}", expected="a state that an update can begin from", fix=fix)
+    if status == "ROLLBACK_COMPLETE":
+        return warning(
+            what=f"{name} is ROLLBACK_COMPLETE: its first deployment failed",
+            expected="no stack, or one that can be updated",
+            fix=f"hyperpod-ray deploy {plan.name}, which deletes it first; describe-stack-events says why it failed",
+        )
     if status.endswith("IN_PROGRESS"):
         return warning(
             what=f"{name} is {status}",
@@ -139,6 +145,13 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     answer = found(account, "sagemaker", "describe_cluster", ClusterName=name)
     if answer is None:
         yield fine(*CLUSTER_NAME, what=f"HyperPod cluster {name} is free")
+    elif answer.get("ClusterStatus") == "Deleting":
+        yield error(
+            *CLUSTER_NAME,
+            what=f"HyperPod cluster {name} is Deleting",
+            expected="a free name",
+            fix=f"wait until it is gone, or {OTHER_NAME}",
+        )
     else:
         identifiers = tuple(one for one in (answer.get("ClusterArn", ""), name) if one)
         take_up = f"aws sagemaker delete-cluster --cluster-name {name}, or {OTHER_NAME}"
@@ -159,7 +172,7 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
 def names_are_taken_up(plan: Plan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
     for group in log_groups(plan):
-        listed = account.call("logs", "describe_log_groups", logGroupNamePrefix=group.name)["logGroups"]
+        listed = account.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=group.name)
         there = any(item["logGroupName"] == group.name for item in listed)
         path = (group.section, group.setting)
         choose = OTHER_NAME if group.section == "eks" else f"rename {plan.name}.yaml"

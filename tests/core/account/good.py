@@ -132,6 +132,8 @@ GOOD: Json = {
             "FileSystemType": "LUSTRE",
             "Lifecycle": "AVAILABLE",
             "StorageCapacity": 4800,
+            "FileSystemTypeVersion": "2.15",
+            "NetworkInterfaceIds": ["eni-0123456789abcdef0"],
             "VpcId": VPC,
             "SubnetIds": [NODES_1],
             "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "MountName": "fsx1abcd"},
@@ -139,6 +141,9 @@ GOOD: Json = {
     },
     "keys": {KEY: {"KeyState": "Enabled", "KeyUsage": "ENCRYPT_DECRYPT", "KeySpec": "SYMMETRIC_DEFAULT"}},
     "roles": {
+        f"cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-{REGION}": {
+            "Arn": f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-{REGION}"
+        },
         "Deployer": {"Arn": f"arn:aws:iam::{ACCOUNT}:role/Deployer"},
         "Admin": {"Arn": ADMIN},
         "kubectl": {
@@ -148,9 +153,51 @@ GOOD: Json = {
         "AWSServiceRoleForAmazonEKS": {"Arn": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/EKS"},
         "AWSServiceRoleForAmazonFSx": {"Arn": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/FSx"},
     },
-    "buckets": {"training-sets": REGION},
+    "buckets": {
+        "training-sets": REGION,
+        "research-datasets": REGION,
+        f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}": REGION,
+    },
     "lifecycles": {},
+    "region_status": "ENABLED_BY_DEFAULT",
+    "network_acls": [
+        {
+            "NetworkAclId": "acl-0123456789abcdef0",
+            "VpcId": VPC,
+            "Associations": [{"SubnetId": NODES_1}, {"SubnetId": NODES_2}],
+            "Entries": [
+                {"RuleNumber": number, "Egress": out, "RuleAction": action, "Protocol": "-1", "CidrBlock": "0.0.0.0/0"}
+                for out in (True, False)
+                for number, action in ((100, "allow"), (32767, "deny"))
+            ],
+        }
+    ],
+    "interfaces": {"eni-0123456789abcdef0": ["sg-0fedcba9876543210"]},
+    "summary": {"Roles": 120, "RolesQuota": 1000},
+    "lambda": {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 1000},
+    "manifests": {},
+    "bucket_settings": {},
+    "key_policy": {
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+                "Action": "kms:*",
+                "Resource": "*",
+            }
+        ]
+    },
+    "key_policies": {},
     "repositories": [],
+    "repository_settings": {},
+    "projects": [],
+    "security_groups": {
+        "sg-0fedcba9876543210": [
+            {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988, "IpRanges": [{"CidrIp": "10.0.0.0/16"}]},
+            {"IpProtocol": "tcp", "FromPort": 1018, "ToPort": 1023, "IpRanges": [{"CidrIp": "10.0.0.0/16"}]},
+        ]
+    },
+    "exports": {},
     "images": {"team/ray": [DIGEST]},
     "caches": {"quay": "quay.io"},
     "log_groups": [],
@@ -164,10 +211,18 @@ GOOD: Json = {
             "Total number of instances allowed across SageMaker HyperPod clusters": 40,
             "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance": 1024,
         },
-        "vpc": {"VPCs per Region": 5, "NAT gateways per Availability Zone": 5, "Interface VPC endpoints per VPC": 50},
+        "vpc": {
+            "VPCs per Region": 5,
+            "NAT gateways per Availability Zone": 5,
+            "Interface VPC endpoints per VPC": 50,
+            "Gateway VPC endpoints per Region": 20,
+            "Internet gateways per Region": 5,
+        },
         "ec2": {"EC2-VPC Elastic IPs": 5},
         "eks": {"Clusters": 100},
         "fsx": {"Lustre Persistent_2 storage capacity": 100800, "Lustre Persistent_2 file systems": 100},
+        "cloudformation": {"Stack count": 2000},
+        "codebuild": {"Concurrently running builds for Linux/Small environment": 1},
     },
 }  # fmt: skip
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from datetime import datetime
 from typing import Any
 
 import botocore.session
 from botocore import xform_name
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoCredentialsError, UnknownServiceError
 from botocore.validate import ParamValidator
 
 Json = dict[str, Any]
+PAGE = 50
+MESSAGES = {"OptInRequired": "You are not subscribed to this service. Please go to http://aws.amazon.com to subscribe."}
+"""Of AWS, where a finding repeats them."""
 
 
 @functools.cache
@@ -24,6 +28,18 @@ def _model(service: str) -> Any:
 def _operation(service: str, operation: str) -> Any:
     model = _model(service)
     return next(model.operation_model(one) for one in model.operation_names if xform_name(one) == operation)
+
+
+@functools.cache
+def _listed_under(service: str, operation: str) -> str:
+    """Member of an answer that comes in pages; empty where the answer comes whole."""
+    session = botocore.session.get_session()
+    try:
+        pages = session.get_paginator_model(service).get_paginator(_operation(service, operation).name)
+    except (UnknownServiceError, ValueError):
+        return ""
+    key = pages["result_key"]
+    return str(key[0] if isinstance(key, list) else key)
 
 
 def _fits(shape: Any, data: Json, what: str) -> None:
@@ -51,21 +67,47 @@ class RecordedAccount:
     def __init__(self, data: Json) -> None:
         self.data = data
         self.asked: list[str] = []
+        self._local = threading.local()
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all pages are asked for, in this thread."""
+        return getattr(self._local, "whole", False)
+
+    @_whole.setter
+    def _whole(self, value: bool) -> None:
+        self._local.whole = value
 
     # --- what rules call -------------------------------------------------------------------------------------------
 
     def call(self, service: str, operation: str, **arguments: Any) -> Json:
         _fits(_operation(service, operation).input_shape, arguments, f"request {service}.{operation}")
         self.asked.append(f"{service}:{operation}")
-        refused = self.data.get("errors", {}).get(f"{service}.{operation}")
-        if refused:
-            raise ClientError({"Error": {"Code": refused, "Message": "refused"}}, operation)
+        self._refuse(f"{service}.{operation}")
         answer: Json = getattr(self, f"_{service.replace('-', '_')}_{operation}")(arguments)
         _fits(_operation(service, operation).output_shape, answer, f"answer {service}.{operation}")
-        return answer
+        key = _listed_under(service, operation)
+        return {**answer, key: answer[key][:PAGE]} if isinstance(answer.get(key), list) and not self._whole else answer
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
-        return list(self.call(service, operation, **arguments)[key])
+        """All pages, of what boto3 has pages of; one call answers with the first."""
+        assert _listed_under(service, operation) == key, f"boto3 has no pages of {key} of {service}.{operation}"
+        self._whole = True
+        try:
+            return list(self.call(service, operation, **arguments)[key])
+        finally:
+            self._whole = False
+
+    def _refuse(self, call: str) -> None:
+        errors = self.data.get("errors", {})
+        refused = errors.get(call, errors.get("*"))
+        if refused == "NoCredentials":
+            raise NoCredentialsError
+        if refused:
+            status = 500 if refused == "InternalFailure" else 400
+            error = {"Code": refused, "Message": MESSAGES.get(refused, "refused")}
+            answer: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
+            raise ClientError(answer, call.partition(".")[2])
 
     def _one(self, kind: str, name: str, code: str, message: str = "not there") -> Any:
         found = self.data[kind].get(name)
@@ -106,6 +148,34 @@ class RecordedAccount:
         zones = self.data["offerings"].get(kind, [])
         return {"InstanceTypeOfferings": [{"InstanceType": kind, "Location": zone} for zone in zones]}
 
+    def _ec2_describe_internet_gateways(self, _: Json) -> Json:
+        count = self.data.get("internet_gateways", 0)
+        return {"InternetGateways": [{"InternetGatewayId": f"igw-{n}"} for n in range(count)]}
+
+    def _ec2_describe_vpc_endpoints(self, asked: Json) -> Json:
+        wanted = {one["Name"]: one["Values"] for one in asked.get("Filters", [])}
+        names = {"vpc-id": "VpcId", "vpc-endpoint-type": "VpcEndpointType"}
+        found = self.data.get("endpoints", [])
+        return {"VpcEndpoints": [one for one in found if all(one[names[key]] in wanted[key] for key in wanted)]}
+
+    def _ec2_describe_network_acls(self, _: Json) -> Json:
+        return {"NetworkAcls": self.data["network_acls"]}
+
+    def _ec2_describe_network_interfaces(self, asked: Json) -> Json:
+        wanted = asked["Filters"][0]["Values"]
+        found = {one: groups for one, groups in self.data["interfaces"].items() if one in wanted}
+        return {
+            "NetworkInterfaces": [
+                {"NetworkInterfaceId": one, "Groups": [{"GroupId": group} for group in groups]}
+                for one, groups in found.items()
+            ]
+        }
+
+    def _ec2_describe_security_groups(self, asked: Json) -> Json:
+        wanted = asked["Filters"][0]["Values"]
+        groups = self.data["security_groups"]
+        return {"SecurityGroups": [{"GroupId": one, "IpPermissions": groups[one]} for one in wanted]}
+
     # --- EKS -------------------------------------------------------------------------------------------------------
 
     def _eks_describe_cluster(self, asked: Json) -> Json:
@@ -138,7 +208,7 @@ class RecordedAccount:
     # --- SageMaker, FSx --------------------------------------------------------------------------------------------
 
     def _sagemaker_describe_cluster(self, asked: Json) -> Json:
-        return dict(self._one("hyperpod", asked["ClusterName"], "ResourceNotFound"))
+        return {"InstanceGroups": [], **self._one("hyperpod", asked["ClusterName"], "ResourceNotFound")}
 
     def _sagemaker_list_clusters(self, asked: Json) -> Json:
         made = datetime(2026, 1, 1)  # as botocore's model has it
@@ -149,10 +219,14 @@ class RecordedAccount:
                 "CreationTime": made,
                 "ClusterStatus": "InService",
             }
-            for name, cluster in self.data["hyperpod"].items()
+            for name, cluster in ({**self._others(), **self.data["hyperpod"]}).items()
             if "TrainingPlanArn" not in asked
         ]
         return {"ClusterSummaries": found}
+
+    def _others(self) -> Json:
+        arn = "arn:aws:sagemaker:us-west-2:123456789012:cluster"
+        return {f"other-{n}": {"ClusterArn": f"{arn}/o{n}"} for n in range(self.data.get("more_hyperpod", 0))}
 
     def _sagemaker_list_cluster_nodes(self, asked: Json) -> Json:
         nodes = self.data["nodes"].get(asked["ClusterName"], {})
@@ -198,7 +272,8 @@ class RecordedAccount:
         return {"Role": {**made, **policy, "Arn": role["Arn"]}}
 
     def _iam_list_open_id_connect_providers(self, _: Json) -> Json:
-        return {"OpenIDConnectProviderList": [{"Arn": arn} for arn in self.data["oidc"]]}
+        others = [f"arn:aws:iam::123456789012:oidc-provider/other{n}" for n in range(self.data.get("more_oidc", 0))]
+        return {"OpenIDConnectProviderList": [{"Arn": arn} for arn in [*self.data["oidc"], *others]]}
 
     def _iam_simulate_principal_policy(self, asked: Json) -> Json:
         denied = self.data["denied"]
@@ -209,8 +284,17 @@ class RecordedAccount:
             ]
         }
 
+    def _iam_get_account_summary(self, _: Json) -> Json:
+        return {"SummaryMap": self.data["summary"]}
+
+    def _lambda_get_account_settings(self, _: Json) -> Json:
+        return {"AccountLimit": self.data["lambda"]}
+
+    def _account_get_region_opt_status(self, asked: Json) -> Json:
+        return {"RegionName": asked["RegionName"], "RegionOptStatus": self.data["region_status"]}
+
     def _sts_get_caller_identity(self, _: Json) -> Json:
-        return {"Account": "123456789012", "Arn": self.data["caller"]}
+        return {"Account": self.data.get("account", "123456789012"), "Arn": self.data["caller"]}
 
     def _ssm_get_parameter(self, asked: Json) -> Json:
         return {"Parameter": {"Value": self._one("parameters", asked["Name"], "ParameterNotFound")}}
@@ -224,11 +308,42 @@ class RecordedAccount:
     def _s3_get_bucket_lifecycle_configuration(self, asked: Json) -> Json:
         return {"Rules": self._one("lifecycles", asked["Bucket"], "NoSuchLifecycleConfiguration")}
 
+    def _bucket(self, asked: Json, setting: str, code: str = "") -> Any:
+        found = self.data["bucket_settings"].get(asked["Bucket"], {}).get(setting)
+        if found is None and code:
+            raise ClientError({"Error": {"Code": code, "Message": "none"}}, setting)
+        return found or {}
+
+    def _s3_get_bucket_encryption(self, asked: Json) -> Json:
+        key = self._bucket(asked, "kms_key", "ServerSideEncryptionConfigurationNotFoundError")
+        by_default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+        return {"ServerSideEncryptionConfiguration": {"Rules": [{"ApplyServerSideEncryptionByDefault": by_default}]}}
+
+    def _s3_get_bucket_policy(self, asked: Json) -> Json:
+        return {"Policy": json.dumps(self._bucket(asked, "policy", "NoSuchBucketPolicy"))}
+
+    def _s3_get_bucket_notification_configuration(self, asked: Json) -> Json:
+        return dict(self._bucket(asked, "notifications"))
+
+    def _kms_get_key_policy(self, asked: Json) -> Json:
+        return {"Policy": json.dumps(self.data["key_policies"].get(asked["KeyId"], self.data["key_policy"]))}
+
+    def _ecr_get_repository_policy(self, asked: Json) -> Json:
+        policy = self.data["repository_settings"].get(asked["repositoryName"], {}).get("policy")
+        if policy is None:
+            raise ClientError({"Error": {"Code": "RepositoryPolicyNotFoundException", "Message": "none"}}, "ecr")
+        return {"policyText": json.dumps(policy)}
+
+    def _ecr_batch_get_image(self, asked: Json) -> Json:
+        manifest = self.data["manifests"].get(asked["repositoryName"])
+        return {"images": [{"imageManifest": json.dumps(manifest)}] if manifest else []}
+
     def _ecr_describe_repositories(self, asked: Json) -> Json:
         (name,) = asked["repositoryNames"]
         if name not in self.data["repositories"]:
             raise ClientError({"Error": {"Code": "RepositoryNotFoundException", "Message": name}}, "ecr")
-        return {"repositories": [{"repositoryName": name}]}
+        tags = self.data["repository_settings"].get(name, {}).get("imageTagMutability", "IMMUTABLE")
+        return {"repositories": [{"repositoryName": name, "imageTagMutability": tags}]}
 
     def _ecr_describe_images(self, asked: Json) -> Json:
         images = self._one("images", asked["repositoryName"], "RepositoryNotFoundException")
@@ -243,7 +358,9 @@ class RecordedAccount:
         return {"pullThroughCacheRules": [{"ecrRepositoryPrefix": prefix, "upstreamRegistryUrl": url}]}
 
     def _logs_describe_log_groups(self, asked: Json) -> Json:
-        groups = [one for one in self.data["log_groups"] if one.startswith(asked["logGroupNamePrefix"])]
+        prefix = asked["logGroupNamePrefix"]
+        more = [f"{prefix}-{n}" for n in range(self.data.get("more_log_groups", 0))]
+        groups = more + [one for one in self.data["log_groups"] if one.startswith(prefix)]
         return {"logGroups": [{"logGroupName": one} for one in groups]}
 
     def _cloudwatch_describe_alarms(self, asked: Json) -> Json:
@@ -270,6 +387,23 @@ class RecordedAccount:
                 }
         message = f"Stack for {wanted} does not exist"
         raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "DescribeStackResources")
+
+    def _cloudformation_list_stacks(self, _: Json) -> Json:
+        made = datetime(2026, 1, 1)
+        stacks = {name: stack["status"] for name, stack in self.data["stacks"].items()}
+        stacks |= {f"other-{n}": "CREATE_COMPLETE" for n in range(self.data.get("more_stacks", 0))}
+        return {
+            "StackSummaries": [
+                {"StackName": name, "CreationTime": made, "StackStatus": status} for name, status in stacks.items()
+            ]
+        }
+
+    def _cloudformation_list_exports(self, _: Json) -> Json:
+        stack = "arn:aws:cloudformation:us-west-2:123456789012:stack"
+        exports = self.data["exports"].items()
+        return {
+            "Exports": [{"Name": name, "ExportingStackId": f"{stack}/{of}/0123", "Value": "x"} for name, of in exports]
+        }
 
     def _service_quotas_list_service_quotas(self, asked: Json) -> Json:
         listed = self.data["quotas"][asked["ServiceCode"]]

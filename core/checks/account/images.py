@@ -1,0 +1,114 @@
+"""Rules about repositories and images that exist: nodes may pull them, and they run on the nodes' processors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from core.checks.account import policies
+from core.checks.lookup import known_groups
+from core.evidence import Account, code, found
+from core.findings import Finding, error, fine, rule, skipped, warning
+from core.images import Reference
+from core.plan import Plan
+
+Json = dict[str, Any]
+NAME = ("image", "repository_name")
+INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+PROCESSORS = {"x86_64": "amd64", "arm64": "arm64"}
+"""Ours, then as an image's index has it."""
+
+
+@rule("image", "account", needs="account", title="repository")
+def repository_serves_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
+    """A repository that is taken up has tags that do not move, and a policy that lets the account pull.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policies.html
+    """
+    built = plan.built_image
+    if built is None or not built.repository_exists:
+        yield skipped("the Image stack creates it" if built else "the image exists")
+        return
+    name = built.repository_name
+    answer = found(account, "ecr", "describe_repositories", repositoryNames=[name])
+    if answer is None:
+        yield skipped("it is not there")  # the rule "left behind" says so
+        return
+    wrong = []
+    if answer["repositories"][0].get("imageTagMutability", "MUTABLE") == "MUTABLE":
+        wrong.append(
+            warning(
+                *NAME,
+                what=f"tags of {name} are mutable: an image can change under a running cluster",
+                expected="immutable tags, as a repository of the stack has",
+                fix=f"aws ecr put-image-tag-mutability --repository-name {name} --image-tag-mutability IMMUTABLE",
+            )
+        )
+    if policies.denies(_policy(account, name), action="ecr:BatchGetImage", whom=(f":{plan.settings.account}:",)):
+        wrong.append(
+            warning(
+                *NAME,
+                what=f"the policy of {name} denies pulls",
+                expected="a policy that lets the nodes' role pull",
+                fix=f"aws ecr get-repository-policy --repository-name {name}, and correct it",
+            )
+        )
+    yield from wrong or [fine(*NAME, what=name)]
+
+
+def _policy(account: Account, name: str) -> str:
+    try:
+        return str(account.call("ecr", "get_repository_policy", repositoryName=name).get("policyText", ""))
+    except Exception as bad:
+        if code(bad) == "RepositoryPolicyNotFoundException":
+            return ""
+        raise
+
+
+@rule("image", "hyperpod", "ray", needs="account", title="image's processor")
+def image_runs_on_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
+    """An image of several platforms has that of the nodes. Of an image of one platform, ECR shows none.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_BatchGetImage.html
+    """
+    uri = plan.existing_image
+    reference = Reference.parse(uri) if uri else None
+    if reference is None or reference.ecr is None or reference.ecr[1] != plan.settings.region:
+        yield skipped("the deployment builds the image" if uri is None else "it is not in ECR of this Region")
+        return
+    answer = found(
+        account,
+        "ecr",
+        "batch_get_image",
+        registryId=reference.ecr[0],
+        repositoryName=reference.repository,
+        imageIds=[{"imageDigest": reference.digest}],
+        acceptedMediaTypes=list(INDEXES),
+    )
+    texts = [str(one.get("imageManifest", "")) for one in (answer or {}).get("images", [])]
+    listed = [part for text in texts for part in _parts(text)]
+    there = sorted({str((part.get("platform") or {}).get("architecture", "")) for part in listed} - {"", "unknown"})
+    groups = [group for _, group in known_groups(plan)]
+    wanted = sorted({PROCESSORS[plan.figures(group.type).architecture] for group in groups})
+    if not there:
+        yield skipped("the image has one platform, which ECR does not show")
+    elif missing := [one for one in wanted if one not in there]:
+        yield error(
+            "image",
+            "uri",
+            what=f"the image is for {', '.join(there)}",
+            expected=f"one for {', '.join(missing)}, as the nodes have",
+            fix=f"build it with --platform linux/{missing[0]}, and name its digest",
+        )
+    else:
+        yield fine("image", "uri", what=f"for {', '.join(there)}")
+
+
+def _parts(text: str) -> list[Json]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return []
+    found_ = data.get("manifests") if isinstance(data, dict) else None
+    return [one for one in found_ if isinstance(one, dict)] if isinstance(found_, list) else []
