@@ -96,7 +96,8 @@ def test_there_are_enough() -> None:
 
 def test_a_throttled_call_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By botocore itself, as often as this program lets it: two refusals and an answer are an answer."""
-    from botocore.awsrequest import AWSResponse, HeadersDict
+    from botocore.awsrequest import AWSResponse
+    from botocore.compat import HTTPHeaders
 
     for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": ""}.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +121,7 @@ def test_a_throttled_call_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answer(request: Any, **_: Any) -> Any:
         status, body = answers.pop(0)
-        return AWSResponse(request.url, status, HeadersDict(), Raw(body))
+        return AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
 
     target.aws.session.events.register("before-send.sts", answer)
     assert [one.result for one in preflight.credentials(target)] == ["ok"]

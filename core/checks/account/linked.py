@@ -39,17 +39,14 @@ def linked_buckets_let_fsx_in(plan: Plan, account: Account) -> Iterator[Finding]
 
 
 def _key(account: Account, path: tuple[str | int, ...], bucket: str) -> Iterator[Finding]:
-    rules = (
-        _setting(account, bucket, operation="get_bucket_encryption")
-        .get("ServerSideEncryptionConfiguration", {})
-        .get("Rules", [])
-    )
+    answer = _setting(account, bucket, operation="get_bucket_encryption")
+    rules = (answer.get("ServerSideEncryptionConfiguration") or {}).get("Rules", [])
     for one in rules:
         key = (one.get("ApplyServerSideEncryptionByDefault") or {}).get("KMSMasterKeyID")
         if not key:
             continue
-        answer = found(account, "kms", "describe_key", KeyId=key)
-        state = answer["KeyMetadata"].get("KeyState", "") if answer else "not there"
+        known = found(account, "kms", "describe_key", KeyId=key)
+        state = known["KeyMetadata"].get("KeyState", "") if known else "not there"
         if state != "Enabled":
             yield error(
                 *path,
