@@ -18,6 +18,8 @@ from core.yaml_source import Path
 
 Level = Literal["file", "repository", "account"]
 """What a rule needs. `repository` and `account` include the file."""
+Stage = Literal["load", "deploy"]
+"""When a rule holds: whenever the environment is read, or before a deployment only."""
 Severity = Literal["error", "warning", "unknown", "fine", "skipped"]
 """`unknown`: the account cannot answer. `fine` and `skipped` are answers of account rules, shown by `preflight`."""
 
@@ -51,7 +53,8 @@ class Rule:
     reads: frozenset[str]
     needs: Level = "file"
     title: str = ""
-    """Name of a rule of the account in `preflight`'s table."""
+    """Name in `preflight`'s table of a rule of the account, or of one that holds before a deployment."""
+    stage: Stage = "load"
 
     def runs(self, evidence: Evidence) -> bool:
         """Whether what it needs is at hand."""
@@ -71,11 +74,11 @@ class Rule:
 RULES: list[Rule] = []
 
 
-def rule(*reads: str, needs: Level = "file", title: str = "") -> Callable[[Check], Check]:
+def rule(*reads: str, needs: Level = "file", title: str = "", stage: Stage = "load") -> Callable[[Check], Check]:
     """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them."""
 
     def register(check: Check) -> Check:
-        RULES.append(Rule(check=check, reads=frozenset(reads), needs=needs, title=title))
+        RULES.append(Rule(check=check, reads=frozenset(reads), needs=needs, title=title, stage=stage))
         return check
 
     return register

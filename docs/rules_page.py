@@ -30,6 +30,7 @@ def page() -> str:
         "|---|---|---|",
         "| file | the environment file alone | `env check`, and every command that reads an environment |",
         "| repository | the files around it too: other environments, chart lock, images, folders | the same |",
+        "| repository, before a deployment | what it is made from: charts, digests, cdk CLI | `preflight` |",
         "| account | the AWS account and Region too | `preflight` |",
         "",
         "The embedded AWS refuses requests by the functions of `service_rules/` that these rules call.",
@@ -46,7 +47,8 @@ def page() -> str:
             text = " ".join((inspect.getdoc(rule.check) or "").split()).replace("|", "\\|")
             text = re.sub(r"(https://[^\s)]+[^\s).,;:])", r"[source](\1)", text)
             reads = ", ".join(f"`{name}`" for name in sorted(rule.reads))
-            lines.append(f"| `{rule.check.__name__}` | {rule.needs} | {reads} | {text} |")
+            level = f"{rule.needs}, before a deployment" if rule.stage == "deploy" else rule.needs
+            lines.append(f"| `{rule.check.__name__}` | {level} | {reads} | {text} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -20,6 +20,7 @@ from core.checks import (
     protection,
     ray,
     reach,
+    records,
     repository,
     storage,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "protection",
     "ray",
     "reach",
+    "records",
     "repository",
     "run",
     "storage",
@@ -47,7 +49,7 @@ __all__ = [
 
 
 def run(plan: Plan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
-    """Findings of every rule whose sections are all in `valid` and whose evidence is at hand."""
+    """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
     at_hand = evidence or Evidence()
-    runnable = [rule for rule in RULES if rule.reads <= valid and rule.runs(at_hand)]
+    runnable = [rule for rule in RULES if rule.stage == "load" and rule.reads <= valid and rule.runs(at_hand)]
     return [finding for rule in runnable for finding in rule(plan, at_hand)]

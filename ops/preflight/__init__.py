@@ -1,7 +1,7 @@
 """`preflight`: read-only checks before money is spent.
 
 The rules are those of `core.checks`. Loading the environment has run the ones that need the file and its repository;
-here the same rule base runs with the account. What lies on this machine alone is checked in `files`.
+here the same rule base runs with the account, and with what holds before a deployment only.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from core.checks.eks import COSTS_MORE
-from core.evidence import Evidence, code
+from core.evidence import Evidence, Repository, code
 from core.findings import RULES, Finding, Rule
 from ops import output
 from ops.clients import Target
@@ -27,22 +28,20 @@ RESULTS: dict[str, Result] = {
 }  # fmt: skip
 """A finding's severity as a result of this command."""
 
-OFFLINE: tuple[tuple[str, Callable[[Target], list[Outcome]]], ...] = (
-    ("environment file", files.environment_file),
-    ("charts", files.charts),
-    ("image digests", files.image_digests),
-    ("cdk", files.cdk_cli),
-)
-
 
 def account_rules() -> list[Rule]:
     """The rules that need the account, in the order of their modules."""
     return [rule for rule in RULES if rule.needs == "account"]
 
 
+def deployment_rules() -> list[Rule]:
+    """The rules of the repository that hold before a deployment only."""
+    return [rule for rule in RULES if rule.stage == "deploy"]
+
+
 def run(target: Target, *, offline: bool, form: Format) -> int:
     """Run the checks and show them. Exit code 3 where one failed or could not be answered."""
-    checks = [one for name, check in OFFLINE for one in _run(target, name, lambda check=check: check(target))]  # type: ignore[misc]
+    checks = _offline(target)
     if not offline:
         checks += _online(target)
     checks = [_priced(target, check) for check in checks]
@@ -56,14 +55,23 @@ def run(target: Target, *, offline: bool, form: Format) -> int:
     return OK if passed else CONDITION_FALSE
 
 
+def _offline(target: Target) -> list[Check]:
+    evidence = Evidence(repository=Repository.around(target.name))
+    found = _run(target, "environment file", lambda: files.environment_file(target))
+    for rule in deployment_rules():
+        found += _run(target, rule.title, partial(_outcomes, target, rule, evidence))
+    return found
+
+
 def _online(target: Target) -> list[Check]:
     first = _run(target, "account", lambda: credentials(target))
     rules = account_rules()
     if any(check.result == "failed" for check in first):
         what = "the account cannot be asked"
         return [*first, *(Check(check=rule.title, result="skipped", what=what) for rule in rules)]
+    evidence = Evidence(account=target.aws)
     with ThreadPoolExecutor(max_workers=6) as pool:
-        parts = pool.map(lambda rule: _run(target, rule.title, lambda: _outcomes(target, rule)), rules)
+        parts = pool.map(lambda rule: _run(target, rule.title, partial(_outcomes, target, rule, evidence)), rules)
         return [*first, *(check for part in parts for check in part)]
 
 
@@ -102,8 +110,8 @@ def _closed_region(target: Target) -> Outcome | None:
     )
 
 
-def _outcomes(target: Target, rule: Rule) -> list[Outcome]:
-    return [_outcome(finding) for finding in rule(target.plan, Evidence(account=target.aws))]
+def _outcomes(target: Target, rule: Rule, evidence: Evidence) -> list[Outcome]:
+    return [_outcome(finding) for finding in rule(target.plan, evidence)]
 
 
 def _outcome(finding: Finding) -> Outcome:

@@ -353,8 +353,8 @@ def whole(index: int) -> Environment:
     return Environment.model_validate(changed(CASES[index].trips), strict=True)
 
 
-OF_FILES = [rule for rule in RULES if rule.needs != "account"]
-"""Rules of the account have accounts as cases (`tests/core/account`)."""
+OF_FILES = [rule for rule in RULES if rule.needs != "account" and rule.stage == "load"]
+"""Rules of the account have accounts as cases (`tests/core/account`), those of a deployment are in test_records.py."""
 RULE: dict[str, Callable[[Plan], Any]] = {
     rule.check.__name__: functools.partial(rule, evidence=Evidence(repository=Repository.around("test")))
     for rule in OF_FILES
