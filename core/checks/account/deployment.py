@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core import names
 from core.checks.account.caller import QUALIFIER, ROLES
 from core.checks.account.storage import bucket_region
 from core.evidence import Account, found
@@ -32,7 +33,7 @@ def asset_bucket_exists(plan: Plan, account: Account) -> Iterator[Finding]:
             "region",
             what=f"{bucket}: no such bucket, and the bootstrap stack says that it is there",
             expected="the bucket that the bootstrap stack creates",
-            fix=f"delete the stack CDKToolkit, then npx cdk bootstrap aws://{settings.account}/{settings.region}",
+            fix=f"delete the stack {names.BOOTSTRAP_STACK}, then npx cdk bootstrap aws://{settings.account}/{settings.region}",
         )
     elif not there:
         yield unknown(
@@ -52,7 +53,7 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
     """
     number, region = plan.settings.account, plan.settings.region
-    name = f"cdk-{QUALIFIER}-cfn-exec-role-{number}-{region}"
+    role = f"cdk-{QUALIFIER}-cfn-exec-role-{number}-{region}"
     answer = found(account, "iam", "get_role", RoleName=name)
     if answer is None:
         yield error(

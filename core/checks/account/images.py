@@ -90,7 +90,7 @@ def image_runs_on_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
     listed = [part for text in texts for part in _parts(text)]
     there = sorted({str((part.get("platform") or {}).get("architecture", "")) for part in listed} - {"", "unknown"})
     groups = [group for _, group in known_groups(plan)]
-    wanted = sorted({PROCESSORS[plan.figures(group.type).architecture] for group in groups})
+    wanted = sorted({PROCESSORS[plan.type_spec(group.type).architecture] for group in groups})
     if not there:
         yield skipped("the image has one platform, which ECR does not show")
     elif missing := [one for one in wanted if one not in there]:
