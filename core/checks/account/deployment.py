@@ -53,7 +53,7 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
     """
     number, region = plan.settings.account, plan.settings.region
-    role = f"cdk-{QUALIFIER}-cfn-exec-role-{number}-{region}"
+    name = f"cdk-{QUALIFIER}-cfn-exec-role-{number}-{region}"
     answer = found(account, "iam", "get_role", RoleName=name)
     if answer is None:
         yield error(

@@ -30,7 +30,7 @@ def repository_serves_the_nodes(plan: Plan, account: Account) -> Iterator[Findin
     if built is None or not built.repository_exists:
         yield skipped("the Image stack creates it" if built else "the image exists")
         return
-    name = built.repository_name
+    name = plan.image_repository
     answer = found(account, "ecr", "describe_repositories", repositoryNames=[name])
     if answer is None:
         yield skipped("it is not there")  # the rule "left behind" says so
