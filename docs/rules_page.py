@@ -30,7 +30,7 @@ def page() -> str:
         "|---|---|---|",
         "| file | the environment file alone | `env check`, and every command that reads an environment |",
         "| repository | the files around it too: other environments, chart lock, images, folders | the same |",
-        "| repository, before a deployment | what it is made from: charts, digests, cdk CLI | `preflight` |",
+        "| repository, before a deployment | its ingredients: charts, digests, cdk CLI | `preflight` |",
         "| account | the AWS account and Region too | `preflight` |",
         "",
         "The embedded AWS refuses requests by the functions of `service_rules/` that these rules call.",

@@ -52,7 +52,7 @@ REFUSED_CREDENTIALS = {
 }
 SKEWED = {"RequestTimeTooSkewed", "SignatureDoesNotMatch", "RequestInTheFuture"}
 BLOCKED = {"OptInRequired", "PendingVerification", "Blocked", "SubscriptionRequiredException", "AccountProblem"}
-"""An account that AWS lets nothing be made in, whatever its rights are.
+"""An account in which AWS lets nobody create anything.
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html"""
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
 THROTTLED = {

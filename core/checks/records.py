@@ -1,4 +1,4 @@
-"""Rules about what a deployment is made from: fetched charts, recorded digests, the cdk CLI.
+"""Rules about what a deployment is based on: fetched charts, recorded digests, the cdk CLI.
 
 An environment is read, checked and synthesized without them. They hold before a deployment only (`stage="deploy"`), so
 that a new environment can be written before anything is fetched.
