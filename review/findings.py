@@ -83,7 +83,7 @@ class Remark:
 
     @property
     def weakens(self) -> bool:
-        """Whether the change makes the environment less secure or less able to heal."""
+        """Whether the change weakens security or recovery."""
         return self.direction in {"broadened", "switched off"}
 
 

@@ -47,11 +47,11 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 code="node-recovery-off" if off else "node-recovery-on",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
                 change=f"NodeRecovery {before} → {now}",
-                consequence="Nothing happens now. From then on the service no longer reboots or replaces a "
+                consequence="Nothing happens now. After the deploy, HyperPod no longer reboots or replaces a "
                 "faulty node: a fault stops "
                 "training until you act."
                 if off
-                else "From then on the service reboots or replaces faulty nodes by itself.",
+                else "After the deploy, HyperPod reboots or replaces faulty nodes by itself.",
                 source=source("node-recovery"),
                 where=change.title,
             )
@@ -74,7 +74,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
                 "cannot apply it."
                 if change.before("NodeProvisioningMode")
-                else "The API takes it; what becomes of the nodes is not documented: count on an interruption.",
+                else "The API takes it; what becomes of the nodes is not documented: expect an interruption.",
                 source=source("update-cluster"),
                 where=change.title,
             )
@@ -110,7 +110,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 what=f"HyperPod cluster {change.now('ClusterName')}",
                 change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
                 consequence="Changed in place by the registry schema; what it does to running nodes is not known "
-                "here, so count on an interruption.",
+                "here, so expect an interruption.",
                 source=source("update-cluster"),
                 where=change.title,
             )
@@ -318,11 +318,11 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             effect=Effect.SAFE if added else Effect.INTERRUPTS,
             code="training-plan",
             change=changed,
-            consequence="In place, as documented: the group's capacity comes from this plan from then on. Nodes that "
+            consequence="In place, as documented: the group's capacity comes from this plan. Nodes that "
             "it has no room for are not created."
             if added
             else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
-            "once is not, so count on an interruption, and on the on-demand price.",
+            "once is not, so expect an interruption, and the on-demand price.",
             source=source("training-plan"),
             **common,
         )
@@ -340,7 +340,7 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
         change=changed,
         consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the "
         "nodes there are, is "
-        "documented nowhere we know. Count on an interruption and try it on a group of one node first.",
+        "documented nowhere we know. Expect an interruption and try it on a group of one node first.",
         source=source("update-cluster"),
         **common,
     )
