@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -126,3 +127,21 @@ def test_make_names_no_absolute_path(tmp_path: Path, target: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert "pa th" not in done.stdout
+
+
+def test_no_recipe_of_the_makefile_breaks_at_a_space(tmp_path: Path) -> None:
+    """What `make` would run in a folder with a space: each path of that folder is one word for the shell."""
+    folder = tmp_path / "pa th" / "my clone"
+    (folder / "image").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "package.json", "package-lock.json"):
+        shutil.copyfile(PROJECT / name, folder / name)
+    for file in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "image").glob("requirements*.txt")]:
+        shutil.copyfile(file, folder / file.relative_to(PROJECT))
+    targets = ["setup", "emulator-env", "rehearsal-env", "charts", "lint", "types", "test", "demo", "walk"]
+    done = subprocess.run(["make", "-n", *targets], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ".venv/bin/python -m pip install" in done.stdout
+    assert str(folder) in done.stdout
+    for line in done.stdout.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        assert sum(word.count(str(folder)) for word in words) == line.count(str(folder)), line
