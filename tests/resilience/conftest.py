@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,6 +18,9 @@ if any(importlib.util.find_spec(name) is None for name in ("torch", "ray")):
     raise pytest.UsageError("tests/resilience run in .venv-rehearsal, with torch and Ray: `make test` does it")
 
 
+WORKER_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "RESILIENCE_FAULT_HOOKS": "1", "HF_HUB_OFFLINE": "1"}
+
+
 def job_environment(**extra: str) -> dict[str, str]:
     """The environment of a job started by a test: this tree's library, no running cluster, no telemetry."""
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "RESILIENCE_"))}
@@ -27,22 +31,38 @@ def job_environment(**extra: str) -> dict[str, str]:
     } | extra  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def launcher() -> Iterator[subprocess.Popen[str]]:
-    """The process that has imported torch and ray and forks jobs on request."""
+@contextlib.contextmanager
+def forking(script: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has imported what is slow, and forks others for each line of JSON on its stdin."""
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("launcher.py"))],
-        env=job_environment(),
+        [sys.executable, str(Path(__file__).with_name(script))],
+        env=job_environment(**environment),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.terminate()
-    process.wait()
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[subprocess.Popen[str]]:
+    """Forks jobs: whole scripts."""
+    with forking("launcher.py") as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def forker() -> Iterator[subprocess.Popen[str]]:
+    """Forks workers of runs with spares."""
+    with forking("spare_worker.py", **WORKER_ENVIRONMENT) as process:
+        yield process
 
 
 @pytest.fixture
@@ -71,21 +91,3 @@ def run_job(tmp_path: Path, launcher: subprocess.Popen[str]) -> Callable[..., su
         return subprocess.CompletedProcess(args=arguments, returncode=code, stdout="", stderr=told)
 
     return start
-
-
-@pytest.fixture(scope="session")
-def forker() -> Iterator[subprocess.Popen[str]]:
-    """The process that has imported what training imports, and forks workers of runs with spares."""
-    script = Path(__file__).with_name("spare_worker.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        env=job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.terminate()
-    process.wait()

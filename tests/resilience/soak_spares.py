@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conftest import job_environment
+from conftest import WORKER_ENVIRONMENT, forking
 from test_spares import Party, alive
 
 KINDS = {
@@ -141,23 +141,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
-    script = Path(__file__).with_name("spare_worker.py")
-    environment = job_environment(GLOO_SOCKET_IFNAME="lo", RESILIENCE_FAULT_HOOKS="1", HF_HUB_OFFLINE="1")
-    forker = subprocess.Popen(
-        [sys.executable, str(script)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert forker.stdout is not None
-    assert forker.stdout.readline() == "ready\n"
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with forking("spare_worker.py", **WORKER_ENVIRONMENT) as forker, tempfile.TemporaryDirectory() as folder:
         soak = Soak(forker, Path(folder), kills=options.kills, seed=options.seed)
         try:
             found = soak.run()
             found["steps_different"] += soak.off(truth(forker, Path(folder), soak.steps))
         finally:
             soak.party.close()
-            forker.terminate()
-            forker.wait()
     found |= {"seed": options.seed, "seconds": round(time.monotonic() - started), "load": round(os.getloadavg()[0], 1)}
     sys.stdout.write(json.dumps(found) + "\n")
     bad = found["checkpoints_lost"] or found["steps_different"] or found["steps_missing"] or found["unfinished_folders"]

@@ -266,8 +266,9 @@ def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: A
     check(run, truth(4), redone=2)
 
 
-def test_a_node_with_two_ranks_is_covered_by_copies_on_the_other(party: Any, truth: Any) -> None:
-    run = party(active=4, spares=2, per_node=2)
+@pytest.mark.parametrize("replicas", [False, True], ids=["copies", "replicas"])
+def test_a_node_with_two_ranks_is_covered_by_the_other(party: Any, truth: Any, replicas: bool) -> None:
+    run = party(active=4, spares=2, per_node=2, replicas=replicas)
     run.start(6)
     run.until_warm(2)
     run.until_step(6)
@@ -276,21 +277,8 @@ def test_a_node_with_two_ranks_is_covered_by_copies_on_the_other(party: Any, tru
         os.kill(pids[rank], signal.SIGKILL)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
-    check(run, truth(4), redone=2)
-
-
-def test_replicas_of_the_other_node_take_the_place_of_copies(party: Any, truth: Any) -> None:
-    run = party(active=4, spares=2, per_node=2, replicas=True)
-    run.start(6)
-    run.until_warm(2)
-    run.until_step(6)
-    pids = run.rank_pids()
-    for rank in (2, 3):
-        os.kill(pids[rank], signal.SIGKILL)
-    run.until_done()
-    assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
-    assert "replicas hold the rest" in (run.folder / "run.log").read_text()
-    check(run, truth(4, replicas=True), redone=2)
+    assert ("replicas hold the rest" in run.log()) == replicas
+    check(run, truth(4, replicas=replicas), redone=2)
 
 
 def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
