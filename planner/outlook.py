@@ -17,7 +17,6 @@ from planner.goodput import Interval, Losses, Run
 from planner.job import Job
 from planner.ranges import GIB, Range
 from planner.storage import Rate
-from resilience.spares import memory_needed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ class Outlook:
         ranks = self.cluster.world - self.cluster.standing_by
         if not self.cluster.standing_by or ranks < 1:
             return 0.0
-        needed = memory_needed(
+        needed = spares.memory_needed(
             parameters=self.job.model.parameters, shards=ranks, ranks_per_node=self.cluster.per_pod,
             bytes_per_parameter=round(memory.checkpoint_bytes(self.job.model) / self.job.model.parameters),
         )  # fmt: skip

@@ -7,6 +7,21 @@ from __future__ import annotations
 
 import math
 
+COPIES = 8
+"""Copies of a rank's state that its pod keeps for warm spares. `resilience.spares` counts the same; a test compares."""
+
+
+def memory_needed(*, parameters: float, shards: int, bytes_per_parameter: int, ranks_per_node: int) -> int:
+    """Bytes of host memory that one pod keeps for warm spares.
+
+    Args:
+        parameters: Parameters of the model.
+        shards: Ranks that share one copy of them.
+        bytes_per_parameter: Of a rank's state.
+        ranks_per_node: Ranks in the pod.
+    """
+    return round(parameters / shards * bytes_per_parameter) * ranks_per_node * COPIES
+
 
 def expected_wait(*, spares: int, in_repair: float, repair: float) -> float:
     """Mean wait for a node after an interruption, in seconds.
