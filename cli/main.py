@@ -45,7 +45,7 @@ EXIT_CODES = (
 
 COMMANDS = (
     "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect", "submit",
-    "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+    "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
 )  # fmt: skip
 """The commands in the order in which an environment needs them, as help shows them."""
 
