@@ -27,6 +27,7 @@ from cli import (
     plan,
     reference,
     review,
+    runs,
 )
 from cli.options import current, epilog
 from core import names
@@ -101,6 +102,7 @@ app.add_typer(environments.app, name="env")
 operate.register(app)
 plan.register(app)
 app.add_typer(nodes.app, name="nodes")
+app.add_typer(runs.app, name="runs")
 deploy.register(app)
 cdk.register(app)
 review.register(app)

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from typer.core import TyperGroup
 
-from cli.options import Env, Output, Yes, command, group, target
+from cli.options import Env, Listing, Output, Yes, command, group, target
 from ops.output import Format
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…) or Kubernetes name (hyperpod-i-…).")]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
 
 
-class NodesGroup(TyperGroup):
-    """`nodes ENV` is `nodes list ENV`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` where the first word is no subcommand."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
 app = group(
     "List nodes, explain their state, act on one.",
     examples=["nodes prod", "nodes show prod i-0123456789abcdef0", "nodes drill dev"],
-    cls=NodesGroup,
+    cls=Listing,
 )
 
 

@@ -137,7 +137,6 @@ def register(app: typer.Typer) -> None:
         examples=[
             "submit prod --working-dir jobs/finetune -- python train.py --storage /fsx/runs --name first",
             "submit prod --env EPOCHS=3 --no-wait -- python train.py",
-            "submit prod --follow ray-train-0123",
         ],
     )
     def submit(  # noqa: PLR0917
@@ -161,12 +160,11 @@ def register(app: typer.Typer) -> None:
             typer.Option(metavar="URL", help="Dashboard to use without a port forward. Its token: RAY_AUTH_TOKEN."),
         ] = "",
         wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
-        follow: Annotated[str, typer.Option(metavar="JOB", help="Follow a job that is already submitted.")] = "",
     ) -> int:
         """Submit a job and follow its log. Exits with the job's own exit code."""
         from ops import submit as verb
 
         return verb.run(
             target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [],
-            runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_, job=follow,
+            runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_,
         )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from core.names import PROGRAM
 from ops.errors import BAD_USE, OpsError
@@ -84,6 +85,16 @@ Plain = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help=
 """`--output` of a command whose data is no report."""
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file. Default: stdout.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+class Listing(TyperGroup):
+    """A group whose first subcommand is its default: `nodes ENV` is `nodes list ENV`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert `list` where the first word is no subcommand."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
 
 
 def group(help: str, *, examples: Sequence[str], cls: Any = None) -> typer.Typer:

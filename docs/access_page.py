@@ -20,11 +20,11 @@ PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "access.md"
 COMMANDS = {
     "status": "ops.status", "wait": "ops.wait", "logs": "ops.logs", "connect": "ops.connect", "submit": "ops.submit",
-    "cost": "ops.cost", "nodes": "ops.nodes", "preflight": "ops.preflight", "deploy": "ops.deploy",
+    "runs": "ops.runs", "cost": "ops.cost", "nodes": "ops.nodes", "preflight": "ops.preflight", "deploy": "ops.deploy",
     "teardown": "ops.teardown",
 }  # fmt: skip
 ROLES = {
-    "researcher": ("status", "wait", "logs", "connect", "submit", "cost"),
+    "researcher": ("status", "wait", "logs", "connect", "submit", "runs", "cost"),
     "operator": tuple(COMMANDS),
     "pipeline": ("preflight", "deploy"),
 }

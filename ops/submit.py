@@ -6,12 +6,8 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.h
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.client
 import io
-import json
-import os
 import secrets
 import shlex
 import shutil
@@ -20,22 +16,18 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from core import names
 from core.access import refusals
-from ops import connect, output
+from ops import output
 from ops.clients import Target
-from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError
+from ops.errors import BAD_USE, INTERRUPTED, OK, OpsError
+from ops.jobs_api import POLL_SECONDS, Jobs, follow, jobs_of
 
 PACKAGE_LIMIT_MIB = 500
 """Ray's own limit of a working directory."""
 SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
-POLL_SECONDS = 2.0
-ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 AGENT_SECONDS = 90
-AWAY_SECONDS = 300
-"""How long the head may be away while a log is followed."""
 
 
 def run(
@@ -48,30 +40,19 @@ def run(
     submission_id: str,
     address: str,
     wait: bool,
-    job: str,
 ) -> int:
-    """Submit, or follow the submitted `job`. Exit code of the job's driver where it failed, 0 where it succeeded."""
-    if bool(entrypoint) == bool(job):
+    """Submit and follow. Exit code of the job's driver where it failed, 0 where it succeeded."""
+    if not entrypoint:
         raise OpsError(
             "no command to submit",
-            expected="a command after --, or --follow JOB",
+            expected="a command after --",
             fix=f"hyperpod-ray submit {target.name} -- python train.py",
             code=BAD_USE,
         )
     request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
     require_access(target, entrypoint, variables=request["runtime_env"].get("env_vars") or {})
-    package = pack(working_dir) if working_dir and not job else None
-    with contextlib.ExitStack() as stack:
-        if address:
-            # a dashboard that is reachable already: its token is in the environment variable that Ray itself reads
-            url, token = address, os.environ.get("RAY_AUTH_TOKEN", "")
-        else:
-            target.aws.require_account()
-            token = connect.token(target)
-            url = f"http://127.0.0.1:{stack.enter_context(connect.dashboard(target, port=0)).port}"
-        jobs = Jobs(url, token=token)
-        if job:
-            return follow(jobs, job, environment=target.name)
+    package = pack(working_dir) if working_dir else None
+    with jobs_of(target, address=address) as jobs:
         return submit(jobs, request, package=package, wait=wait, environment=target.name)
 
 
@@ -173,57 +154,6 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in set(found) if path.is_file())
 
 
-class Jobs:
-    """Ray's Jobs API."""
-
-    def __init__(self, url: str, *, token: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise OpsError(
-                f"--address: '{url}'",
-                expected="http://HOST:PORT",
-                fix="give the address that `hyperpod-ray connect` prints",
-                code=BAD_USE,
-            )
-        self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
-        self._token = token
-
-    def call(
-        self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json"
-    ) -> tuple[int, bytes]:
-        """Status and body. OSError where nothing answers."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
-        headers = {"Content-Type": kind} if body is not None else {}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        try:
-            connection.request(method, path, body=body, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except http.client.HTTPException as error:
-            raise ConnectionError(str(error) or type(error).__name__) from error
-        finally:
-            connection.close()
-
-    def json(self, method: str, path: str, *, body: Any = None) -> Any:
-        """Decoded body; an `OpsError` on any refusal."""
-        status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())
-        if status in (401, 403):
-            raise OpsError(
-                "the token: Ray does not accept it",
-                expected="the token in the Secret with the RayCluster's name",
-                fix="run the command again; a recreated cluster has a new token",
-            )
-        if status >= 400:
-            lines = raw.decode(errors="replace").strip().splitlines()
-            raise OpsError(
-                f"the Jobs API answers {status}: {lines[-1][:300] if lines else 'nothing more'}",
-                expected="it to accept the request",
-                fix="correct what it names; `hyperpod-ray status` shows Ray's state",
-            )
-        return json.loads(raw or b"null")
-
-
 def submit(
     jobs: Jobs, request: dict[str, Any], *, package: tuple[str, bytes] | None, wait: bool, environment: str
 ) -> int:
@@ -258,7 +188,7 @@ def submit(
         return follow(jobs, job, environment=environment)
     except KeyboardInterrupt:
         output.log(
-            f"stopped following; {job} continues. Follow it again: hyperpod-ray submit {environment} --follow {job}"
+            f"stopped following; {job} continues. Follow it again: hyperpod-ray runs logs {environment} {job} --follow"
         )
         return INTERRUPTED
 
@@ -289,43 +219,3 @@ def _post(jobs: Jobs, request: dict[str, Any]) -> str:
             if "try again later" not in error.message or time.monotonic() > end:
                 raise
         time.sleep(POLL_SECONDS)
-
-
-def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:
-    """Print the log as it grows, until the job has ended."""
-    printed = 0
-    away_since: float | None = None
-    while True:
-        try:
-            info = jobs.json("GET", f"/api/jobs/{job}")
-            text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
-            away_since = None
-        except OSError as error:
-            away_since = away_since or time.monotonic()
-            if time.monotonic() - away_since > AWAY_SECONDS:
-                raise OpsError(
-                    f"the head has been away for {AWAY_SECONDS} s: {error}",
-                    expected="its return within that time",
-                    fix=f"hyperpod-ray status {environment}",
-                ) from None
-            time.sleep(poll)
-            continue
-        fresh = text[printed:]
-        if fresh:
-            output.write_text(fresh)
-            printed = len(text)
-        if info["status"] in ENDED:
-            return _ended(job, info, environment)
-        time.sleep(poll)
-
-
-def _ended(job: str, info: dict[str, Any], environment: str) -> int:
-    status = info["status"]
-    if status == "SUCCEEDED":
-        output.log(f"{job} SUCCEEDED")
-        return OK
-    message = str(info.get("message") or "").strip().splitlines()
-    output.log(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
-    output.log(f"next: hyperpod-ray status {environment}")
-    code = info.get("driver_exit_code")
-    return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR

@@ -62,7 +62,7 @@ OTHERS = {
     "planner/data/": "a defect of the figures on file",
     "planner/job.py": "caught there, with the parts",
     "planner/speed.py": "a defect of the figures on file",
-    "ops/submit.py": "a lost connection, which is tried again",
+    "ops/jobs_api.py": "a lost connection, which is tried again",
     "ops/clients.py": "the Kubernetes client's own class",
     "ops/gather.py": "a kind that is not installed: caught there",
 }

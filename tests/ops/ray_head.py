@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.submit import Jobs
+from ops.jobs_api import Jobs
 from sandbox import leash
 from tests.ops.world import ROOT
 from tests.support.ports import free_port

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from cli.main import main
 from ops.submit import files_of, pack
 from tests.ops.ray_head import Head
 from tests.ops.world import environment_text
+from tests.support.emulator import until
 from tests.support.ports import free_port
 
 
@@ -88,8 +91,56 @@ def test_submit_without_waiting_then_follow(
         == 0
     )
     assert capfd.readouterr().out.strip() == "later"
-    assert main(["submit", "demo", "--address", dashboard, "--follow", "later"]) == 0
+    assert main(["runs", "logs", "demo", "later", "--follow", "--address", dashboard]) == 0
     assert "hello there" in capfd.readouterr().out
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_a_run_is_listed_looked_at_and_stopped(
+    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = ("--address", dashboard)
+
+    def data(*arguments: str) -> dict[str, Any]:
+        assert main(["runs", *arguments, *here, "-o", "json"]) == 0
+        made: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return made
+
+    sleeper = ["python", "-c", "import time; print('begun', flush=True); time.sleep(900)"]
+    options = ("--no-wait", "--submission-id", "long-run", "--env", "TOKEN=hidden", *here)
+    assert main(["submit", "demo", *options, "--", *sleeper]) == 0
+    capfd.readouterr()
+    until(lambda: "begun" in data("show", "demo", "long-run")["log_tail"])
+    seen = data("show", "demo", "long-run")
+    assert (seen["state"], seen["exit_code"], seen["variables"]) == ("RUNNING", None, ["TOKEN"])
+    assert seen["seconds"] > 0
+    assert "time.sleep(900)" in seen["command"]
+    assert data("demo", "--state", "running")["runs"][0]["id"] == "long-run", "`runs ENV` is `runs list ENV`"
+    assert main(["runs", "show", "demo", "long-run", *here]) == 0
+    shown = capfd.readouterr()
+    assert "begun" in shown.out
+    assert "hidden" not in shown.out + shown.err
+    assert "runs logs demo long-run --follow" in shown.err
+
+    # nobody is asked here: nothing is stopped without --yes
+    assert main(["runs", "stop", "demo", "long-run", *here]) == 2
+    assert "no terminal" in capfd.readouterr().err
+    assert data("show", "demo", "long-run")["state"] == "RUNNING"
+    assert main(["runs", "stop", "demo", "long-rum", "--yes", *here]) == 2
+    assert "did you mean 'long-run'?" in capfd.readouterr().err
+    assert main(["runs", "stop", "demo", "long-run", "--yes", *here]) == 0
+    assert "long-run STOPPED" in capfd.readouterr().err
+    assert main(["runs", "stop", "demo", "long-run", "--yes", *here]) == 0
+    assert "long-run has ended: STOPPED" in capfd.readouterr().err
+    assert main(["runs", "logs", "demo", "long-run", *here]) == 0
+    assert "begun" in capfd.readouterr().out
+    # following what was stopped is no success
+    assert main(["runs", "logs", "demo", "long-run", "--follow", *here]) == 1
+    capfd.readouterr()
+    assert "long-run" not in [run["id"] for run in data("demo", "--state", "running")["runs"]]
+    assert main(["runs", "list", "demo", *here]) == 0
+    assert "STOPPED" in capfd.readouterr().out
 
 
 @pytest.mark.rehearsal
@@ -178,7 +229,7 @@ def test_what_they_may_reach_goes_on_to_the_dashboard(
         (["--working-dir", "/nowhere", "--", "true"], "Expected a folder"),
         (["--runtime-env", "/nowhere.yaml", "--", "true"], "/nowhere.yaml"),
         (["--address", "ray://x:1", "--", "true"], "Expected http://HOST:PORT"),
-        (["--follow", "x", "--", "true"], "Expected a command after --"),
+        ([], "Expected a command after --"),
     ],
 )
 def test_bad_use(environment: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

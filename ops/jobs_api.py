@@ -1,0 +1,133 @@
+"""Ray's Jobs API: the way to it, its answers, and a job's log to its end.
+
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from core import names
+from ops import connect, output
+from ops.clients import Target
+from ops.errors import BAD_USE, ERROR, OK, OpsError
+
+POLL_SECONDS = 2.0
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+AWAY_SECONDS = 300
+"""How long the head may be away while a log is followed."""
+
+
+@contextlib.contextmanager
+def jobs_of(target: Target, *, address: str = "") -> Iterator[Jobs]:
+    """The Jobs API of an environment's RayCluster.
+
+    Args:
+        address: A dashboard that is reachable already; its token is in the variable that Ray itself reads. Default: a
+            port forward of this command's own.
+    """
+    if address:
+        yield Jobs(address, token=os.environ.get("RAY_AUTH_TOKEN", ""))
+        return
+    target.aws.require_account()
+    token = connect.token(target)
+    with connect.dashboard(target, port=0) as dashboard:
+        yield Jobs(f"http://127.0.0.1:{dashboard.port}", token=token)
+
+
+class Jobs:
+    """Ray's Jobs API."""
+
+    def __init__(self, url: str, *, token: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise OpsError(
+                f"--address: '{url}'",
+                expected="http://HOST:PORT",
+                fix="give the address that `hyperpod-ray connect` prints",
+                code=BAD_USE,
+            )
+        self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
+        self._token = token
+
+    def call(
+        self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Status and body. OSError where nothing answers."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        headers = {"Content-Type": kind} if body is not None else {}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        finally:
+            connection.close()
+
+    def json(self, method: str, path: str, *, body: Any = None) -> Any:
+        """Decoded body; an `OpsError` on any refusal."""
+        status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())
+        if status in (401, 403):
+            raise OpsError(
+                "the token: Ray does not accept it",
+                expected="the token in the Secret with the RayCluster's name",
+                fix="run the command again; a recreated cluster has a new token",
+            )
+        if status >= 400:
+            lines = raw.decode(errors="replace").strip().splitlines()
+            raise OpsError(
+                f"the Jobs API answers {status}: {lines[-1][:300] if lines else 'nothing more'}",
+                expected="it to accept the request",
+                fix="correct what it names; `hyperpod-ray status` shows Ray's state",
+            )
+        return json.loads(raw or b"null")
+
+
+def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:
+    """Print the log as it grows, until the job has ended."""
+    printed = 0
+    away_since: float | None = None
+    while True:
+        try:
+            info = jobs.json("GET", f"/api/jobs/{job}")
+            text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
+            away_since = None
+        except OSError as error:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > AWAY_SECONDS:
+                raise OpsError(
+                    f"the head has been away for {AWAY_SECONDS} s: {error}",
+                    expected="its return within that time",
+                    fix=f"hyperpod-ray status {environment}",
+                ) from None
+            time.sleep(poll)
+            continue
+        fresh = text[printed:]
+        if fresh:
+            output.write_text(fresh)
+            printed = len(text)
+        if info["status"] in ENDED:
+            return _ended(job, info, environment)
+        time.sleep(poll)
+
+
+def _ended(job: str, info: dict[str, Any], environment: str) -> int:
+    status = info["status"]
+    if status == "SUCCEEDED":
+        output.log(f"{job} SUCCEEDED")
+        return OK
+    message = str(info.get("message") or "").strip().splitlines()
+    output.log(f"{job} {status}" + (f": {message[0][:300]}" if message else ""))
+    output.log(f"next: hyperpod-ray status {environment}")
+    code = info.get("driver_exit_code")
+    return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR
