@@ -98,7 +98,7 @@ def test_submit_without_waiting_then_follow(
 @pytest.mark.rehearsal
 @pytest.mark.slow
 def test_a_run_is_listed_looked_at_and_stopped(
-    dashboard: str, environment: Path, capfd: pytest.CaptureFixture[str]
+    environment: Path, dashboard: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = ("--address", dashboard)
 
