@@ -23,6 +23,9 @@ pytestmark = pytest.mark.slow
 STEPS = 30
 # a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon
 PATIENT = {"silence_s": 8.0, "hang_s": 8.0}
+# the ranks wait before step 8 until `strike` was there: a busy machine must not let a run end before its fault
+GATE = 8
+HELD: dict[str, Any] = {"gates": [GATE], "settings": {"hang_s": 60.0}}
 
 
 class Party:
@@ -116,6 +119,13 @@ class Party:
         table = self.coordinator.table
         self.until(lambda: not table.members)
 
+    def strike(self, *ranks: int, number: signal.Signals = signal.SIGKILL, gate: int = GATE) -> None:
+        """Signal ranks that wait before a step, or come to it, and let the run go on there."""
+        pids = self.rank_pids()
+        for rank in ranks:
+            os.kill(pids[rank], number)
+        (self.folder / f"go-{gate}").touch()
+
     def losses(self) -> dict[int, list[float]]:
         """Step to the losses seen there; a step that was done again has two."""
         found: dict[int, list[float]] = {}
@@ -192,12 +202,12 @@ def check(party: Party, truth: dict[int, float], *, redone: int) -> None:
 
 
 def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any) -> None:
-    run = party(validate=True)  # a validation leaves FSDP2's root unsharded
+    run = party(validate=True, **HELD)  # a validation leaves FSDP2's root unsharded
     run.start(3)
     run.until_warm(1)
     run.until_step(6)
     before = run.rank_pids()
-    os.kill(before[1], signal.SIGKILL)
+    run.strike(1)
     run.until(lambda: len(run.events("generation")) == 2)
     after = run.rank_pids()
     assert after[0] == before[0]
@@ -211,11 +221,11 @@ def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any
 
 
 def test_rank_zero_too(party: Any, truth: Any) -> None:
-    run = party()
+    run = party(**HELD)
     run.start(3)
     run.until_warm(1)
     run.until_step(6)
-    os.kill(run.rank_pids()[0], signal.SIGKILL)
+    run.strike(0)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"]
     check(run, truth(2), redone=2)
@@ -223,12 +233,12 @@ def test_rank_zero_too(party: Any, truth: Any) -> None:
 
 @pytest.mark.parametrize("phase", ["group", "build", "state", "step"])
 def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase: str) -> None:
-    run = party(spares=3)
+    run = party(spares=3, **HELD)
     run.start(5)
     run.until_warm(3)
     run.until_step(6)
     (run.folder / f"kill-{phase}-rank-1").touch()
-    os.kill(run.rank_pids()[1], signal.SIGKILL)
+    run.strike(1)
     run.until_done()
     assert not (run.folder / f"kill-{phase}-rank-1").exists(), "the phase was never reached"
     assert len(run.events("lost")) >= 2
@@ -236,13 +246,13 @@ def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase
 
 
 def test_a_surprise_in_any_phase_of_a_recovery_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
-    run = party(every=3)
+    run = party(every=3, gates=[8, 14, 20, 26], settings=HELD["settings"])
     run.start(3)
     for number, phase in enumerate(["group", "build", "state", "step"], start=1):
         run.until_spare()
         run.until_step(6 * number)
         (run.folder / f"surprise-{phase}-rank-1").touch()
-        os.kill(run.rank_pids()[1], signal.SIGKILL)
+        run.strike(1, gate=6 * number + 2)
         run.until(lambda phase=phase: not (run.folder / f"surprise-{phase}-rank-1").exists())
         # an error of the loop is everybody's: Ray ends all workers and starts new ones
         run.until(lambda number=number: run.log().count("nobody thought of this") >= number)
@@ -255,26 +265,22 @@ def test_a_surprise_in_any_phase_of_a_recovery_goes_back_to_the_checkpoint(party
 
 
 def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: Any) -> None:
-    run = party(active=4, spares=2, per_node=2)
+    run = party(active=4, spares=2, per_node=2, **HELD)
     run.start(6)
     run.until_warm(2)
     run.until_step(6)
-    pids = run.rank_pids()
-    os.kill(pids[3], signal.SIGKILL)
-    os.kill(pids[0], signal.SIGKILL)
+    run.strike(3, 0)
     run.until_done()
     check(run, truth(4), redone=2)
 
 
 @pytest.mark.parametrize("replicas", [False, True], ids=["copies", "replicas"])
 def test_a_node_with_two_ranks_is_covered_by_the_other(party: Any, truth: Any, replicas: bool) -> None:
-    run = party(active=4, spares=2, per_node=2, replicas=replicas)
+    run = party(active=4, spares=2, per_node=2, replicas=replicas, **HELD)
     run.start(6)
     run.until_warm(2)
     run.until_step(6)
-    pids = run.rank_pids()
-    for rank in (2, 3):
-        os.kill(pids[rank], signal.SIGKILL)
+    run.strike(2, 3)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
     assert ("replicas hold the rest" in run.log()) == replicas
@@ -282,13 +288,12 @@ def test_a_node_with_two_ranks_is_covered_by_the_other(party: Any, truth: Any, r
 
 
 def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
-    run = party(spares=2, every=5)
+    run = party(spares=2, every=5, gates=[12], settings=HELD["settings"])
     run.start(4)
     run.until_warm(2)
     run.until(lambda: run.events("save"))
     run.until_step(8)
-    for pid in run.rank_pids().values():
-        os.kill(pid, signal.SIGKILL)
+    run.strike(0, 1, gate=12)
     run.until_done()
     paths = [Path(event["path"]).name for event in run.events("restore")]
     assert paths[0].startswith("step-000000")
@@ -296,12 +301,12 @@ def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth
 
 
 def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) -> None:
-    run = party(settings={"silence_s": 3.0})
+    run = party(gates=[GATE], settings={"silence_s": 3.0, "hang_s": 60.0})
     run.start(3)
     run.until_warm(1)
     run.until_step(6)
     frozen = run.rank_pids()[1]
-    os.kill(frozen, signal.SIGSTOP)
+    run.strike(1, number=signal.SIGSTOP)
     run.until(lambda: len(run.events("generation")) == 2)
     os.kill(frozen, signal.SIGCONT)
     run.until(lambda: not alive(frozen))
@@ -310,7 +315,7 @@ def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) ->
 
 
 def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss(party: Any, truth: Any) -> None:
-    run = party(step_s=0.2)
+    run = party(step_s=0.2, gates=[12], settings=HELD["settings"])
     port_file = run.folder / "address"
     port_file.write_text(json.dumps(run.address))
     run.start(3, address_file=str(port_file))
@@ -324,7 +329,7 @@ def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss
     run.until_step(10)
     run.until(lambda: len(run.coordinator.table.members) == 3)
     assert not run.events("restore")
-    os.kill(run.rank_pids()[1], signal.SIGKILL)
+    run.strike(1, gate=12)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"]
     check(run, truth(2), redone=1)
