@@ -31,6 +31,7 @@ import yaml  # noqa: E402
 
 from core.loader import FOLDER  # noqa: E402
 from core.new_file import default_zones  # noqa: E402
+from sandbox import leash  # noqa: E402
 from sandbox.aws import install, process  # noqa: E402
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
@@ -208,6 +209,7 @@ def main() -> int:
     parser.add_argument("--env", default="local")
     parser.add_argument("--region")
     options = parser.parse_args()
+    leash.hold()  # what it started ends with it, also where it is killed
     settings: dict[str, Any] = yaml.safe_load((FOLDER / f"{options.env}.yaml").read_text(encoding="utf-8"))
     if options.region:
         settings["region"] = options.region
