@@ -104,6 +104,18 @@ def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
     assert not (state / "state.json").exists()
 
 
+def test_a_port_belongs_to_the_first_that_asks(tmp_path: Path) -> None:
+    """Before its emulator starts: two that start at the same time never choose the same one."""
+    with process._listener(None) as first, process._listener(None) as second:
+        taken, other = (one.getsockname()[1] for one in (first, second))
+        assert taken != other
+        with pytest.raises(
+            process.StartError, match=rf"port {taken} of 127\.0\.0\.1 is taken\. Expected a free one\. Fix"
+        ):
+            process.start(state=tmp_path / "aws", port=taken)
+    assert process.marked(tmp_path / "aws") == []
+
+
 @pytest.mark.parametrize("region", ["eu-central-1", "us-east-2"])
 def test_nodes_join_in_every_region(tmp_path: Path, region: str) -> None:
     with running(tmp_path / "aws", region=region) as emulator:
