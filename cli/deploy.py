@@ -50,9 +50,12 @@ def register(app: typer.Typer) -> None:
         """
         from cli.deploy_review import Reviewer
         from ops import deploy as verb
+        from ops import preflight
         from review.findings import Effect
 
         chosen = target(env)
+        if app_ is None:
+            preflight.refuse_unrecorded(chosen)
         chosen.aws.require_account()
         accepted = [Effect.of(one.value) for one in accept or []]
         with assembly(env, given=app_) as folder:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from core.checks.eks import COSTS_MORE
+from core.checks.records import images_have_digests
 from core.evidence import Evidence, Repository, code
 from core.findings import RULES, Finding, Rule
 from ops import output
@@ -37,6 +38,24 @@ def account_rules() -> list[Rule]:
 def deployment_rules() -> list[Rule]:
     """The rules of the repository that hold before a deployment only."""
     return [rule for rule in RULES if rule.stage == "deploy"]
+
+
+def refuse_unrecorded(target: Target) -> None:
+    """Stop a deployment whose templates would refuse themselves, before anything is synthesized or asked.
+
+    Raises:
+        OpsError: a digest is not recorded, or a chart was not fetched: one message for all of them.
+    """
+    evidence = Evidence(repository=Repository.around(target.name))
+    rules = sorted(deployment_rules(), key=lambda rule: rule.check is not images_have_digests)  # `make pin` comes first
+    found = [finding for rule in rules for finding in rule(target.plan, evidence) if finding.severity == "error"]
+    if found:
+        raise OpsError(
+            f"{target.name} cannot be deployed yet: {'; '.join(dict.fromkeys(one.what for one in found))}",
+            expected="recorded digests, fetched charts and the cdk CLI",
+            fix=", and ".join(dict.fromkeys(one.fix for one in found)),
+            code=CONDITION_FALSE,
+        )
 
 
 def run(target: Target, *, offline: bool, form: Format) -> int:

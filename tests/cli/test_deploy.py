@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from cli import deploy
 from cli.deploy_review import Reviewer
-from core import load
+from cli.main import main
+from core import load, needs
 from ops import clients
 from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
 from ops.snapshot import Stack
@@ -166,3 +168,17 @@ def test_an_assembly_of_another_environment_is_bad_use(tmp_path: Path) -> None:
     with pytest.raises(OpsError, match=r"has no environment 'prod'\. Expected one of dev") as caught:
         Reviewer(target, folder=assembly(tmp_path / "cdk.out", templates()), given=None, accepted=())
     assert caught.value.code == BAD_USE
+
+
+def test_what_is_not_recorded_is_named_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message for all of it, `make pin` first; nothing is synthesized, and AWS is not called."""
+    monkeypatch.setattr(needs, "image_lock", dict)
+    monkeypatch.setattr(deploy, "assembly", lambda *_, **__: pytest.fail("synthesized"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert main(["deploy", "prod"]) == CONDITION_FALSE
+    said = capsys.readouterr().err
+    assert said.count("prod cannot be deployed yet: no digest recorded for nvcr.io/nvidia/k8s-device-plugin") == 1
+    assert "Fix: make pin, then commit " in said
+    assert "Traceback" not in said
