@@ -94,6 +94,13 @@ def test_there_are_enough() -> None:
     assert len({yaml.safe_dump([state.get("file"), state.get("edits")]) for state in STATES.values()}) >= 130
 
 
+def test_credentials_that_an_open_region_refuses_are_wrong_themselves() -> None:
+    for status in ("ENABLED", "ENABLED_BY_DEFAULT"):
+        edits = {"errors": {"sts.get_caller_identity": "InvalidClientTokenId"}, "region_status": status}
+        first, *_ = checks({"edits": edits})
+        assert (first.result, "does not accept the credentials" in first.what) == ("failed", True)
+
+
 def test_a_throttled_call_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By botocore itself, as often as this program lets it: two refusals and an answer are an answer."""
     from botocore.awsrequest import AWSResponse

@@ -67,6 +67,7 @@ class RecordedAccount:
     def __init__(self, data: Json) -> None:
         self.data = data
         self.asked: list[str] = []
+        self.requests: list[tuple[str, Json]] = []
         self._local = threading.local()
 
     @property
@@ -83,6 +84,7 @@ class RecordedAccount:
     def call(self, service: str, operation: str, **arguments: Any) -> Json:
         _fits(_operation(service, operation).input_shape, arguments, f"request {service}.{operation}")
         self.asked.append(f"{service}:{operation}")
+        self.requests.append((operation, arguments))
         self._refuse(f"{service}.{operation}")
         answer: Json = getattr(self, f"_{service.replace('-', '_')}_{operation}")(arguments)
         _fits(_operation(service, operation).output_shape, answer, f"answer {service}.{operation}")
@@ -277,9 +279,15 @@ class RecordedAccount:
 
     def _iam_simulate_principal_policy(self, asked: Json) -> Json:
         denied = self.data["denied"]
+        by = {
+            "organization": {"OrganizationsDecisionDetail": {"AllowedByOrganizations": False}},
+            "boundary": {"PermissionsBoundaryDecisionDetail": {"AllowedByPermissionsBoundary": False}},
+        }.get(self.data.get("denied_by", ""), {})
         return {
             "EvaluationResults": [
-                {"EvalActionName": one, "EvalDecision": "implicitDeny" if one in denied else "allowed"}
+                {"EvalActionName": one, "EvalDecision": "implicitDeny", **by}
+                if one in denied
+                else {"EvalActionName": one, "EvalDecision": "allowed"}
                 for one in asked["ActionNames"]
             ]
         }

@@ -198,6 +198,42 @@ def test_service_linked_roles_are_said() -> None:
     assert (found.severity, "AWSServiceRoleForAmazonEKS will be created" in found.message) == ("fine", True)
 
 
+@pytest.mark.parametrize("action", ["eks:CreateCluster", "fsx:CreateFileSystem", "ec2:CreateVpc"])
+def test_the_deployment_role_creates_only_what_is_new(action: str) -> None:
+    (new,) = judged(NEW, {"denied": [action]})["deployment role"]
+    (existing,) = judged(EXISTING, {"denied": [action]})["deployment role"]
+    assert (new.severity, action in new.what, existing.severity) == ("error", True, "fine")
+
+
+def test_the_deployment_role_is_simulated_on_every_resource() -> None:
+    asked = RecordedAccount(account({}))
+    (rule,) = [one for one in RULES if one.title == "deployment role"]
+    list(rule(plan(NEW), Evidence(account=asked)))
+    (simulated,) = [arguments for operation, arguments in asked.requests if operation == "simulate_principal_policy"]
+    assert simulated["ResourceArns"] == ["*"]
+    assert ":role/cdk-hnb659fds-cfn-exec-role-" in simulated["PolicySourceArn"]
+
+
+def test_who_denies_the_deployment_role_is_said() -> None:
+    assert (
+        "by a control policy of the organization"
+        in judged(NEW, {"denied": ["iam:CreateRole"], "denied_by": "organization"})["deployment role"][0].what
+    )
+    assert (
+        "by a boundary"
+        in judged(NEW, {"denied": ["iam:CreateRole"], "denied_by": "boundary"})["deployment role"][0].what
+    )
+
+
+def test_notifications_of_a_bucket_without_automatic_import_are_fine() -> None:
+    link = {"bucket": "research-datasets", "path": "/data", "auto_import": []}
+    taken = {"QueueConfigurations": [{"QueueArn": "arn:aws:sqs:us-west-2:1:q", "Events": ["s3:ObjectCreated:*"]}]}
+    settings = {"bucket_settings > research-datasets": {"notifications": taken}}
+    assert [one.severity for one in judged({"storage/data_repositories": [link]}, settings)["linked buckets"]] == [
+        "fine"
+    ]
+
+
 @pytest.mark.parametrize(
     ("edits", "severity", "words"),
     [
