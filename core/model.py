@@ -312,8 +312,8 @@ class HyperPod(Settings):
     """The HyperPod cluster (`AWS::SageMaker::Cluster`)."""
 
     cluster_name: HyperPodName
-    """`ClusterName`: create-only; another name is another cluster. The bucket `sagemaker-NAME-ACCOUNT-REGION` may have 63
-    characters, which leaves 30 for the name in us-west-2."""
+    """`ClusterName`: create-only; another name is another cluster. The bucket `sagemaker-NAME-ACCOUNT-REGION` has at
+    most 63 characters, which leaves 30 for the name in us-west-2."""
     node_recovery: Literal["Automatic", "None"] = "Automatic"
     """`NodeRecovery`: faulty nodes are rebooted or replaced by the service. `None` leaves them to you."""
     node_provisioning_mode: Literal["Continuous"] | None = "Continuous"

@@ -55,8 +55,8 @@ def settings_page() -> str:
         "One file `environments/NAME.yaml` is one environment. This page is generated from `core/model.py` by",
         "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
         "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a",
-        "file and checks its settings against each other. YAML anchors, aliases, merge keys and tags are refused: a value",
-        "stands where it is used.",
+        "file and checks its settings against each other. YAML anchors, aliases, merge keys and tags are refused:",
+        "a value stands where it is used.",
         "",
     ]
     for path, name in dict.fromkeys(_sections(document, "", document)):
