@@ -79,9 +79,11 @@ class Supervisor:
             if self.limit and soon >= self.limit:
                 log(f"the driver was killed by {name} {soon} times in a row, each within {SOON_S:g} s; the job ends")
                 return 128 + number
-            pause = min(0.5 * 2.0 ** (soon - 1), 30.0)
-            log(f"the driver was killed by {name}; it starts again in {pause:g} s")
-            self.sleep(pause)
+            # a first loss is not a loop, and training stands still
+            pause = 0.0 if soon == 1 else min(0.5 * 2.0 ** (soon - 2), 30.0)
+            log(f"the driver was killed by {name}; it starts again {f'in {pause:g} s' if pause else 'at once'}")
+            if pause:
+                self.sleep(pause)
             if self.stopping:
                 return 128 + number
 
