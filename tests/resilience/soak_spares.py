@@ -41,7 +41,7 @@ class Soak:
 
     def __init__(self, forker: subprocess.Popen[str], folder: Path, *, kills: int, seed: int) -> None:
         self.dice, self.kills, self.folder = random.Random(seed), kills, folder
-        self.steps = 30 * kills
+        self.steps = 20 * kills
         self.party = Party(
             forker, folder, "soak", every=EVERY, spares=SPARES, steps=self.steps, step_s=0.02,
             settings={"silence_s": 4.0}, gates=[self.steps - 5],
@@ -96,7 +96,7 @@ class Soak:
                 sys.stdout.write(f"{number} kills, step {max(e['step'] for e in self.party.events('step'))}\n")
                 sys.stdout.flush()
         (self.folder / f"go-{self.steps - 5}").touch()
-        self.party.until_done()
+        self.party.until(lambda: self.party.events("done"), seconds=3600)
         return self.judge()
 
     def off(self, calm: dict[int, float]) -> int:
