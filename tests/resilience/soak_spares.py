@@ -1,6 +1,6 @@
 """Kill workers of a run with spares at random, without Ray: `python tests/resilience/soak_spares.py --kills 200`.
 
-Real processes and a real coordinator, as in `test_spares.py`. A kill is SIGKILL to a rank, to a spare, or to two ranks
+Real processes and a real coordinator, as in `test_spares.py`. A kill is SIGKILL to a rank, to a spare, or to all ranks
 at once; SIGSTOP to a rank; or the death of a rank in one of three moments of a save. As Ray does, a successor is
 started for each lost process. At the end every loss is held against a run that nothing disturbed, and every restored
 step against the newest checkpoint that had been announced. `hyperpod-ray local soak ENV --spares N` does the same in a
@@ -24,35 +24,34 @@ from typing import Any
 from conftest import WORKER_ENVIRONMENT, forking
 from test_spares import Party, alive
 
+# what is done, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
 KINDS = {
-    "kill": 5,
-    "spare": 1,
-    "two": 2,
-    "stop": 1,
-    "die-before-shard": 2,
-    "die-after-shard": 2,
-    "die-before-metadata": 2,
-}
-SPARES, EVERY = 3, 5
+    "kill": 5, "spare": 1, "all": 2, "stop": 1, "die-before-shard": 2, "die-after-shard": 2, "die-before-metadata": 2,
+}  # fmt: skip
+KINDS_OF_NODES = {"node": 3, "all": 1, "kill": 1}
+EVERY = 5
 
 
 class Soak:
     """One run and its kills."""
 
-    def __init__(self, forker: subprocess.Popen[str], folder: Path, *, kills: int, seed: int) -> None:
+    def __init__(self, forker: subprocess.Popen[str], folder: Path, *, kills: int, seed: int, per_node: int) -> None:
+        self.active, self.spares = 2 * per_node, 3 if per_node == 1 else 2 * per_node
+        self.kinds = KINDS if per_node == 1 else KINDS_OF_NODES
         self.dice, self.kills, self.folder = random.Random(seed), kills, folder
         self.steps = 20 * kills
         self.party = Party(
-            forker, folder, "soak", every=EVERY, spares=SPARES, steps=self.steps, step_s=0.02,
+            forker, folder, "soak", every=EVERY, active=self.active, per_node=per_node, spares=self.spares,
+            steps=self.steps, step_s=0.02,
             settings={"silence_s": 4.0}, gates=[self.steps - 5],
         )  # fmt: skip
         self.next = 0
-        self.seen = dict.fromkeys(KINDS, 0)
+        self.seen = dict.fromkeys(self.kinds, 0)
 
     def refill(self) -> None:
         """As many processes as at the start."""
         living = sum(alive(pid) for pid in self.party.pids.values())
-        missing = 2 + SPARES - living
+        missing = self.active + self.spares - living
         if missing > 0:
             self.party.start(missing, first=self.next)
             self.next += missing
@@ -61,10 +60,10 @@ class Soak:
         """Wait until training goes on and a spare is warm, then kill."""
         party, dice = self.party, self.dice
         generations = len(party.events("generation"))
-        party.until_spare()
+        party.until(self.covered, seconds=600)
         newest = max((event["step"] for event in party.events("step")), default=0)
         party.until(lambda: max((e["step"] for e in party.events("step")), default=0) >= newest + dice.randint(1, 8))
-        kind = dice.choices(list(KINDS), weights=list(KINDS.values()))[0]
+        kind = dice.choices(list(self.kinds), weights=list(self.kinds.values()))[0]
         self.seen[kind] += 1
         ranks = party.rank_pids()
         if kind.startswith("die"):
@@ -78,7 +77,7 @@ class Soak:
             idle = [pid for pid in party.pids.values() if alive(pid) and pid not in ranks.values()]
             os.kill(dice.choice(idle), signal.SIGKILL)
         else:
-            victims = list(ranks.values()) if kind == "two" else [ranks[dice.randrange(2)]]
+            victims = self.victims(kind, ranks)
             for pid in victims:
                 os.kill(pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
         if kind != "spare":
@@ -86,6 +85,22 @@ class Soak:
         if kind == "stop":
             os.kill(victims[0], signal.SIGKILL)  # the fence is not heard by a process that stands still
         self.refill()
+
+    def covered(self) -> bool:
+        """Whether training goes on, with a warm spare, or with as many as all nodes have ranks."""
+        assert self.party.coordinator is not None
+        table = self.party.coordinator.table
+        return bool(table.running and table.warm_spares >= (1 if self.active == 2 else self.active))
+
+    def victims(self, kind: str, ranks: dict[int, int]) -> list[int]:
+        """The processes that a kill hits."""
+        if kind == "all":
+            return list(ranks.values())
+        if kind == "node":
+            holders = self.party.events("generation")[-1]["ranks"].values()
+            node = self.dice.choice(sorted({holder["node"] for holder in holders}))
+            return [holder["pid"] for holder in holders if holder["node"] == node]
+        return [ranks[self.dice.randrange(self.active)]]
 
     def run(self) -> dict[str, Any]:
         """All kills, and what became of them."""
@@ -124,11 +139,11 @@ class Soak:
         }  # fmt: skip
 
 
-def truth(forker: subprocess.Popen[str], folder: Path, steps: int) -> dict[int, float]:
+def truth(forker: subprocess.Popen[str], folder: Path, soak: Soak) -> dict[int, float]:
     """The losses of a run that nothing disturbs."""
-    calm = Party(forker, folder, "calm", spares=0, steps=steps, step_s=0.0, every=10**6)
+    calm = Party(forker, folder, "calm", active=soak.active, spares=0, steps=soak.steps, step_s=0.0, every=10**6)
     try:
-        calm.start(2)
+        calm.start(soak.active)
         calm.until(lambda: calm.events("done"), seconds=3600)
         return {step: losses[0] for step, losses in calm.losses().items()}
     finally:
@@ -140,13 +155,14 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks-per-node", type=int, default=1, help="of two nodes; more than 1 kills whole nodes")
     options = parser.parse_args(argv)
     started = time.monotonic()
     with forking("spare_worker.py", **WORKER_ENVIRONMENT) as forker, tempfile.TemporaryDirectory() as folder:
-        soak = Soak(forker, Path(folder), kills=options.kills, seed=options.seed)
+        soak = Soak(forker, Path(folder), kills=options.kills, seed=options.seed, per_node=options.ranks_per_node)
         try:
             found = soak.run()
-            found["steps_different"] += soak.off(truth(forker, Path(folder), soak.steps))
+            found["steps_different"] += soak.off(truth(forker, Path(folder), soak))
         finally:
             soak.party.close()
     found |= {"seed": options.seed, "seconds": round(time.monotonic() - started), "load": round(os.getloadavg()[0], 1)}
