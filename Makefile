@@ -51,9 +51,15 @@ PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
 
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
 
+# without their own requirements, which are old: what is asked of them needs none of those
+.venv-oracles/.stamp: requirements-oracles.txt
+	$(PYTHON) -m venv .venv-oracles
+	.venv-oracles/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements-oracles.txt
+	touch $@
+
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants crds docs terminal walk review rehearse soak
+.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -114,6 +120,9 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
 	$(BIN)/python docs/plan_pages.py
+
+oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and compare the planner with their answers
+	$(BIN)/python -m pytest -q tests/planner/test_oracles.py
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m sandbox.charts.kuberay_crds $(FROM)

@@ -52,6 +52,16 @@ def usable(gpu: str) -> float:
     return data.gpus()[gpu].memory_mib / 1024 - data.memory()["reserve_gib"].value
 
 
+def kept_elements(model: Architecture) -> int:
+    """Elements that one layer keeps of one token for its backward pass, attention fused.
+
+    Two norms, attention and two residuals of the model's width; queries and keys before and after their rotation, and
+    values; gate, up, the activation and the product of the feed-forward layer.
+    """
+    query, key = model.heads * model.head_width, model.kv_heads * model.head_width
+    return 5 * model.width + 2 * query + 3 * key + 4 * model.feed
+
+
 def parts(model: Architecture, *, world: int, tokens: int, recompute: Recompute) -> dict[str, float]:
     """GiB of one GPU by part.
 
@@ -63,10 +73,11 @@ def parts(model: Architecture, *, world: int, tokens: int, recompute: Recompute)
     """
     constant = data.memory()
     each = {name: constant[name].value for name in ("weights", "gradients", "optimizer")}
-    per_layer = constant[f"activations_{recompute}"].value
-    activations = per_layer * tokens * model.width * model.layers
-    if recompute == "full":
-        activations += constant["activations_none"].value * tokens * model.width  # the one that is computed again
+    one = constant["activations_none"].value * tokens * kept_elements(model)
+    if recompute == "full":  # the inputs of all layers, and the one that is computed again
+        activations = constant["activations_full"].value * tokens * model.width * model.layers + one
+    else:
+        activations = one * model.layers * (constant["activations_selective"].value if recompute == "selective" else 1)
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
     gathered = 2.0 * (2 * model.block + model.root)
     reduced = 6.0 * (model.block + model.root)
