@@ -402,9 +402,10 @@ class StaticStorage(NewFileSystem):
     mode: Literal["static"] = "static"
     """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
     efa: bool = False
-    """`EfaEnabled`: nodes with EFA may exchange 700 Gb/s with the file system instead of 100, once their Lustre client
-    is configured for it. Create-only: a change makes a new, empty file system. Sizes are multiples of 38400, 19200,
-    9600 or 4800 GiB at 125, 250, 500 or 1000 MB/s per TiB."""
+    """`EfaEnabled`: a node with EFA and Nitro v4 or later may exchange 700 Gb/s with the file system instead of 100.
+    The lifecycle script configures Lustre for it where the AMI has AWS's set-up; its log says whether. Create-only: a
+    change makes a new, empty file system. Sizes are multiples of 38400, 19200, 9600 or 4800 GiB at 125, 250, 500 or
+    1000 MB/s per TiB."""
     data_repositories: Annotated[list[DataRepository], Field(max_length=8)] = []
     """Links to S3. A file system with a link takes no backups (`backup_retention_days` must be 0)."""
 

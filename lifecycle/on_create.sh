@@ -17,6 +17,11 @@ readonly LIMITS_FILE=${ROOT}/etc/security/limits.d/90-ray-on-hyperpod.conf
 # systemd requires a mount unit to be named after its mount point
 readonly MOUNT_UNIT=var-lib-containerd.mount
 
+# Of the EKS AMI of Amazon Linux 2023, whose nodeadm runs it for the feature FSxLustreEFAClient (awslabs/amazon-eks-ami).
+readonly EFA_CLIENT=/etc/eks/configure-efa-fsx-lustre-client/setup.sh
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly HERE
+
 log() { echo "on_create: $*"; }
 
 # Ray opens a socket per worker and file, NCCL registers much memory: the defaults are too small for eight GPUs.
@@ -69,9 +74,30 @@ images_to_data_volume() {
     systemctl start containerd
 }
 
+# An EFA-enabled file system is reached by TCP, at a seventh of its rate, until Lustre is configured for EFA. The AMI brings
+# AWS's set-up; it must run before Lustre's modules are loaded, so before the first mount. A node without it trains as well.
+lustre_over_efa() {
+    if [[ ! -e ${HERE}/efa-file-system ]]; then
+        return 0
+    fi
+    if [[ ! -f ${ROOT}${EFA_CLIENT} ]]; then
+        log "WARNING: this AMI has no ${EFA_CLIENT}: Lustre stays on TCP, 100 Gb/s at most"
+        return 0
+    fi
+    log "running ${EFA_CLIENT}"
+    # its exit code says nothing: systemd may cancel the first start of its service although the network is up
+    bash "${ROOT}${EFA_CLIENT}" || log "${EFA_CLIENT} ended with $?"
+    if lnetctl net show --net efa | grep --quiet '@efa'; then
+        log "Lustre uses EFA"
+    else
+        log "WARNING: Lustre has no EFA interface: it stays on TCP, 100 Gb/s at most"
+    fi
+}
+
 main() {
     raise_kernel_limits
     images_to_data_volume
+    lustre_over_efa
     log "done"
 }
 

@@ -229,6 +229,7 @@ def _checkpoint(made: Plan) -> Answer:
     outlook = made.outlook
     cluster, job, size = outlook.cluster, outlook.job, outlook.checkpoint
     system = outlook._system()
+    efa = system.efa and cluster.efa_client
     constant = data.memory()["checkpoint"]
     answer = Answer(key="checkpoint", title="What does a checkpoint take?")
     write, alone = outlook.write, outlook.write_alone
@@ -270,11 +271,17 @@ def _checkpoint(made: Plan) -> Answer:
             f"{job.keep} checkpoints and one that is being written need {(job.keep + 1) * size / GIB:,.0f} GiB; the "
             f"file system has {system.capacity_gib:,}."
         )
-    if not system.efa and write.bytes_per_second > 10e9:
+    if system.efa and not efa:
+        answer.notes.append(f"The file system is EFA-enabled, but Lustre has no EFA on {cluster.instance_type}.")
+    elif efa:
+        answer.notes.append(
+            "Lustre uses EFA where the nodes' AMI has AWS's set-up of its client: the log of on_create says whether."
+        )
+    if not efa and write.bytes_per_second > 10e9:
         answer.notes.append("AWS recommends an EFA-enabled file system from 10 GB/s on.")
     answer.notes.append(
         f"{system.servers} server{'s' if system.servers > 1 else ''}"
-        + (", EFA" if system.efa else "; without EFA one node and one server exchange 5 Gb/s at most")
+        + (", EFA" if efa else "; without EFA one node and one server exchange 5 Gb/s at most")
         + f"; {cluster.nodes} clients."
     )
     return answer

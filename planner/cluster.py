@@ -12,6 +12,7 @@ from planner.data import Gpu
 from planner.ranges import Range
 from planner.storage import FileSystem
 from pricing.prices import Cost, Prices, cost
+from service_rules import fsx
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class Cluster:
     on_plan: bool
     """Paid with a training plan, whose price is not public."""
     spot: bool
+    efa_client: bool = True
+    """Whether Lustre can use EFA on its nodes."""
 
     @property
     def figures(self) -> Gpu:
@@ -161,6 +164,7 @@ def cluster(plan: Plan) -> Cluster:
         lost_after=float(settings.ray.node_loss_seconds),
         on_plan=bool(first.training_plan_arn),
         spot=any(group.capacity == "spot" for group in groups.values()),
+        efa_client=fsx.efa_interfaces(kind, efa=plan.figures(kind).efa) > 0,
     )
 
 

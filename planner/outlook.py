@@ -53,12 +53,18 @@ class Outlook:
         Raises:
             PlanError: the size of the file system is not known.
         """
-        return storage.rate(self._system(), clients=self.cluster.nodes, network_gbps=self.cluster.network_gbps)
+        return self._rate(self.cluster.nodes)
 
     @property
     def write_alone(self) -> Rate:
         """The rate at which one node writes everything."""
-        return storage.rate(self._system(), clients=1, network_gbps=self.cluster.network_gbps)
+        return self._rate(1)
+
+    def _rate(self, clients: int) -> Rate:
+        cluster = self.cluster
+        return storage.rate(
+            self._system(), clients=clients, network_gbps=cluster.network_gbps, efa_client=cluster.efa_client
+        )
 
     def _system(self) -> storage.FileSystem:
         if self.cluster.file_system is None:

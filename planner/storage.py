@@ -36,21 +36,23 @@ class Rate:
     limit: Limit
 
 
-def rate(system: FileSystem, *, clients: int, network_gbps: float) -> Rate:
+def rate(system: FileSystem, *, clients: int, network_gbps: float, efa_client: bool = True) -> Rate:
     """How fast so many clients write together, or read.
 
     Args:
         system: The file system.
         clients: Nodes that write at once; 1 where one rank writes all.
         network_gbps: Network of one node.
+        efa_client: Whether Lustre can use EFA on the node; otherwise it reaches an EFA-enabled file system by TCP.
     """
     facts = data.storage()
-    one = min(network_gbps, facts["client_gbps_efa" if system.efa else "client_gbps"].value)
+    efa = system.efa and efa_client
+    one = min(network_gbps, facts["client_gbps_efa" if efa else "client_gbps"].value)
     limits: dict[Limit, float] = {
         "file system": system.capacity_gib / 1024 * system.throughput_mbs_per_tib * 1e6,
         "clients": clients * one / 8 * 1e9,
     }
-    if not system.efa:
+    if not efa:
         limits["clients × servers"] = clients * system.servers * facts["pair_gbps"].value / 8 * 1e9
     name: Limit = min(limits, key=lambda key: limits[key])
     return Rate(bytes_per_second=limits[name], limit=name)

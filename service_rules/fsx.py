@@ -13,6 +13,17 @@ EFA_STEP = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 """GiB: smallest size and step of an EFA-enabled file system, by MB/s per TiB.
 https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html
 """
+EFA_CONNECTIONS = 1024
+"""EFA connections of one file system: the EFA interfaces that its clients' Lustre uses, of all nodes together.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+"""
+EFA_NOT_FOR_LUSTRE = ("c5n", "g4dn", "g5", "i3en", "p3dn", "p4d", "p4de", "trn2", "trn2u")
+"""Families with EFA whose Lustre cannot use it: those of Nitro v3, and trn2.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html (instance types by Nitro version)
+"""
+EFA_EIGHT = ("p5", "p5e", "p5en", "p6-b200")
+"""Families of which AWS's set-up of the Lustre client takes eight interfaces; of others two, or their only one."""
 PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 """`PerUnitStorageThroughput` of SSD, MB/s per TiB, by deployment type."""
 
@@ -62,6 +73,17 @@ def capacity(gib: int | None, *, deployment: str, efa_throughput: int | None = N
     if gib != 1200 and (gib <= 0 or gib % step):
         message = f"StorageCapacity is 1200 or a multiple of {step} GiB, got {gib}"
         yield Refusal(rule="capacity", message=message, member="StorageCapacity")
+
+
+def efa_interfaces(instance_type: str, *, efa: int) -> int:
+    """EFA interfaces that the Lustre client of a node uses after AWS's set-up; 0 where it uses TCP only.
+
+    Args:
+        instance_type: SageMaker or EC2 name: `ml.p5.48xlarge`.
+        efa: EFA interfaces of the type.
+    """
+    family = instance_type.removeprefix("ml.").partition(".")[0]
+    return 0 if family in EFA_NOT_FOR_LUSTRE else min(efa, 8 if family in EFA_EIGHT else 2)
 
 
 def update_file_system(before: int, after: int, *, deployment: str) -> Iterator[Refusal]:

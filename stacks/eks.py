@@ -91,7 +91,11 @@ class EksStack(EnvironmentStack):
             oidc_issuer=self.eks.oidc_issuer,
         )
         self.scripts = LifecycleScripts(
-            self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / "lifecycle"
+            self,
+            "Lifecycle",
+            bucket_name=plan.lifecycle_bucket_name,
+            folder=project / "lifecycle",
+            efa_file_system=plan.efa_storage,
         )
         # by name: the control plane does not wait for the image's stack
         repository = None

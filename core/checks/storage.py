@@ -49,20 +49,41 @@ def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
 
 @rule("storage", "ray", "hyperpod", "instance_types")
 def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
-    """Only instances with EFA reach an EFA-enabled file system faster than others.
+    """Lustre uses EFA on instances with Nitro v4 or later, and not on trn2; others stay on TCP.
 
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
     """
     if not plan.efa_storage:
         return
-    without = sorted({group.type for _, _, group in workers(plan) if not plan.type_spec(group.type).efa})
+    types = sorted({group.type for _, _, group in workers(plan)})
+    without = [kind for kind in types if not fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa)]
     if without:
         yield warning(
             "storage",
             "efa",
-            what=f"{', '.join(without)} has no EFA and gains nothing",
-            expected="instance types with EFA",
+            what=f"true, and Lustre has no EFA on {', '.join(without)}",
+            expected="instance types with EFA and Nitro v4 or later, but not trn2",
             fix="remove efa, or change the type",
+        )
+
+
+@rule("storage", "ray", "hyperpod", "instance_types")
+def efa_storage_has_connections(plan: Plan) -> Iterator[Finding]:
+    """A file system takes 1,024 EFA connections: eight of each P5, P5e, P5en and P6-B200 node, one or two of others.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+    """
+    if not plan.efa_storage:
+        return
+    groups = plan.settings.hyperpod.instance_groups
+    needed = sum(group.count * fsx.efa_interfaces(group.type, efa=plan.type_spec(group.type).efa) for group in groups)
+    if needed > fsx.EFA_CONNECTIONS:
+        yield warning(
+            "storage",
+            "efa",
+            what=f"true, and the nodes open {needed:,} EFA connections",
+            expected=f"{fsx.EFA_CONNECTIONS:,} at most",
+            fix="use fewer nodes, or remove efa",
         )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aws_cdk import App, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Match, Template
 
+from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import ClusterNetwork
 from hyperpod_ray.storage import LustreFileSystem
 
@@ -58,3 +61,17 @@ def test_without_efa_there_is_neither() -> None:
     rules = made.find_resources("AWS::EC2::SecurityGroupIngress")
     lustre = [rule["Properties"] for rule in rules.values() if "Lustre" in rule["Properties"]["Description"]]
     assert {rule["IpProtocol"] for rule in lustre} == {"tcp"}
+
+
+def test_nodes_see_that_the_file_system_is_efa_enabled(tmp_path: Path) -> None:
+    """A second source beside the scripts, under a prefix of its own: without EFA neither changes."""
+    (tmp_path / "on_create.sh").write_text("true\n")
+    found = {}
+    for efa in (False, True):
+        stack = Stack(App(), "Test")
+        scripts = LifecycleScripts(stack, "Scripts", bucket_name="sagemaker-test", folder=tmp_path, efa_file_system=efa)
+        (upload,) = Template.from_stack(stack).find_resources("Custom::CDKBucketDeployment").values()
+        found[efa] = (len(upload["Properties"]["SourceObjectKeys"]), upload["Properties"]["DestinationBucketKeyPrefix"])
+        assert found[efa][1] in stack.resolve(scripts.source_s3_uri)["Fn::Join"][1][-1]
+    assert (found[False][0], found[True][0]) == (1, 2)
+    assert found[False][1] != found[True][1]

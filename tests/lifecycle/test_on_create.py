@@ -38,10 +38,10 @@ class Node:
         (self.root / "opt/sagemaker").mkdir(parents=True)
         (self.root / "mounts").write_text(f"{self.root}/opt/sagemaker\n")
 
-    def run(self, **extra: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: Path = SCRIPT, **extra: str) -> subprocess.CompletedProcess[str]:
         """The script, as HyperPod runs it."""
         environment = {**os.environ, "PATH": f"{self._bin}:{os.environ['PATH']}", "ROOT": str(self.root), **extra}
-        return subprocess.run(["bash", str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(["bash", str(script)], env=environment, capture_output=True, text=True, check=False)
 
     @property
     def calls(self) -> list[str]:
@@ -106,3 +106,47 @@ def test_a_failure_names_its_line_and_fails_the_node(node: Node) -> None:
 def test_nothing_is_downloaded() -> None:
     words = SCRIPT.read_text().split()
     assert not {"curl", "wget", "yum", "dnf", "apt-get", "pip"} & set(words)
+
+
+EFA_CLIENT = "etc/eks/configure-efa-fsx-lustre-client/setup.sh"
+
+
+def with_efa(node: Node, *, client: str | None, interfaces: str) -> subprocess.CompletedProcess[str]:
+    """The script beside the file that says that the file system is EFA-enabled, as HyperPod lays them down."""
+    folder = node.root / "lifecycle"
+    folder.mkdir()
+    script = folder / SCRIPT.name
+    script.write_text(SCRIPT.read_text())
+    (folder / "efa-file-system").write_text("Lustre uses EFA\n")
+    if client is not None:
+        (node.root / EFA_CLIENT).parent.mkdir(parents=True)
+        (node.root / EFA_CLIENT).write_text(f"echo set-up >>{node.root}/calls\n{client}\n")
+    node._command("lnetctl", f"echo '{interfaces}'")
+    return node.run(script=script)
+
+
+@pytest.mark.parametrize("client", ["true", "exit 1"])
+def test_lustre_is_configured_for_an_efa_enabled_file_system(node: Node, client: str) -> None:
+    """Whatever the set-up's exit code: systemd may cancel its first start."""
+    done = with_efa(node, client=client, interfaces="nid: 192.0.2.1@efa")
+    assert done.returncode == 0, done.stderr
+    assert "Lustre uses EFA" in done.stdout
+    assert node.calls[-2:] == ["set-up", "lnetctl net show --net efa"]
+
+
+def test_a_node_without_the_set_up_or_an_interface_says_so_and_joins(node: Node) -> None:
+    done = with_efa(node, client=None, interfaces="")
+    assert done.returncode == 0, done.stderr
+    assert "WARNING: this AMI has no /etc/eks/configure-efa" in done.stdout
+    (node.root / EFA_CLIENT).parent.mkdir(parents=True)
+    (node.root / EFA_CLIENT).write_text("true\n")
+    done = node.run(script=node.root / "lifecycle" / SCRIPT.name)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING: Lustre has no EFA interface" in done.stdout
+
+
+def test_lustre_stays_as_it_is_for_other_file_systems(node: Node) -> None:
+    (node.root / EFA_CLIENT).parent.mkdir(parents=True)
+    (node.root / EFA_CLIENT).write_text(f"echo set-up >>{node.root}/calls\n")
+    assert node.run().returncode == 0
+    assert "set-up" not in node.calls

@@ -10,6 +10,7 @@ from planner import architecture, data, failures, goodput, memory, spares, speed
 from planner.goodput import Run
 from planner.ranges import DAY, HOUR, Range
 from planner.storage import FileSystem
+from service_rules import fsx
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 
@@ -190,6 +191,17 @@ def test_rates_of_the_file_system(system: str, clients: int, gigabytes: float, l
     found = storage.rate(storage.parse(system), clients=clients, network_gbps=3200)
     assert found.bytes_per_second / 1e9 == pytest.approx(gigabytes, rel=0.01)
     assert found.limit == limit
+
+
+def test_a_node_whose_lustre_has_no_efa_stays_on_tcp() -> None:
+    """FSx guide, configuring EFA clients: Nitro v4 or later. P4de is v3."""
+    found = storage.rate(storage.parse("96000@1000+efa"), clients=1, network_gbps=400, efa_client=False)
+    assert found.limit == "clients"
+    assert found.bytes_per_second / 1e9 == pytest.approx(12.5)
+    assert [fsx.efa_interfaces(f"ml.{kind}", efa=efa) for kind, efa in (
+        ("p5.48xlarge", 32), ("p6-b200.48xlarge", 8), ("g6e.48xlarge", 4), ("g6.8xlarge", 1), ("p4de.24xlarge", 4),
+        ("trn2.48xlarge", 16), ("g5.48xlarge", 1), ("m5.2xlarge", 0),
+    )] == [8, 8, 2, 1, 0, 0, 0, 0]  # fmt: skip
 
 
 # --- memory and speed -------------------------------------------------------------------------------------------------
