@@ -111,7 +111,7 @@ def register(app: typer.Typer) -> None:
 def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path | None, deploy: Deploy | str) -> Plan:
     import core
     from planner import answers, rehearsed
-    from planner.cluster import bill, cluster, with_storage
+    from planner.cluster import bill, cluster, file_systems, with_storage
     from planner.job import job
     from planner.outlook import Outlook
     from planner.storage import parse
@@ -132,7 +132,9 @@ def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path
         prices = price_file.recorded(foreign_folder())
     except price_file.PriceFileError as error:
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
-    return answers.plan(outlook, bill(plan, prices, day=output.now().date()), deploy=deploy)
+    day = output.now().date()
+    systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
+    return answers.plan(outlook, bill(plan, prices, day=day), deploy=deploy, systems=systems)
 
 
 def _rates(text: str) -> Rates:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import core
 from cli import plan_text
+from core.loader import environment_names
 from ops.output import Format
 from planner import answers
-from planner.cluster import bill, cluster
+from planner.cluster import bill, cluster, file_systems
 from planner.failures import published
 from planner.job import Wish, job
 from planner.outlook import Outlook
@@ -25,30 +26,21 @@ from pricing import price_file
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDER = PROJECT / "docs" / "plans"
-RUNS = {
-    "prod": (Wish(), "hyperpod-ray plan prod"),
-    "dev": (Wish(model="llama-3.1-8b", tokens="1B"), "hyperpod-ray plan dev --model llama-3.1-8b --tokens 1B"),
-    "local": (
-        Wish(model="llama-3.2-1b", tokens="1B", sequence=2048, tokens_per_second=1000),
-        "hyperpod-ray plan local --model llama-3.2-1b --tokens 1B --sequence 2048 --tokens-per-second 1000",
-    ),
-}
-"""Environment → what is planned, and the command that plans it. `local` trains nothing: its speed is an example."""
 FIRST_STEP = "Not on this page: the command above synthesizes the templates and adds it."
 
 
 def page(name: str) -> str:
     """One page."""
-    wish, command = RUNS[name]
     plan = core.load(name).plan
     prices = price_file.recorded()
     day = max(price.read for _, _, _, price in prices.entries())
-    outlook = Outlook(cluster=cluster(plan), job=job(wish, plan.settings.training), rates=published())
-    made = answers.plan(outlook, bill(plan, prices, day=day), deploy=FIRST_STEP, runs=2_000)
+    outlook = Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
+    systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
+    made = answers.plan(outlook, bill(plan, prices, day=day), deploy=FIRST_STEP, systems=systems, runs=2_000)
     text = plan_text.text([made], Format.markdown)
     note = f"`docs/plan_pages.py` makes this page; do not edit it. Prices of {day} and before. The command:\n\n"
     head, _, rest = text.partition("\n\n")
-    page_ = f"{head}\n\n{note}```bash\n{command}\n```\n\n{rest}"
+    page_ = f"{head}\n\n{note}```bash\nhyperpod-ray plan {name}\n```\n\n{rest}"
     return re.sub(r"\n{3,}", "\n\n", page_).rstrip() + "\n"
 
 
@@ -57,7 +49,7 @@ def main() -> int:
     check = "--check" in sys.argv[1:]
     FOLDER.mkdir(exist_ok=True)
     stale = 0
-    for name in RUNS:
+    for name in environment_names():
         file, text = FOLDER / f"{name}.md", page(name)
         if check and (not file.exists() or file.read_text(encoding="utf-8") != text):
             sys.stderr.write(f"{file}: stale. Fix: .venv/bin/python docs/plan_pages.py\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from planner.goodput import FLAT
 from planner.outlook import Outlook
 from planner.ranges import DAY, GIB, HOUR, Range
 from planner.simulate import Outcome
+from planner.storage import FileSystem
 
 Cell = Range | str | None
 
@@ -76,7 +77,13 @@ class Plan:
 
 
 def plan(
-    outlook: Outlook, bill: Bill, *, deploy: Deploy | str = "", simulated: bool = True, runs: int | None = None
+    outlook: Outlook,
+    bill: Bill,
+    *,
+    deploy: Deploy | str = "",
+    systems: Sequence[tuple[FileSystem, Bill]] = (),
+    simulated: bool = True,
+    runs: int | None = None,
 ) -> Plan:
     """Answer all questions.
 
@@ -84,6 +91,7 @@ def plan(
         outlook: Cluster, job and rates.
         bill: Prices.
         deploy: How long a deploy takes, or why that is not known.
+        systems: File systems to compare, each with the bill of the environment with it.
         simulated: Whether to draw runs; needs numpy.
         runs: Number of runs. Default: `simulate.RUNS`.
     """
@@ -100,7 +108,7 @@ def plan(
     made.answers.append(fit)
     if simulated and outlook.work_seconds is not None and made.fits:
         made.outcomes = _outcomes(outlook, runs=runs or simulate.RUNS)
-    made.answers += [_time(made), _checkpoint(made), _interval(made), _goodput(made), _spares(made)]
+    made.answers += [_time(made), _checkpoint(made, systems), _interval(made), _goodput(made), _spares(made)]
     made.answers.append(_first_step(made, deploy))
     return made
 
@@ -225,13 +233,63 @@ def _time(made: Plan) -> Answer:
 # --- c: a checkpoint -------------------------------------------------------------------------------------------------
 
 
-def _checkpoint(made: Plan) -> Answer:
+EQUAL = 0.005
+"""File systems whose useful GPU-hours differ by half a percent count as equally dear."""
+
+
+def advised(prices: Sequence[tuple[FileSystem, Range]]) -> FileSystem:
+    """The fastest of the file systems that are as cheap as the cheapest, per useful GPU-hour.
+
+    Speed that costs next to nothing is taken: it helps where saves are synchronous, and where one rank writes alone.
+    """
+    least = min(price.central for _, price in prices)
+    cheap = [(system, price) for system, price in prices if price.central <= least * (1 + EQUAL)]
+    return max(cheap, key=lambda pair: (_rate(pair[0]), -pair[1].central))[0]
+
+
+def _rate(system: FileSystem) -> float:
+    return system.capacity_gib * system.throughput_mbs_per_tib
+
+
+def useful_hours(outlook: Outlook, systems: Sequence[tuple[FileSystem, Bill]]) -> list[tuple[FileSystem, Range]]:
+    """Dollars per useful GPU-hour with each file system; without those whose price is not known."""
+    found = []
+    for system, bill in systems:
+        price = bill.per_hour(nodes=outlook.cluster.nodes + outlook.cluster.spares)
+        if price is None:
+            continue
+        each, per_gpu = outlook.on(system), price / outlook.cluster.world
+        found.append((system, Range(*(per_gpu / each.goodput(level) for level in LEVELS))))
+    return found
+
+
+def _systems(made: Plan, answer: Answer, systems: Sequence[tuple[FileSystem, Bill]]) -> None:
+    outlook = made.outlook
+    found = useful_hours(outlook, systems)
+    if not found:
+        return
+    words = {system: f"{system.capacity_gib:,} GiB at {system.throughput_mbs_per_tib} MB/s per TiB"
+             + (", EFA" if system.efa else "") for system, _ in found}  # fmt: skip
+    for system, price in found:
+        row = Row(what=f"useful GPU-hour, {words[system]}", value=price, unit="$", source="the bill with it ÷ goodput")
+        answer.rows.append(row)
+    own = outlook.cluster.file_system
+    # what it takes of the nodes' AMI is not known to the planner: EFA is advised where the file has it
+    best = advised([pair for pair in found if not pair[0].efa or (own is not None and own.efa)])
+    answer.notes.append(
+        f"{outlook.job.keep} checkpoints, the next one and the tokens need {outlook.needed_gib:,.0f} GiB. Of the "
+        f"smallest sizes that hold them, {best.name} is the fastest that costs at most {EQUAL:.1%} more than the "
+        f"cheapest; the environment has {'that' if own == best else own.name if own else 'another'}."
+    )
+
+
+def _checkpoint(made: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> Answer:
     outlook = made.outlook
     cluster, job, size = outlook.cluster, outlook.job, outlook.checkpoint
     system = outlook._system()
     efa = system.efa and cluster.efa_client
     constant = data.memory()["checkpoint"]
-    answer = Answer(key="checkpoint", title="What does a checkpoint take?")
+    answer = Answer(key="checkpoint", title="What does a checkpoint take, and which file system pays?")
     write, alone = outlook.write, outlook.write_alone
     guide = "FSx for Lustre guide, performance"
     answer.rows = [
@@ -266,6 +324,15 @@ def _checkpoint(made: Plan) -> Answer:
         f"{size / 1e9:,.0f} GB, {_seconds(outlook.write_seconds)} to write, limited by the {write.limit}; steps "
         f"stop for {_seconds(outlook.stall.central)}."
     )
+    answer.rows.append(
+        Row(
+            what="the tokens, where they lie there too",
+            value=Range.exact(outlook.tokens_bytes / GIB),
+            unit="GiB",
+            source=f"{outlook.tokens_bytes / job.tokens:.0f} bytes each: {job.model.vocabulary:,} symbols",
+        )
+    )
+    _systems(made, answer, systems)
     if outlook.room < job.keep + 1:
         answer.notes.append(
             f"{job.keep} checkpoints and one that is being written need {(job.keep + 1) * size / GIB:,.0f} GiB; the "

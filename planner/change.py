@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from core.plan import Plan
 from planner import PlanError, checks
-from planner.outlook import Outlook
 from planner.ranges import DAY
 from planner.storage import FileSystem
 
@@ -17,7 +14,7 @@ def storage_sentence(plan: Plan, before: FileSystem, after: FileSystem) -> str:
         found = checks.outlook(plan)
         if found is None or before == after:
             return ""
-        sides = [_with(found, system) for system in (before, after)]
+        sides = [found.on(system) for system in (before, after)]
         shares = [side.interval.goodput for side in sides]
         words = f"goodput {shares[0]:.1%} → {shares[1]:.1%}".replace("%", " %")
         if found.work_seconds is not None and min(shares) > 0:
@@ -27,8 +24,3 @@ def storage_sentence(plan: Plan, before: FileSystem, after: FileSystem) -> str:
         return ""  # `env check` says why
     run = found.job
     return f"training ({run.model.name}, {run.save}hronous saves, central figures of `hyperpod-ray plan`): {words}"
-
-
-def _with(found: Outlook, system: FileSystem) -> Outlook:
-    job = replace(found.job, save_every_seconds=None)
-    return Outlook(cluster=found.cluster.with_storage(system), job=job, rates=found.rates)

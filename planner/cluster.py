@@ -127,7 +127,12 @@ def cluster(plan: Plan) -> Cluster:
             fix="plan with node_recovery: Automatic",
         )
     per_node = plan.type_spec(kind).accelerators
-    world = sum(worker.replicas * plan.worker_resources(worker).gpus for worker in workers)
+    # with autoscaling, a run that asks for all of them gets all
+    most = {
+        worker.name: (worker.max_replicas or worker.replicas) if settings.ray.autoscaling else worker.replicas
+        for worker in workers
+    }
+    world = sum(most[worker.name] * plan.worker_resources(worker).gpus for worker in workers)
     if not world:
         raise PlanError(
             f"{plan.name}: ray.workers has 0 replicas",
@@ -164,7 +169,7 @@ def cluster(plan: Plan) -> Cluster:
         lost_after=float(settings.ray.node_loss_seconds),
         on_plan=bool(first.training_plan_arn),
         spot=any(group.capacity == "spot" for group in groups.values()),
-        efa_client=fsx.efa_interfaces(kind, efa=plan.figures(kind).efa) > 0,
+        efa_client=fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa) > 0,
     )
 
 
@@ -184,6 +189,23 @@ class Bill:
     def per_hour(self, *, nodes: int) -> float | None:
         """Of the environment with so many training nodes."""
         return None if self.node is None else self.node * nodes + self.rest
+
+
+def file_systems(plan: Plan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
+    """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
+
+    EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none.
+    """
+    if plan.new_file_system is None:
+        return []
+    found = []
+    for efa in (False, True) if cluster(plan).efa_client else (False,):
+        for tier in fsx.PER_TIB["PERSISTENT_2"]:
+            step = fsx.EFA_STEP[tier] if efa else 2400
+            size = 1200 if gib <= 1200 and not efa else max(1, math.ceil(gib / step)) * step
+            system = FileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
+            found.append((system, bill(with_storage(plan, system), prices, day=day)))
+    return found
 
 
 def bill(plan: Plan, prices: Prices, *, day: date) -> Bill:

@@ -70,11 +70,20 @@ def job(wish: Wish, section: Training | None) -> Job:
             ),
             save=wish.save or (section.save if section else "async"),
             keep=wish.keep or (section.keep if section else Job.keep),
-            tokens_per_second=wish.tokens_per_second or (section.tokens_per_second if section else None),
+            tokens_per_second=wish.tokens_per_second or _measured(wish, section),
             save_every_seconds=float(every) if every else None,
         )
     except ValueError as error:
         raise PlanError(str(error), expected="an amount above 0", fix="write 70B for 70e9, 1T for 1e12") from None
+
+
+def _measured(wish: Wish, section: Training | None) -> float | None:
+    """The section's speed, which was measured with its own model and sequence."""
+    if section is None or wish.config or wish.parameters not in {"", section.parameters}:
+        return None
+    if wish.model not in {"", section.model} or wish.sequence not in {None, section.sequence}:
+        return None
+    return section.tokens_per_second
 
 
 def _positive(number: float, name: str) -> float:

@@ -6,7 +6,7 @@ quick repairs), `high` the bad one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner import PlanError, data, goodput, memory, spares, speed, storage
@@ -84,6 +84,21 @@ class Outlook:
     def room(self) -> float:
         """Checkpoints that fit on the file system beside nothing else."""
         return self._system().capacity_gib * GIB / self.checkpoint
+
+    @property
+    def tokens_bytes(self) -> float:
+        """Bytes of the tokens, should they lie on the file system: 2 each hold 65,536 symbols, 4 each hold more."""
+        return self.job.tokens * (2 if self.job.model.vocabulary <= 65_536 else 4)
+
+    @property
+    def needed_gib(self) -> float:
+        """GiB of the checkpoints that are kept, the next one, and the tokens."""
+        return ((self.job.keep + 1) * self.checkpoint + self.tokens_bytes) / GIB
+
+    def on(self, system: storage.FileSystem) -> Outlook:
+        """The same run on another file system, at the best interval there."""
+        job = replace(self.job, save_every_seconds=None)
+        return replace(self, cluster=self.cluster.with_storage(system), job=job)
 
     @cached_property
     def stall(self) -> Range:

@@ -27,6 +27,11 @@ class FileSystem:
         step = facts[f"server_gib_efa_{self.throughput_mbs_per_tib}"] if self.efa else facts["server_gib"]
         return max(1, round(self.capacity_gib / step.value))
 
+    @property
+    def name(self) -> str:
+        """As `parse` takes it: `9600@1000`."""
+        return f"{self.capacity_gib}@{self.throughput_mbs_per_tib}{'+efa' if self.efa else ''}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:

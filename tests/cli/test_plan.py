@@ -86,9 +86,14 @@ def test_prods_ninth_node_costs_twelve_percent(capsys: pytest.CaptureFixture[str
 
 
 def test_an_8b_does_not_fit_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
-    data = data_of(capsys, "dev", "--model", "llama-3.1-8b", "--tokens", "1B", "--no-deploy", code=3)
+    eight = ("dev", "--model", "llama-3.1-8b", "--tokens", "1B", "--no-deploy")
+    data = data_of(capsys, *eight, code=3)
     assert data["fits"] is False
-    assert data["answers"]["fit"]["answer"].startswith("No: 37.")
+    assert data["answers"]["fit"]["answer"].startswith("No: 23.9 GiB of 20.4 per GPU")
+    assert "It fits from 48 GPUs on." in data["answers"]["fit"]["answer"]
+    data = data_of(capsys, *eight, "--sequence", "8192", code=3)
+    assert data["answers"]["fit"]["answer"].startswith("No: 30.5")
+    assert "No number of A10G is enough" in data["answers"]["fit"]["answer"]
     assert "does not end" in data["answers"]["time"]["answer"] or "Not known" in data["answers"]["time"]["answer"]
 
 
@@ -98,7 +103,24 @@ def test_a_type_without_a_published_speed_needs_a_measurement(capsys: pytest.Cap
     assert "no throughput of A10G" in data["answers"]["time"]["answer"]
     assert any("measure" in line for line in data["not_known"])
     data = data_of(capsys, *small, "--tokens-per-second", "3000")
-    assert figure(data, "time", "tokens per second")["central"] == 24_000
+    assert figure(data, "time", "tokens per second")["central"] == 48_000
+
+
+def test_a_measured_speed_is_of_the_model_it_was_measured_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "dev.yaml"
+    file.write_text(file.read_text(encoding="utf-8") + "  tokens_per_second: 3000\n", encoding="utf-8")
+    plan = ("--environments", str(folder), "plan", "dev", "--no-deploy", "-o", "json")
+    for options, known in (
+        ((), True), (("--tokens", "2B"), True), (("--model", "llama-3.2-1b"), True),
+        (("--model", "llama-3.2-3b"), False),
+        (("--params", "2B"), False), (("--sequence", "2048"), False),
+        (("--model", "llama-3.2-3b", "--tokens-per-second", "900"), True),
+    ):  # fmt: skip
+        assert main([*plan, *options]) == 0
+        answer = json.loads(capsys.readouterr().out)["answers"]["time"]
+        assert ("Not known: no throughput of A10G" not in answer["answer"]) is known, options
 
 
 @pytest.mark.parametrize(
@@ -146,8 +168,13 @@ def test_a_config_is_the_model_that_it_describes(tmp_path: Path, capsys: pytest.
         ((*RUN, "--rehearsal", "nowhere.json"), "no report of a rehearsal"),
     ],
 )
-def test_bad_use_is_one_message(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(capsys, "dev", "--no-deploy", *arguments)  # dev has no section training
+def test_bad_use_is_one_message(
+    arguments: tuple[str, ...], words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "dev.yaml"
+    file.write_text(file.read_text(encoding="utf-8").partition("\ntraining:")[0] + "\n", encoding="utf-8")
+    assert main(["--environments", str(folder), "plan", "dev", "--no-deploy", *arguments]) == 2
+    message = capsys.readouterr().err
     assert words in message
     assert "Traceback" not in message
     assert message.count("error:") == 1
@@ -239,14 +266,14 @@ def test_without_the_part_plan_it_answers_in_closed_form(
 
 
 def test_two_environments_beside_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("capacity_gib: 9600", "capacity_gib: 2400")
+    text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("capacity_gib: 7200", "capacity_gib: 2400")
     text = text.replace("ray-prod", "ray-slow")
     (folder / "slow.yaml").write_text(text, encoding="utf-8")
     assert main(["--environments", str(folder), "plan", "prod", *RUN, "--compare", "slow", "-o", "json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["compared_with"]["environment"] == "slow"
     slow = figure(data["compared_with"], "checkpoint", "to write, all nodes")["central"]
-    assert slow == pytest.approx(4 * figure(data, "checkpoint", "to write, all nodes")["central"])
+    assert slow == pytest.approx(3 * figure(data, "checkpoint", "to write, all nodes")["central"])
 
 
 def test_write_puts_the_run_into_the_file_and_keeps_the_rest(folder: Path) -> None:
@@ -283,5 +310,5 @@ def test_a_rehearsal_gives_the_detection_and_not_the_restart(
     report.write_text(json.dumps({"faults": [fault]}), encoding="utf-8")
     plain = figure(data_of(capsys, "prod", *RUN), "goodput", "restart")
     seen = figure(data_of(capsys, "prod", *RUN, "--rehearsal", str(report)), "goodput", "restart")
-    assert seen["low"] == pytest.approx(2 + 12 + 90.3, abs=0.1)
+    assert seen["low"] == pytest.approx(2 + 12 + 240.8, abs=0.1)
     assert seen["central"] == pytest.approx(plain["central"] - 80 + 2)
