@@ -126,15 +126,26 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         return add_outlook(review_deploy(before, after, base_name="deployed", head_name="this checkout"), [chosen.plan])
 
 
-def _plans(made: Review) -> Iterator[Plan]:
-    """Plans of the environments as their files are now; a file that is broken or gone has none."""
-    import core
+def _plans(made: Review, *, revision: str = "") -> Iterator[Plan]:
+    """Plans of the environments as their files are now, or at a revision; a file that is broken or gone has none."""
+    import tempfile
 
-    for one in made.environments:
-        try:
-            yield core.load(one.name, folder=folder()).plan
-        except core.EnvironmentFileError:
-            continue
+    import core
+    from core import project
+    from review.worktrees import environment_files
+
+    names_ = [one.name for one in made.environments]
+    with tempfile.TemporaryDirectory(prefix="hyperpod-ray-review-") as scratch:
+        there = folder()
+        if revision:
+            there = Path(scratch)
+            for name, text in environment_files(project.SOURCE, revision, names_).items():
+                (there / f"{name}.yaml").write_text(text, encoding="utf-8")
+        for name in names_:
+            try:
+                yield core.load(name, folder=there).plan
+            except core.EnvironmentFileError:
+                continue
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
@@ -144,7 +155,8 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
     from review.worktrees import assemblies
 
     if base_assembly and head_assembly:
-        return compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
+        made = compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
+        return add_outlook(made, _plans(made))
     if base_assembly or head_assembly:
         raise OpsError(
             "one assembly", expected="--base-assembly and --head-assembly together", fix="add the other", code=BAD_USE
@@ -165,4 +177,4 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
         )
     with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
         made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
-        return made if head else add_outlook(made, _plans(made))
+        return add_outlook(made, _plans(made, revision=head))

@@ -392,7 +392,8 @@ def _interval(made: Plan) -> Answer:
         answer.notes.append("The speed decides the number of steps: give jobs the seconds, which `submit` does.")
     if outlook.job.save_every_seconds:
         worse = found.goodput - outlook.goodput()
-        words += f" The file sets {_seconds(outlook.job.save_every_seconds)}, which costs {worse:.2%}."
+        words += f" The file sets {_seconds(outlook.job.save_every_seconds)}"
+        words += "." if worse < FLAT / 20 else f", which costs {worse:.2%}."
     answer.head = words
     return answer
 

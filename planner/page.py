@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from planner import pictures
@@ -17,8 +18,16 @@ th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px so
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 td.s { color: #555; font-size: .85em; overflow-wrap: anywhere; min-width: 14rem }
 .answer { font-size: 1.08em; font-weight: 600 } .note { color: #444; margin: .2rem 0 }
-.no { color: #b2182b } figure { margin: 1rem 0 } figcaption { font-weight: 600 } svg { max-width: 100%; height: auto }
+.no { color: #b2182b } figure { margin: 1rem 0 } figcaption { font-weight: 600 } code { font-size: .95em }
+svg { max-width: 100%; height: auto; background: #fff; border-radius: 4px } .wide { overflow-x: auto }
+td.k { font-weight: 600; width: 1.2rem } .short td { padding: .35rem .8rem .35rem 0 } .short a { color: inherit }
+@media (prefers-color-scheme: dark) {
+  body { color: #e6e6e6; background: #16181c } h2 { border-color: #3a3f47 } th, td { border-color: #2b3037 }
+  td.s, .note { color: #aab2bd } .no { color: #ff8a80 }
+}
+@media print { h2 { break-after: avoid } figure, tr { break-inside: avoid } }
 """
+LETTERS = "abcdefg"
 PLACES = {
     "interval": "Goodput by interval between saves", "goodput": "Where the time goes", "time": "When it ends",
     "first-step": "Deploy of a new environment: critical path",
@@ -39,20 +48,26 @@ def html(made: list[Plan]) -> str:
 def _plan(one: Plan) -> str:
     drawn = pictures.draw(one) if pictures.there() else {}
     parts = [f"<h1>Plan of {escape(one.environment)}</h1>", f"<p>{escape(one.subject)}.</p>"]
+    rows = "".join(
+        f'<tr><td class=k>{letter}<td><a href="#{one.environment}-{answer.key}">{escape(answer.title)}</a>'
+        f"<td>{_words(answer.head)}</tr>"
+        for letter, answer in zip(LETTERS, one.answers, strict=True)
+    )
+    parts.append(f"<table class=short>{rows}</table>")
     if not drawn:
         parts.append(
             "<p class=note>No pictures: matplotlib is not installed (pip install '.[plan]' in a checkout).</p>"
         )
-    for answer in one.answers:
-        parts.append(f"<h2>{escape(answer.title)}</h2>")
+    for letter, answer in zip(LETTERS, one.answers, strict=True):
+        parts.append(f'<h2 id="{one.environment}-{answer.key}">{letter}. {escape(answer.title)}</h2>')
         wrong = " no" if answer.key == "fit" and not one.fits else ""
-        parts.append(f'<p class="answer{wrong}">{escape(answer.head)}</p>')
+        parts.append(f'<p class="answer{wrong}">{_words(answer.head)}</p>')
         caption = PLACES.get(answer.key, "")
         if caption in drawn:
             parts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{drawn[caption]}</figure>")
         parts.append(_table(answer))
-        parts += [f"<p class=note>{escape(note)}</p>" for note in answer.notes]
-    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{escape(line)}</li>" for line in one.refused) + "</ul>")
+        parts += [f"<p class=note>{_words(note)}</p>" for note in answer.notes]
+    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{_words(line)}</li>" for line in one.refused) + "</ul>")
     return "\n".join(parts)
 
 
@@ -60,7 +75,12 @@ def _table(answer: Answer) -> str:
     if not answer.rows:
         return ""
     head = "<tr><th>Figure<th class=n>Low<th class=n>Central<th class=n>High<th>Unit<th>Source</tr>"
-    return f"<table>{head}{''.join(_row(row) for row in answer.rows)}</table>"
+    return f"<div class=wide><table>{head}{''.join(_row(row) for row in answer.rows)}</table></div>"
+
+
+def _words(text: str) -> str:
+    """Text with its commands set as such."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _row(row: Row) -> str:

@@ -47,6 +47,11 @@ def _figure(*, height: float = 3.2) -> tuple[Any, Any]:
     return figure, figure.subplots()
 
 
+def _legend(figure: Any, *, title: str = "interruptions per 1,000 node-days") -> None:
+    """Above the picture, where it covers nothing."""
+    figure.legend(fontsize=8, title=title, title_fontsize=8, frameon=False, loc="outside upper left", ncols=5)
+
+
 def _svg(figure: Any) -> str:
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
@@ -63,14 +68,14 @@ def _curve(made: Plan) -> str:
             [seconds / 60 for seconds, _ in points],
             [100 * share for _, share in points],
             color=COLOURS[level],
-            label=f"{rate:.3g} interruptions per 1,000 node-days",
+            label=f"{rate:.3g}",
         )
     best = outlook.interval
     axes.axvspan(best.low / 60, best.high / 60, color=COLOURS["central"], alpha=0.1, label="within 0.1 point")
     axes.axvline(outlook.every / 60, color="black", linewidth=0.8, linestyle="--", label="planned")
     axes.set(xscale="log", xlabel="minutes of training between two saves", ylabel="goodput, %")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.legend(fontsize=8, frameon=False)
+    _legend(figure)
     return _svg(figure)
 
 
@@ -84,21 +89,24 @@ def _lost(made: Plan) -> str:
         axes.barh(labels, values, left=left, color=colour, label=WORDS[name])
         left = [one + other for one, other in zip(left, values, strict=True)]
     axes.set(xlabel="lost time, % of all", ylabel="interruptions per\n1,000 node-days")
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    _legend(figure, title="")
     return _svg(figure)
 
 
 def _finish(made: Plan) -> str:
     figure, axes = _figure()
+    days = [made.outcomes[level].finish / DAY for level in LEVELS if level in made.outcomes]
+    first, last = min(float(one.min()) for one in days), max(float(one.max()) for one in days)
+    edges = [first + (last - first) * index / 120 for index in range(121)]
     for level in LEVELS:
         if level in made.outcomes:
             rate = made.outlook.rates.per_thousand[LEVELS.index(level)]
             axes.hist(
-                made.outcomes[level].finish / DAY, bins=60, color=COLOURS[level], alpha=0.55,
-                label=f"{rate:.3g} interruptions per 1,000 node-days",
+                made.outcomes[level].finish / DAY, bins=edges, color=COLOURS[level], alpha=0.55,
+                label=f"{rate:.3g}",
             )  # fmt: skip
     axes.set(xlabel="days to the end, at the central speed", ylabel="simulated runs")
-    axes.legend(fontsize=8, frameon=False)
+    _legend(figure)
     return _svg(figure)
 
 

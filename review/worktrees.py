@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -147,6 +147,17 @@ def _files(folder: Path, environment: str | None) -> dict[str, str]:
 
 
 Side = dict[str, object]
+
+
+def environment_files(project: Path, revision: str, names: Iterable[str]) -> dict[str, str]:
+    """Environment files at a revision, by name; without those that are not there."""
+    found = {}
+    for name in names:
+        with suppress(ReviewError):
+            found[name] = _git(project, "show", f"{revision}:{ENVIRONMENTS}/{name}.yaml")
+    return found
+
+
 _SEAM = "def main(*, outdir"
 
 

@@ -63,6 +63,28 @@ def test_a_worker_dies_and_comes_back(faults: World) -> None:
     assert waited.code == 0, waited.err
     events = faults.ops("nodes", "events", "demo", "--node", lost, "-o", "json").json["events"]
     assert any("Xid 74" in event["failure"] for event in events)
+    _planned_and_seen_interruptions(faults)
+
+
+def _planned_and_seen_interruptions(world: World) -> None:
+    """What the lost node means for the planned rate, with a section `training` and without."""
+    assert "interruptions per 1,000" not in world.ops("status", "demo").out
+    file = world.folder / "demo.yaml"
+    before = file.read_text()
+    try:
+        file.write_text(before + "training: {model: llama-3.2-1b, tokens: 1B, sequence: 2048}\n")
+        shown = world.ops("status", "demo").out.splitlines()[-1]
+        found = world.ops("status", "demo", "-o", "json").json["interruptions"]
+    finally:
+        file.write_text(before)
+    assert re.search(
+        r"planned 6\.5 \(2\.34 to 23\.7\); seen [1-9]\d* nodes with errors in 0 node-days; with that", shown
+    )
+    assert found["planned"] == pytest.approx([2.34, 6.5, 23.7], abs=0.05)
+    assert found["nodes_lost"] >= 1
+    assert found["node_days"] < 1
+    low, central, high = found["updated"]
+    assert found["planned"][1] < low < central < high  # more than the prior expects within minutes
 
 
 def test_in_service_hides_missing_nodes_but_status_does_not(faults: World) -> None:

@@ -39,8 +39,12 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_job_with_its_folder_environment_and_log(
     environment: Path, dashboard: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    file = environment.parent / "demo.yaml"
+    training = "training: {model: llama-3.2-1b, tokens: 1B, sequence: 2048, save_every_seconds: 4600}\n"
+    file.write_text(file.read_text() + training)
     (environment / "train.py").write_text(
-        "import os, sys, helper\nprint('step', helper.ONE, os.environ['WHO'])\nsys.exit(int(sys.argv[1]))\n"
+        "import os, sys, helper\nprint('step', helper.ONE, os.environ['WHO'])\n"
+        "print('every', os.environ['RESILIENCE_SAVE_EVERY_S'])\nsys.exit(int(sys.argv[1]))\n"
     )
     (environment / "helper.py").write_text("ONE = 1\n")
     submit = [
@@ -59,6 +63,7 @@ def test_a_job_with_its_folder_environment_and_log(
     assert main([*submit, "0"]) == 0
     out, err = capfd.readouterr()
     assert "step 1 me" in out
+    assert "every 4600" in out  # the section training's interval
     assert "SUCCEEDED" in err
     assert "uploading the working directory" in err
     # the same folder is not uploaded again; the job's own exit code comes through

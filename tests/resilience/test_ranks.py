@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from resilience.interval import MEASURED_STEPS, WARM_STEPS
+
 pytestmark = pytest.mark.slow
 
 TINY = [
@@ -70,6 +72,21 @@ def test_death_at_any_moment_of_a_save_costs_no_checkpoint_and_no_bit(run_job: S
     ]
     assert all((path / ".metadata").exists() for path in hit.glob("step-*"))  # what was left unfinished is gone
     assert losses(hit) == losses(tmp_path / "calm")
+
+
+def test_seconds_become_the_same_steps_on_every_rank(run_job: Start, tmp_path: Path) -> None:
+    """As `submit` passes them: far shorter than a step, so that every step is one to save at once a step is measured.
+
+    Ranks with steps of their own would wait for each other in the save, and for ever in its collectives.
+    """
+    options = [*TINY[: TINY.index("--save-every-steps")], "--save-every-steps", "1000000", "--keep", "20"]
+    run_job("finetune", "--name", "seconds", "--steps", "13", *options, ranks=2, RESILIENCE_SAVE_EVERY_S="0.000001")
+    saved = {int(path.name.split("-")[1]): path for path in (tmp_path / "seconds").glob("step-*")}
+    assert min(saved) == WARM_STEPS + MEASURED_STEPS + 1
+    assert {10, 11, 12, 13} & set(saved)  # and again, though a save that goes on may let a step pass
+    for folder in saved.values():
+        assert (folder / ".metadata").exists()
+        assert {path.name.split("_")[2] for path in folder.glob("__*.distcp")} == {"0", "1"}
 
 
 def test_another_world_size_goes_on_where_the_last_one_stopped(run_job: Start, tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.main import main
+from planner import simulate
+from planner.data import node_durations, times
 from review import assembly
 from review.report import as_json, markdown, terminal
 from review.review import review
@@ -31,6 +35,34 @@ def test_until_every_node_takes_work_it_takes_no_longer(assemble: Assemble, name
     assert max([made.side_by_side.mid, *(one.minutes.mid for one in made.nodes)]) <= bound
     assert [one.group for one in made.nodes] == (["workers"] if name == "prod" else [])
     assert all("deep health checks" in one.why for one in made.nodes)
+
+
+@pytest.mark.parametrize("name", ["prod", "dev"])
+def test_a_plan_answers_with_the_templates_own_path(
+    assemble: Assemble, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`plan ENV --app FOLDER`: question g step by step, and the picture of it."""
+    monkeypatch.setattr(simulate, "RUNS", 200)
+    folder, made = assemble(name, Side()), _schedule(assemble, name)
+    assert main(["plan", name, "--app", str(folder), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answers"]["first-step"]
+    rows = {row["what"]: [row[key] for key in ("low", "central", "high")] for row in answer["figures"]}
+    path = list(rows)[: len(made.path)]
+    assert path == [f"{step.action} {step.title}" for step in made.path]
+    assert [rows[what] for what in path] == [pytest.approx(list(step.minutes)) for step in made.path]
+    assert rows["all stacks"] == pytest.approx(list(made.side_by_side))
+    nodes = rows["GPU nodes take work"]
+    if name == "prod":  # its deep health checks end after all stacks, and the image is there by then
+        assert nodes == pytest.approx(list(made.nodes[-1].minutes))
+    else:
+        pull, _ = node_durations()["image_pull"]
+        assert nodes == pytest.approx([one + more / 60 for one, more in zip(made.side_by_side, pull, strict=True)])
+    start = [seconds / 60 for seconds in times()["process_start"].seconds]
+    assert rows["first step"] == pytest.approx([one + other for one, other in zip(nodes, start, strict=True)])
+    assert f"{rows['first step'][1]:,.0f} min" in answer["answer"] or f"{rows['first step'][1]:.1f}" in answer["answer"]
+    page = tmp_path / "plan.html"
+    assert main(["plan", name, "--app", str(folder), "-o", "html", "--out", str(page)]) == 0
+    assert "Deploy of a new environment: critical path</figcaption><svg" in page.read_text(encoding="utf-8")
 
 
 def test_without_continuous_provisioning_the_deploy_waits_for_the_checks(assemble: Assemble) -> None:
