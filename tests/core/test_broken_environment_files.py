@@ -11,7 +11,7 @@ import pytest
 
 from core.loader import FOLDER, EnvironmentFileError, environment_names, load, parse
 
-PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8").replace("count: 9\n", "count: 9 \n", 1)
+PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8").replace("count: 8\n", "count: 8 \n", 1)
 
 
 def line_of(text: str, part: str) -> int:
@@ -21,22 +21,22 @@ def line_of(text: str, part: str) -> int:
 EIGHTEEN = {
     "type without ml.": ("ml.p5.48xlarge", "p5.48xlarge", "type: p5.48xlarge", "hyperpod.instance_groups[1].type: 'p5.48xlarge'. Expected a HyperPod instance type. Fix: did you mean 'ml.p5.48xlarge'?"),
     "misspelled type": ("ml.p5.48xlarge", "ml.p5.48xlage", "type: ml.p5.48xlage", "hyperpod.instance_groups[1].type: 'ml.p5.48xlage' is not a HyperPod instance type known here. Expected a listed type, or the specification of a new one. Fix: did you mean 'ml.p5.48xlarge'? If it is new, give its specification in the environment: instance_types: {ml.p5.48xlage: {vcpus: …, memory_gib: …, accelerator: …, accelerators: …, efa: …, ips: …, pods: …}}"),
-    "negative count": ("count: 9 ", "count: -9 ", "count: -9", "hyperpod.instance_groups[1].count: -9 is too small. Expected 0 or more. Fix: correct the value"),
-    "count in words": ("count: 9 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: the text 'nine'. Expected a whole number. Fix: correct the value"),
+    "negative count": ("count: 8 ", "count: -8 ", "count: -8", "hyperpod.instance_groups[1].count: -8 is too small. Expected 0 or more. Fix: correct the value"),
+    "count in words": ("count: 8 ", "count: nine ", "count: nine", "hyperpod.instance_groups[1].count: the text 'nine'. Expected a whole number. Fix: correct the value"),
     "invented health check": ("[InstanceStress, ", "[GpuBurn, ", "[GpuBurn", "hyperpod.instance_groups[1].deep_health_checks[0]: 'GpuBurn'. Expected one of InstanceStress, InstanceConnectivity. Fix: choose one of them"),
     "health check on a CPU type": ("threads_per_core: 2", "threads_per_core: 2\n      deep_health_checks: [InstanceStress]", "deep_health_checks: [InstanceStress]", "hyperpod.instance_groups[0].deep_health_checks: ml.m5.2xlarge has no accelerator. Expected a GPU or Trainium type for deep health checks. Fix: remove the setting"),
     "network of /99": ("10.64.0.0/16", "10.64.0.0/99", "10.64.0.0/99", "network.cidr: '10.64.0.0/99' is no IPv4 range. Expected a prefix length from 0 to 32. Fix: correct it"),
     "unknown key": ("alarm_emails:", "alarm_email:", "alarm_email:", "hyperpod.alarm_email: unknown setting. Expected a setting of this section. Fix: did you mean 'alarm_emails'?"),
     "key in the wrong section": ("protected: true", "capacity_gib: 9600", "capacity_gib: 9600", "capacity_gib: unknown setting here. Expected a setting of this section. Fix: move it to storage.capacity_gib"),
-    "missing key": ("      count: 9 ", "      # count: 9 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing. Expected count: `InstanceCount`: number of nodes. Fix: add it"),
+    "missing key": ("      count: 8 ", "      # count: 8 ", "- name: workers", "hyperpod.instance_groups[1].count: required setting is missing. Expected count: `InstanceCount`: number of nodes. Fix: add it"),
     "underscore in a group's name": ("- name: workers", "- name: gpu_workers", "- name: gpu_workers", "hyperpod.instance_groups[1].name: 'gpu_workers'. Expected a HyperPod name (letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit), such as 'gpu-workers'. Fix: correct the value"),
     "group that is not there": ("instance_group: workers", "instance_group: wrokers", "instance_group: wrokers", "ray.workers[0].instance_group: no instance group is called 'wrokers'. Expected one of head, workers. Fix: did you mean 'workers'?"),
-    "more workers than nodes": ("replicas: 8 ", "replicas: 10 ", "replicas: 10 ", "ray.workers[0].replicas: 10 × worker of 'gpu' (8 accelerators, 32 EFA, 94 vCPUs, 1892 GiB) need 10 nodes, 'workers' has 9 × ml.p5.48xlarge, which carry 9. Expected at most 9. Fix: lower replicas, or raise the group's count"),
-    "more nodes than addresses": ("count: 9 ", "count: 400 ", "count: 400 ", "hyperpod.instance_groups[1].count: the nodes in usw2-az3 take 32,445 addresses (400 × 81 of ml.p5.48xlarge and 1 more group); the subnet there, a /19, has 8,187. Expected at most 100 nodes of this group. Fix: lower count, widen network.cidr or lower node_subnet_prefix"),
+    "more workers than nodes": ("replicas: 8 ", "replicas: 10 ", "replicas: 10 ", "ray.workers[0].replicas: 10 × worker of 'gpu' (8 accelerators, 32 EFA, 94 vCPUs, 1892 GiB) need 10 nodes, 'workers' has 8 × ml.p5.48xlarge, which carry 8. Expected at most 8. Fix: lower replicas, or raise the group's count"),
+    "more nodes than addresses": ("count: 8 ", "count: 400 ", "count: 400 ", "hyperpod.instance_groups[1].count: the nodes in usw2-az3 take 32,445 addresses (400 × 81 of ml.p5.48xlarge and 1 more group); the subnet there, a /19, has 8,187. Expected at most 100 nodes of this group. Fix: lower count, widen network.cidr or lower node_subnet_prefix"),
     "zone by name": ("[usw2-az3, ", "[us-west-2c, ", "[us-west-2c, ", "network.availability_zone_ids[0]: 'us-west-2c'. Expected an Availability Zone ID (not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs), such as 'usw2-az1'. Fix: correct the value"),
-    "size that FSx does not have": ("capacity_gib: 9600", "capacity_gib: 10000", "capacity_gib: 10000", "storage.capacity_gib: 10000 is no size of FSx for Lustre. Expected 1200, 2400 and multiples of 2400. Fix: set 9600 or 12000"),
+    "size that FSx does not have": ("capacity_gib: 7200", "capacity_gib: 10000", "capacity_gib: 10000", "storage.capacity_gib: 10000 is no size of FSx for Lustre. Expected 1200, 2400 and multiples of 2400. Fix: set 9600 or 12000"),
     "account without quotes": ('account: "444455556666"', "account: 444455556666", "account: 444455556666", "account: `444455556666` is a number in YAML. Expected text. Fix: quote it: '444455556666'"),
-    "the same key twice": ("      count: 9 ", "      count: 9\n      count: 8 ", "count: 8 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}. Expected one value. Fix: keep one"),
+    "the same key twice": ("      count: 8 ", "      count: 8\n      count: 7 ", "count: 7 ", "hyperpod.instance_groups[1].count: set twice: first in line {before}. Expected one value. Fix: keep one"),
 }  # fmt: skip
 """Name → what is replaced in prod.yaml, by what, where the message must point, and the message."""
 
@@ -157,10 +157,10 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
 
 
 def test_windows_line_ends_are_no_problem(tmp_path: Path) -> None:
-    (tmp_path / "prod.yaml").write_bytes(PROD.replace("\n", "\r\n").replace("count: 9", "count: -9").encode())
+    (tmp_path / "prod.yaml").write_bytes(PROD.replace("\n", "\r\n").replace("count: 8", "count: -8").encode())
     with pytest.raises(EnvironmentFileError) as caught:
         load("prod", folder=tmp_path)
-    assert [problem.line for problem in caught.value.problems] == [line_of(PROD, "count: 9")]
+    assert [problem.line for problem in caught.value.problems] == [line_of(PROD, "count: 8")]
 
 
 def test_a_missing_file_names_its_neighbours() -> None:

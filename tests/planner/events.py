@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Callable
 
 
 def finish(  # noqa: PLR0912
@@ -76,3 +77,29 @@ def finish(  # noqa: PLR0912
             saved += 1
             if saved >= work_periods:
                 return now
+
+
+def finish_by_gaps(
+    *,
+    gap: Callable[[], float],
+    every: float,
+    stall: float,
+    usable_after: float,
+    restart: float,
+    work_periods: int,
+) -> float:
+    """The same with interruptions of the whole job, whose gaps have any distribution; a node is there at once."""
+    now, saved, fails = 0.0, 0, gap()
+    while True:
+        begin = now
+        # the save number n begins after n intervals and the stalls before it, and counts when it is usable
+        while begin + every + usable_after <= fails:
+            saved += 1
+            begin += every + stall
+            if saved >= work_periods:
+                return begin - stall + usable_after
+        now = fails + restart
+        fails += gap()
+        while fails <= now:  # interrupted while it restarts: the restart begins again
+            now = fails + restart
+            fails += gap()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import sys
 import time
@@ -68,6 +69,27 @@ def test_an_independent_simulator_finds_the_same(name: str) -> None:
     mean = statistics.mean(theirs) - run.usable_after + run.stall
     spread = math.hypot(statistics.stdev(theirs) / math.sqrt(runs), float(ours.finish.std()) / math.sqrt(4_000))
     assert abs(float(ours.finish.mean()) - mean) <= 3 * spread + 1e-9 * mean
+
+
+@pytest.mark.parametrize("shape", [0.7, 1.0, 1.5])
+def test_the_shape_of_the_gaps_hardly_matters(shape: float) -> None:
+    """Weibull gaps with the exponential's mean: 0.7 clusters interruptions, 1.5 spaces them. 0.9834 against 0.9832."""
+    run, every, _, _ = CASES["64 nodes, one spare"]
+    run = Run(stall=run.stall, usable_after=run.usable_after, rate=64 * 24e-3 / DAY, restart=run.restart)
+    draw = random.Random(7)
+    scale = 1 / run.rate / math.gamma(1 + 1 / shape)
+    periods = int(30 * DAY / every)
+    drawn = [
+        events.finish_by_gaps(
+            gap=lambda: draw.weibullvariate(scale, shape), every=every, stall=run.stall,
+            usable_after=run.usable_after, restart=run.restart, work_periods=periods,
+        )
+        for _ in range(150)
+    ]  # fmt: skip
+    share = periods * every / statistics.mean(drawn)
+    error = share * statistics.stdev(drawn) / statistics.mean(drawn) / math.sqrt(len(drawn))
+    assert abs(share - goodput.goodput(run, every)) <= 0.001 + 3 * error
+    assert error < 0.001
 
 
 def test_the_parts_of_the_time_add_up() -> None:

@@ -23,7 +23,7 @@ def price(usd: float, *, estimate: str = "") -> Price:
 
 KNOWN = Prices(
     instances={"us-west-2": {"ml.m5.2xlarge": price(0.5), "ml.p5.48xlarge": price(60)}},
-    storage={"us-west-2": {1000: price(0.6)}},
+    storage={"us-west-2": {1000: price(0.6), 500: price(0.34)}},
     usage={"any": {"kms_key": price(1)}, "us-west-2": {"ebs_gp3": price(0.08), "nat_data": price(0.045)}},
     fixed={
         "any": {"eks_cluster": price(0.1), "eks_extended_support": price(0.5)},
@@ -67,8 +67,8 @@ def test_cost_by_group_storage_and_what_is_always_paid() -> None:
         "EKS control plane",
         "interface endpoints",
     ]
-    hours = 3 * 0.5 + 9 * 60 + 0.1 + CLOSED_ENDPOINTS_OF_TWO_ZONES * 0.01
-    months = 9600 * 0.6 + 12 * 500 * 0.08
+    hours = 3 * 0.5 + 8 * 60 + 0.1 + CLOSED_ENDPOINTS_OF_TWO_ZONES * 0.01
+    months = 7200 * 0.34 + 11 * 500 * 0.08
     assert found.usd_per_hour == pytest.approx(hours + months / 730)
     assert found.usd_per_month == pytest.approx(hours * 730 + months)
     assert found.unknown == []
