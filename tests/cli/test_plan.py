@@ -302,6 +302,77 @@ def test_an_accelerator_without_figures_is_refused(folder: Path, capsys: pytest.
     assert "ml.g7e.48xlarge: memory and rate of its accelerators are not on file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("edit", "known", "line"),
+    [
+        (("count: 8", "count: 8\n      capacity: spot"), True, "spot interruptions: no public rate"),
+        (
+            ("count: 8", "count: 8\n      training_plan_arn: arn:aws:sagemaker:us-west-2:444455556666:training-plan/p"),
+            False,
+            "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it",
+        ),
+    ],
+)
+def test_spot_and_training_plans_have_no_public_figure(
+    edit: tuple[str, str], known: bool, line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Days and goodput are answered. No on-demand price stands in for a plan's."""
+    text = (folder / "prod.yaml").read_text(encoding="utf-8")
+    (folder / "prod.yaml").write_text(text.replace(*edit, 1), encoding="utf-8")
+    assert main(["--environments", str(folder), "plan", "prod", "--no-deploy", "-o", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert any(one.startswith(line) for one in data["not_known"])
+    assert figure(data, "time", "to the end")["central"] > 200
+    cost = figure(data, "time", "cost")
+    assert ("central" in cost) is known
+    if not known:
+        assert "the price is not known" in data["answers"]["time"]["answer"]
+        assert figure(data, "spares", "useful GPU-hour, 0 spares").get("value", "") is None
+
+
+def test_one_date_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """No option asks for one, and every end has a span: of the speed, of the rates, and 5 to 95 % of runs."""
+    assert main(["plan", "prod", *RUN, "--finish-by", "2027-01-01"]) == 2
+    assert "No such option" in capsys.readouterr().err
+    data = data_of(capsys, "prod", *RUN)
+    ends = [row for row in data["answers"]["goodput"]["figures"] if row["what"].startswith("end at")]
+    assert len(ends) == 3
+    for row in (*ends, figure(data, "time", "to the end"), figure(data, "time", "cost")):
+        assert row["low"] < row["central"] < row["high"]
+    measured = data_of(capsys, "prod", *RUN, "--tokens-per-second", "800")
+    exact = figure(measured, "time", "to the end")
+    assert exact["low"] < exact["central"] < exact["high"]  # a known speed leaves the interruptions
+
+
+def test_the_mfu_of_a_type_without_a_figure_is_not_guessed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H200 and B200: memory and peak are on file, a training speed is not."""
+    for kind in ("ml.p5en.48xlarge", "ml.p6-b200.48xlarge"):
+        text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("ml.p5.48xlarge", kind)
+        (folder / "prod.yaml").write_text(text, encoding="utf-8")
+        assert main(["--environments", str(folder), "plan", "prod", "--no-deploy", "-o", "json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert data["answers"]["time"]["answer"].startswith("Not known: no throughput of")
+        assert data["answers"]["time"]["figures"] == []
+        assert all("simulated" not in row["source"] for row in data["answers"]["goodput"]["figures"])
+        (folder / "prod.yaml").write_text(
+            (PROJECT / "environments" / "prod.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+        )
+
+
+def test_a_run_that_does_not_fit_has_no_days_and_no_dollars(capsys: pytest.CaptureFixture[str]) -> None:
+    """405B on 64 H100: exit code 3 in every form of output."""
+    large = ("prod", "--model", "llama-3.1-405b", "--tokens", "1T", "--no-deploy")
+    data = data_of(capsys, *large, code=3)
+    assert data["answers"]["fit"]["answer"].startswith("No: ")
+    assert data["answers"]["time"] == {
+        "title": "When does it end, and for how much?", "answer": "It does not fit, so it does not end.", "figures": [],
+        "notes": [],
+    }  # fmt: skip
+    for form in ("table", "markdown", "html"):
+        assert main(["plan", *large, "-o", form]) == 3
+        assert "It does not fit" in capsys.readouterr().out
+
+
 def test_a_rehearsal_gives_the_detection_and_not_the_restart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
