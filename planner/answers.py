@@ -152,7 +152,12 @@ def _fit(made: Plan) -> Answer:
         answer.rows.append(Row(what=name, value=Range.exact(gib), unit="GiB", source=source))
     margin = constant["fragmentation"]
     answer.rows.append(
-        Row(what="all", value=Range(found.total, found.total, found.worst), unit="GiB", source=margin.what)
+        Row(
+            what="all",
+            value=Range(found.total, found.total, found.worst),
+            unit="GiB",
+            source=f"the sum; high: {margin.value:.0%} more, the {margin.what}",
+        )
     )
     smallest = Range.exact(float(least)) if least else "none"
     answer.rows.append(
@@ -212,7 +217,7 @@ def _time(made: Plan) -> Answer:
         total = days.map(lambda day: day * 24 * price)
         answer.rows.append(Row(what="the environment", value=Range.exact(price), unit="$/h", source=bill.source))
         answer.rows.append(Row(what="cost", value=total, unit="$", source="days × 24 × $/h, spares included"))
-        answer.head = f"{_span(days, 'days')} and {_span(total, '$')}."
+        answer.head = f"{_span(days, 'days')} and {_span(total, '$', short=True)}."
         if bill.unknown:
             answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
     hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
@@ -307,7 +312,7 @@ def _checkpoint(made: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> 
             unit="s",
             source=f"{_limit(alone.limit)}: torch.save on rank 0",
         ),
-        Row(what="to read, all nodes", value=Range.exact(outlook.write_seconds), unit="s", source="as to write"),
+        Row(what="to read, all nodes", value=Range.exact(outlook.write_seconds), unit="s", source="taken as to write"),
         Row(
             what="steps stop for",
             value=outlook.stall,
@@ -403,10 +408,22 @@ def _interval(made: Plan) -> Answer:
 
 def _goodput(made: Plan) -> Answer:
     outlook = made.outlook
-    answer = Answer(key="goodput", title="How much of the time is training, and when is the end?")
+    answer = Answer(key="goodput", title="What breaks, and how much of the time is training?")
     found = outlook.goodputs
-    answer.head = f"{found.central:.2%} of the time ({found.low:.2%} to {found.high:.2%})."
+    share = f"{found.central:.2%} of the time is training ({found.low:.2%} to {found.high:.2%})"
+    finish = outlook.finish_seconds if made.fits else None
+    span = finish or Range.exact(30 * DAY)
+    number = Range(*(seconds * rate for seconds, rate in zip(span, outlook.interruptions, strict=True)))
+    until = "until the end" if finish else "in 30 days"
+    answer.head = f"{_span(number, 'interruptions')} {until}; {share}."
     answer.rows = [
+        Row(what=f"interruptions {until}", value=number, unit="interruptions", source="the rates below"),
+        Row(
+            what="one interruption costs",
+            value=_each(outlook),
+            unit="s",
+            source="steps done again, restart, and the mean wait for a node",
+        ),
         Row(
             what="interruptions per 1,000 node-days",
             value=outlook.rates.per_thousand,
@@ -459,6 +476,15 @@ def _goodput(made: Plan) -> Answer:
             "has no NCCL, no large state and no image to pull."
         )
     return answer
+
+
+def _each(outlook: Outlook) -> Range:
+    """Seconds that one interruption loses."""
+    ends = []
+    for index, level in enumerate(LEVELS):
+        lost = outlook.losses(level)
+        ends.append((lost.redo + lost.restart + lost.waiting) / outlook.interruptions[index])
+    return Range(min(ends), ends[1], max(ends))
 
 
 def _outcomes(outlook: Outlook, *, runs: int) -> dict[str, Outcome]:
@@ -623,6 +649,8 @@ def figure(value: float, unit: str) -> str:  # noqa: PLR0911
         return f"{value:.2%}"
     if unit in ("$", "$/h"):
         return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    if unit == "interruptions":
+        return f"{value:,.0f}" if value >= 2 else f"{value:.2g}"
     if unit in ("GPUs", "nodes", "steps", "tokens/s"):
         return f"{value:,.0f}"
     if unit == "days" and abs(value) < 1000:
@@ -636,10 +664,10 @@ def _plain(value: Range) -> str:
     return f"{value.low:.0f} to {value.high:.0f}"
 
 
-def _span(value: Range, unit: str) -> str:
+def _span(value: Range, unit: str, *, short: bool = False) -> str:
     if value.known:
         return f"{figure(value.central, unit)} {unit}"
-    low, central, high = (figure(one, unit) for one in value)
+    low, central, high = (shown(one) if short and math.isfinite(one) else figure(one, unit) for one in value)
     return f"{central} {unit} ({low} to {high})"
 
 

@@ -22,7 +22,9 @@ class Sourced(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     read: date
-    """The day on which it was read."""
+    """The day on which it was entered."""
+    compared: date | None = None
+    """The day on which it was compared with its source again; None: it was not."""
     source: Annotated[str, Field(min_length=8)]
     """Where from; a bound of this project is named as one."""
 

@@ -72,6 +72,18 @@ def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
     interruptions = figure(data, "goodput", "interruptions per 1,000 node-days")
     assert interruptions["low"] < interruptions["central"] < interruptions["high"]
     assert any("capacity" in line for line in data["not_known"])
+    # when, how much, what breaks: each in one line of the answers
+    assert re.match(r"2\d\d\.\d days \(1\d\d\.\d to 2\d\d\.\d\) and 2\.\d+M \$ \(", data["answers"]["time"]["answer"])
+    broken = data["answers"]["goodput"]
+    assert broken["title"].startswith("What breaks")
+    assert re.match(r"12 interruptions \(4 to 5\d\) until the end; 99\.\d\d% of the time is training", broken["answer"])
+    count, each = (figure(data, "goodput", what) for what in ("interruptions until the end", "one interruption costs"))
+    assert count["central"] == pytest.approx(days["central"] * 8 * 6.5 / 1000)
+    lost = sum(
+        figure(data, "goodput", f"lost: {what}")["central"]
+        for what in ("steps done again", "restart", "waiting for a node")
+    )
+    assert count["central"] * each["central"] / 86400 == pytest.approx(lost * days["central"])
 
 
 def test_prods_ninth_node_costs_twelve_percent(capsys: pytest.CaptureFixture[str]) -> None:

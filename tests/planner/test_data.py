@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,39 @@ def test_each_figure_has_a_source_and_a_day(name: str) -> None:
     assert found
     bare = [one for one in found if not one.get("source") or not one.get("read")]
     assert bare == []
+
+
+def test_the_page_lists_what_was_compared_with_its_source() -> None:
+    """Rows with `compared`, by file, are those that the page names."""
+    found: dict[str, int] = {}
+    for name in FILES:
+        raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+        rows = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
+        marked = [one for one in rows if "compared" in one]
+        assert all(one["read"] <= one["compared"] for one in marked)
+        assert all(re.search(r"\d|guide|EC2|docs/", one["source"]) for one in marked)
+        found[name.removesuffix(".yaml")] = len(marked)
+    assert found == {"failures": 0, "gpus": 8, "memory": 0, "models": 3, "storage": 5, "throughput": 5, "times": 0}
+    page = (FOLDER.parents[1] / "docs" / "plan.md").read_text(encoding="utf-8")
+    named = (
+        "Llama 3 70B, Llama 3.1 405B and Llama 2 70B",
+        "Llama 3.1 8B, 70B and 405B",
+        "capacity steps",
+        "answers of EC2",
+    )
+    for words in named:
+        assert words in page
+
+
+def test_what_stands_at_the_head_of_a_file_has_a_source_and_a_day() -> None:
+    """The network of instance types has no row of its own."""
+    for name in FILES:
+        for one in yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))["about"]:
+            assert one["source"]
+            assert isinstance(one["as_of"], date)
+    (head,) = yaml.safe_load((FOLDER / "gpus.yaml").read_text(encoding="utf-8"))["about"]
+    assert "network of instance types" in head["what"]
+    assert "EC2 DescribeInstanceTypes" in head["source"]
 
 
 def test_a_figure_without_a_source_is_refused() -> None:
