@@ -11,9 +11,12 @@ import pytest
 
 from ops.interruptions import interruptions
 from ops.snapshot import Cluster, ClusterEvent, Snapshot, Unseen
+from planner import answers, checks
 from planner.change import storage_sentence
+from planner.cluster import file_systems
 from planner.failures import Belief, prior, published
 from planner.storage import FileSystem, parse
+from pricing import price_file
 from review import assembly
 from review.report import FORMATS
 from review.review import review
@@ -39,6 +42,29 @@ def test_without_a_run_or_a_change_nothing_is_said() -> None:
     assert storage_sentence(plan_of({"training": None}), FAST, SLOW) == ""
     assert storage_sentence(plan_of({}), FAST, FAST) == ""
     assert storage_sentence(plan_of({"training": {"tokens": "1T"}}), FAST, SLOW) == ""
+
+
+def test_each_file_system_is_compared_at_its_own_best_interval_and_with_all_nodes_paid() -> None:
+    """Not at the interval of the file, which is the best one of its own file system; and a spare is paid everywhere."""
+    day = max(price.read for _, _, _, price in price_file.recorded().entries())
+    prices = {}
+    for count in (8, 9):
+        plan = plan_of({
+            "hyperpod/instance_groups/1/count": count,
+            "training": {**TRAINING, "save": "sync", "save_every_seconds": 60},
+        })  # fmt: skip
+        outlook = checks.outlook(plan)
+        assert outlook is not None
+        assert outlook.on(SLOW).every == pytest.approx(outlook.on(SLOW).interval.seconds)
+        assert outlook.on(SLOW).every > 10 * outlook.every
+        systems = file_systems(plan, price_file.recorded(), day=day, gib=outlook.needed_gib)
+        assert [system.name for system, _ in systems][:4] == ["7200@125", "7200@250", "7200@500", "7200@1000"]
+        assert all(system.capacity_gib >= outlook.needed_gib for system, _ in systems)
+        prices[count] = answers.useful_hours(outlook, systems)
+    for (_, without), (_, with_one) in zip(prices[8], prices[9], strict=True):
+        assert with_one.central > 1.1 * without.central
+    central = {system.name: price.central for system, price in prices[8]}
+    assert central["7200@125"] > central["7200@500"]  # synchronous saves; at one interval for all it would not be so
 
 
 def file_system(system: FileSystem) -> dict[str, Any]:

@@ -200,6 +200,23 @@ def test_from_how_many_nodes_a_spare_pays() -> None:
     assert elastic == pytest.approx(2237, rel=0.01)
 
 
+def test_elastic_training_loses_the_absent_nodes_and_a_second_restart() -> None:
+    """64 nodes, one absent for 99 minutes in 57.7 hours: 0.029 of a node on average; and the node is taken in again."""
+    rate, repair = 64 * 6.5e-3 / DAY, 99 * 60
+    found = spares.elastic_goodput(1.0, rate=rate, restart=0, repair=repair, nodes=64)
+    assert 1 - found == pytest.approx(0.0286 / 64, rel=0.01)
+    again = spares.elastic_goodput(1.0, rate=rate, restart=600, repair=repair, nodes=64)
+    assert again / found == pytest.approx(1 - 600 * rate, rel=1e-4)
+    assert spares.elastic_goodput(0.9, rate=rate, restart=0, repair=repair, nodes=64) == pytest.approx(0.9 * found)
+
+
+@pytest.mark.parametrize(("gpu", "network", "tokens"), [("H100", 3200, 3298), ("A10G", 100, 7467)])
+def test_traffic_hides_behind_the_arithmetic_from_so_many_tokens(gpu: str, network: float, tokens: float) -> None:
+    """8 bytes of each parameter enter a node, 6 FLOP of it on each GPU: 8 F / (6 NIC), at the whole dense rate."""
+    found = speed.hidden_tokens(gpu=gpu, network_gbps=network)
+    assert found == pytest.approx(tokens, rel=0.01)
+
+
 def test_a_wait_without_spares_is_the_whole_repair() -> None:
     assert spares.expected_wait(spares=0, in_repair=0.3, repair=4800) == pytest.approx(4800)
     waits = [spares.expected_wait(spares=number, in_repair=0.3, repair=4800) for number in range(4)]
