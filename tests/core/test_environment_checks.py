@@ -178,19 +178,12 @@ CASES = [
     Case("users_get_ray_namespaces", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["ray", "kube-system"]}]}, "eks.ray_users[0].namespaces[1]", "belongs to the cluster itself", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["ray", "mine"]}]}),
     Case("users_get_ray_namespaces", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine"]}]}, "eks.ray_users[0].namespaces", "'ray', where the RayCluster is", {"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["mine", "ray"]}]}, "warning"),
     # --- storage
-<<<<<<< HEAD
     Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "Fix: set 2400 or 4800", {"storage/capacity_gib": 4800}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 4800, "throughput_mbs_per_tib": 500}}, "storage.capacity_gib", "multiples of 9600. Fix: set 9600", {"storage": {"efa": True, "capacity_gib": 9600, "throughput_mbs_per_tib": 500}}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 12000, "throughput_mbs_per_tib": 1000}}, "storage.capacity_gib", "multiples of 4800. Fix: set 9600 or 14400", {"storage": {"efa": True, "capacity_gib": 14400, "throughput_mbs_per_tib": 1000}}),
-    Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g5.2xlarge"}, "storage.efa", "ml.g5.2xlarge has no EFA", {"storage": {"efa": True, "capacity_gib": 19200}}, "warning"),
-=======
-    Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "(2400 or 4800)", {"storage/capacity_gib": 4800}),
-    Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 4800, "throughput_mbs_per_tib": 500}}, "storage.capacity_gib", "multiples of 9600 (9600)", {"storage": {"efa": True, "capacity_gib": 9600, "throughput_mbs_per_tib": 500}}),
-    Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 12000, "throughput_mbs_per_tib": 1000}}, "storage.capacity_gib", "(9600 or 14400)", {"storage": {"efa": True, "capacity_gib": 14400, "throughput_mbs_per_tib": 1000}}),
     Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p4d.24xlarge"}, "storage.efa", "Lustre has no EFA on ml.p4d.24xlarge", {"storage": {"efa": True, "capacity_gib": 19200}}, "warning"),
     Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g5.2xlarge"}, "storage.efa", "Lustre has no EFA on ml.g5.2xlarge", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g6.8xlarge"}, "warning"),
-    Case("efa_storage_has_connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/count": 129}, "storage.efa", "1,032 EFA connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/count": 128}, "warning"),
->>>>>>> b0b0833 (feat(storage): Lustre over EFA: lifecycle step, checks, planner)
+    Case("efa_storage_has_connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p6-b200.48xlarge", f"{WORKERS}/count": 129}, "storage.efa", "1,032 EFA connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p6-b200.48xlarge", f"{WORKERS}/count": 128}, "warning"),
     Case("storage_zone_exists", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az9"}}}, "storage.existing.availability_zone_id", "is not one of network.availability_zone_ids", {"storage": {"existing": FILE_SYSTEM}}, beside=("storage.existing.availability_zone_id", "storage.existing.file_system_id")),
     Case("storage_is_beside_the_workers", {"storage/availability_zone_id": "usw2-az2"}, "storage.availability_zone_id", "traffic between zones is slow", {"storage/availability_zone_id": "usw2-az1"}),
     Case("storage_is_beside_the_workers", {"storage": {"existing": {**FILE_SYSTEM, "availability_zone_id": "usw2-az2"}}}, "storage.existing.availability_zone_id", "move the group, or the data", {"storage": {"existing": FILE_SYSTEM}}, "warning", beside=("storage.existing.file_system_id",)),
