@@ -215,7 +215,7 @@ def test_the_shipped_files_are_good_and_without_warnings() -> None:
 def test_the_shipped_files_differ_for_good_reasons() -> None:
     files = [load(name) for name in environment_names()]
     dev, local, prod = (file.settings for file in files)
-    assert [one.storage.kind for one in (dev, local, prod)] == ["dynamic", "static", "static"]
+    assert [one.storage.kind for one in (dev, local, prod)] == ["static", "static", "static"]
     assert [file.plan.new_file_system and file.plan.new_file_system.on_destroy for file in files] == [
         "delete",
         "delete",
