@@ -72,8 +72,9 @@ def from_file(path: Path) -> Rates:
             fix="count interruptions (events) and the nodes times the days (node_days)",
         )
     low, high = poisson_interval(found.events)
+    low = low or gamma_quantile(0.05, 0.5)  # nothing was counted: Jeffreys' lower bound, for a rate is never zero
     scale = 1000 / found.node_days
-    central = max(found.events, 0.5) * scale  # nothing seen is not a rate of zero
+    central = max(found.events, 0.5) * scale
     return Rates(per_thousand=Range(low * scale, central, high * scale), source=f"{found.what} ({found.source})")
 
 

@@ -207,7 +207,7 @@ def test_one_rate_of_failures_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     file.write_text(yaml.safe_dump({**base, "events": 0, "node_days": 400}), encoding="utf-8")
     found = figure(data_of(capsys, "prod", *RUN, "--failures", str(file)), "goodput",
                    "interruptions per 1,000 node-days")  # fmt: skip
-    assert (found["low"], found["central"]) == (0, 1.25)  # nothing seen is not a rate of zero
+    assert 0 < found["low"] < found["central"] == 1.25  # nothing seen is not a rate of zero
     assert found["high"] == pytest.approx(1000 * 3.0 / 400, rel=0.01)  # Poisson: 95 % below three
 
 
