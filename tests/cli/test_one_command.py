@@ -92,6 +92,8 @@ def test_the_root_lists_the_commands_in_their_order() -> None:
     shown = [name for name, child in tree().commands.items() if not child.hidden]
     assert set(shown) <= set(COMMANDS), "a command without a place in the help"
     assert [name for name in tree().list_commands(None) if name in shown] == [n for n in COMMANDS if n in shown]
+    life = ["env", "preflight", "deploy", "status", "submit", "teardown"]
+    assert [name for name in COMMANDS if name in life] == life
 
 
 def test_the_help_of_a_rehearsal_names_every_fault() -> None:

@@ -479,6 +479,11 @@ def test_removing_a_required_key_is_said_once() -> None:
     assert "required setting is missing. Expected replicas: number of pods" in said[0].message
 
 
+def test_a_misspelled_required_key_is_said_once() -> None:
+    _, said = judged(text_of({}).replace("region:", "xregion:", 1))
+    assert [(problem.path, problem.fix) for problem in said] == [("xregion", "did you mean 'region'?")]
+
+
 REFUSED_ZONE = "EKS takes no control-plane subnet"
 EAST_SUBNETS = ["subnet-0123456789abcdef2", "subnet-0123456789abcdef3"]
 """Those of `SUBNETS`."""

@@ -63,6 +63,19 @@ def test_all_problems_of_all_files(folder: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_json_has_the_parts_of_each_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "dev.yaml").write_text((folder / "dev.yaml").read_text().replace("ml.g5.48xlarge", "ml.g5.48xlage"))
+    assert cli(["--environments", str(folder), "env", "check", "dev", "-o", "json"]) == 2
+    (result,) = json.loads(capsys.readouterr().out)["environments"]
+    (problem,) = [one for one in result["problems"] if one["severity"] == "error"]
+    assert problem.keys() == {"path", "what", "expected", "fix", "file", "line", "severity"}
+    assert (problem["expected"], problem["what"][:15]) == (
+        "a listed type, or the specification of a new one",
+        "'ml.g5.48xlage'",
+    )
+    assert problem["fix"].startswith("did you mean 'ml.g5.48xlarge'?")
+
+
 def test_what_a_deployment_is_refused_for_is_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is good; the record of digests, which the deployment needs, is beside it."""
     plan = core.Plan(name="prod", settings=core.load("prod").settings)

@@ -139,3 +139,9 @@ def test_linked_buckets_are_near() -> None:
     assert any("imports automatically from" in one.message for one in found)
     exported = {**far, "auto_import": []}
     assert [one.severity for one in asked("buckets", links(exported), there)] == ["fine"]
+
+
+def test_a_finding_keeps_its_parts_in_its_row() -> None:
+    finding = Finding(path=("region",), what="x: 1", severity="error", expected="2", fix="write 2")
+    row = preflight._outcome(finding).named("rule")
+    assert row == Check(check="rule", result="failed", what="x: 1", expected="2", fix="write 2")
