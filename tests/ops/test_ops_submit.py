@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from cli.main import main
 from ops.submit import files_of, pack
 from tests.ops.ray_head import Head
-from tests.ops.world import environment_text
+from tests.ops.world import ROOT, World, environment_text
 from tests.support.emulator import until
 from tests.support.ports import free_port
 
@@ -32,6 +34,41 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work = tmp_path / "work"
     work.mkdir()
     return work
+
+
+SMALLER = {"/fsx/runs": "STORAGE", "--workers 16 --gpus-per-worker 1": "--workers 0", "--steps 1000": "--steps 3"}
+"""What differs from the printed job: one process in place of 16 GPUs, three steps, and a folder of the test."""
+
+
+def printed_job(page: str) -> list[str]:
+    """The words of a page's one `submit` line, after the environment."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    (line,) = re.findall(r"^hyperpod-ray submit \w+ (.*)$", text, re.MULTILINE)
+    return shlex.split(line)
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README's job: by a port forward, with the RayCluster's own token, from the upload to the exit code."""
+    monkeypatch.chdir(ROOT)
+    assert printed_job("README.md") == printed_job("docs/tutorial.md")
+    line = shlex.join(printed_job("README.md"))
+    for old, new in SMALLER.items():
+        assert old in line
+        line = line.replace(old, new.replace("STORAGE", str(tmp_path)))
+    head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
+    faults.request("POST", "/rehearsal/bridges", {**head, "to": ray.url.removeprefix("http://")})
+    try:
+        # the image has `resilience` installed
+        result = faults.ops("submit", faults.name, "--env", f"PYTHONPATH={ROOT}", *shlex.split(line))
+    finally:
+        faults.request("DELETE", "/rehearsal/bridges")
+    assert result.code == 0, result.out + result.err
+    assert "SUCCEEDED" in result.err
+    kinds = [json.loads(one)["kind"] for one in (tmp_path / "first" / "events.jsonl").read_text().splitlines()]
+    assert kinds.count("step") == 3
+    assert "save" in kinds
 
 
 @pytest.mark.rehearsal
