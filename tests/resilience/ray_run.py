@@ -72,7 +72,10 @@ def main(folder: str) -> None:
     ray.init(address="local", num_cpus=5, include_dashboard=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # what is tested is what happens, not how soon
-    patient = Settings(silence_s=60, hang_s=300, process_group_timeout_s=900, collective_timeout_s=900)
+    patient = Settings(
+        silence_s=60, hang_s=300, process_group_timeout_s=900, collective_timeout_s=900,
+        worker_health_check_timeout_s=900, worker_group_start_timeout_s=300,
+    )  # fmt: skip
     run = Run(storage=folder, name="run", save_every_steps=2, keep=2, settings=patient)
     result = run.fit(train, workers=2, spares=1, datasets={"train": ray.data.range(ROWS)})
     print(json.dumps({"error": str(result.error or ""), "checkpoint": result.checkpoint.path}))
