@@ -88,6 +88,7 @@ class Soak:
 
     def covered(self) -> bool:
         """Whether training goes on, with a warm spare, or with as many as all nodes have ranks."""
+        self.refill()
         assert self.party.coordinator is not None
         table = self.party.coordinator.table
         return bool(table.running and table.warm_spares >= (1 if self.active == 2 else self.active))
