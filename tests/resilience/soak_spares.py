@@ -62,7 +62,8 @@ class Soak:
         generations = len(party.events("generation"))
         party.until(self.covered, seconds=600)
         newest = max((event["step"] for event in party.events("step")), default=0)
-        party.until(lambda: max((e["step"] for e in party.events("step")), default=0) >= newest + dice.randint(1, 8))
+        due = newest + dice.randint(1, 8)
+        party.until(lambda: max((event["step"] for event in party.events("step")), default=0) >= due)
         kind = dice.choices(list(self.kinds), weights=list(self.kinds.values()))[0]
         self.seen[kind] += 1
         ranks = party.rank_pids()
