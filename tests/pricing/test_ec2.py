@@ -71,3 +71,9 @@ def test_what_is_not_known_stays_unknown(known: Prices) -> None:
     assert known.instance("eu-west-1", "ml.p5.48xlarge") is None, "EC2 has no P5 there on file"
     assert known.instance("eu-west-1", "ml.c5.2xlarge") is None, "no family c5 on file"
     assert Prices().instance("eu-west-1", "ml.g5.48xlarge") is None
+
+
+def test_an_estimate_rests_on_no_other(known: Prices) -> None:
+    guess = known.instances[ec2.HOME]["ml.g5.48xlarge"].model_copy(update={"estimate": "a guess"})
+    guessed = Prices(instances={ec2.HOME: {"ml.g5.48xlarge": guess}})
+    assert guessed.instance("eu-west-1", "ml.g5.48xlarge") is None
