@@ -23,6 +23,7 @@ ROOMS = (
     "image",
     "k8s",
     "ops",
+    "planner",
     "pricing",
     "resilience",
     "review",
