@@ -33,7 +33,7 @@ def page(name: str) -> str:
     """One page."""
     plan = core.load(name).plan
     prices = price_file.recorded()
-    day = max(price.read for _, _, _, price in prices.entries())
+    day = max(price.as_of for _, _, _, price in prices.entries())
     outlook = Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
     systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
     made = answers.plan(outlook, bill(plan, prices, day=day), deploy=FIRST_STEP, systems=systems, runs=2_000)

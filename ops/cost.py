@@ -44,7 +44,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
             "region": target.plan.settings.region,
             "currency": "USD",
             "hours_per_month": prices.HOURS_PER_MONTH,
-            "lines": [{**output.plain(line), "read": str(line.read) if line.read else None} for line in found.lines],
+            "lines": [{**output.plain(line), "as_of": str(line.as_of) if line.as_of else None} for line in found.lines],
             "usd_per_hour": round(found.usd_per_hour, 4),
             "usd_per_month": round(found.usd_per_month, 2),
             "complete": not found.unknown,
@@ -75,19 +75,19 @@ def _online(target: Target) -> Prices:
         today = output.now().date()
         for kind in sorted({group.type for group in settings.hyperpod.instance_groups}):
             price = price_list.instance_price(
-                products(price_list.instance_query(region, kind)), instance_type=kind, read=today
+                products(price_list.instance_query(region, kind)), instance_type=kind, as_of=today
             )
             if price:
                 instances[kind] = price
         if target.plan.new_file_system is not None:
             throughput = target.plan.new_file_system.throughput_mbs_per_tib
             found = price_list.storage_price(
-                products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, read=today
+                products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, as_of=today
             )
             if found:
                 storage[throughput] = found
         for what, _ in prices.always_paid(target.plan, day=today):
-            hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, read=today)
+            hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, as_of=today)
             if hourly:
                 fixed[what] = hourly
     except Exception as error:
@@ -109,7 +109,7 @@ def _update(target: Target, asked: Prices, known: Prices, *, form: Format) -> in
         output.write_json("cost-update", {"environment": target.name, "file": str(path), "prices": changes})
         return OK
     for change in changes:
-        before = "new" if change["before"] is None else f"was {change['before']}, of {change['before_read']}"
+        before = "new" if change["before"] is None else f"was {change['before']}, of {change['before_as_of']}"
         output.write_line(f"{change['region']} {change['of']}: {change['usd']} ({before})")
     output.log(f"written to {path}: look at it with git diff, and commit it")
     return OK
@@ -125,7 +125,7 @@ def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
             "of": f"storage of {key} MB/s per TiB" if section == "storage" else key,
             "usd": price.usd,
             "before": before.usd if before else None,
-            "before_read": str(before.read) if before else None,
+            "before_as_of": str(before.as_of) if before else None,
         }
 
 
@@ -162,5 +162,5 @@ def _dollars(value: float | None, *, mark: str = "") -> str:
 
 
 def _origin(line: Line) -> str:
-    dated = str(line.read) if isinstance(line.read, date) else "no price known"
+    dated = str(line.as_of) if isinstance(line.as_of, date) else "no price known"
     return "; ".join(part for part in (line.note or dated, line.estimate) if part)

@@ -76,7 +76,7 @@ def named(name: str) -> Architecture:
             expected=f"one of {', '.join(data.models())}",
             fix=f"{hint}give --params 70B, or --config config.json",
         )
-    fields = shape.model_dump(exclude={"parameters", "read", "compared"})
+    fields = shape.model_dump(exclude={"parameters", "as_of", "compared"})
     return Architecture(name=name, **fields)
 
 

@@ -219,7 +219,7 @@ def bill(plan: Plan, prices: Prices, *, day: date) -> Bill:
     unknown = tuple(line.name for line in found.unknown)
     rest = sum(line.usd_per_hour or 0.0 for line in found.lines if line.name not in own)
     estimate = any(line.estimate for line in found.estimated)
-    dates = sorted({str(line.read) for line in found.lines if line.read})
+    dates = sorted({str(line.as_of) for line in found.lines if line.as_of})
     words = f"on-demand in {plan.settings.region}, prices read {dates[0]} to {dates[-1]}" if dates else "no price known"
     if estimate:
         words += f"; an estimate: {next(line.estimate for line in found.estimated)}"

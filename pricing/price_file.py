@@ -123,7 +123,7 @@ def _natural(key: str) -> list[tuple[int, int, str]]:
 def _entry(price: Price) -> str:
     usd = f"{price.usd:.10f}".rstrip("0").rstrip(".")
     estimate = f", estimate: {_quoted(price.estimate)}" if price.estimate else ""
-    return f"{{usd: {usd}, read: {price.read}, source: {_quoted(price.source)}{estimate}}}"
+    return f"{{usd: {usd}, as_of: {price.as_of}, source: {_quoted(price.source)}{estimate}}}"
 
 
 def _alike(alike: RegionFallback) -> str:

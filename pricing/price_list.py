@@ -48,27 +48,27 @@ def _query(service: str, **filters: str) -> dict[str, Any]:
     }
 
 
-def instance_price(products: Iterable[str], *, instance_type: str, read: date) -> Price | None:
+def instance_price(products: Iterable[str], *, instance_type: str, as_of: date) -> Price | None:
     """The on-demand price in what `get_products` answered; None unless exactly one fits.
 
     Studio, training and reserved usage of the same type have products of their own: their usage types differ.
     """
-    return _only(products, fits=_usage(f"Cluster:{instance_type}"), units=_HOURS, read=read)
+    return _only(products, fits=_usage(f"Cluster:{instance_type}"), units=_HOURS, as_of=as_of)
 
 
-def fixed_price(products: Iterable[str], *, what: HourlyCharge, read: date) -> Price | None:
+def fixed_price(products: Iterable[str], *, what: HourlyCharge, as_of: date) -> Price | None:
     """The price per hour of what is always paid; None unless exactly one fits."""
-    return _only(products, fits=_usage(_FIXED[what][2]), units=_HOURS, read=read)
+    return _only(products, fits=_usage(_FIXED[what][2]), units=_HOURS, as_of=as_of)
 
 
-def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, read: date) -> Price | None:
+def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, as_of: date) -> Price | None:
     """The storage price of PERSISTENT_2 SSD at that throughput; None unless exactly one fits."""
 
     def fits(attributes: Mapping[str, str]) -> bool:
         digits = "".join(c for c in attributes.get("throughputCapacity", "").partition("M")[0] if c.isdigit())
         return digits == str(throughput_mbs_per_tib)
 
-    return _only(products, fits=fits, units={"gb-mo", "gb-month"}, read=read)
+    return _only(products, fits=fits, units={"gb-mo", "gb-month"}, as_of=as_of)
 
 
 def _usage(usage_type: str) -> Callable[[Mapping[str, str]], bool]:
@@ -78,7 +78,7 @@ def _usage(usage_type: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _only(
-    products: Iterable[str], *, fits: Callable[[Mapping[str, str]], bool], units: set[str], read: date
+    products: Iterable[str], *, fits: Callable[[Mapping[str, str]], bool], units: set[str], as_of: date
 ) -> Price | None:
     found: dict[float, str] = {}
     for text in products:
@@ -96,4 +96,4 @@ def _only(
     if len(found) != 1:
         return None
     usd, source = next(iter(found.items()))
-    return Price(usd=usd, read=read, source=source)
+    return Price(usd=usd, as_of=as_of, source=source)

@@ -63,7 +63,7 @@ class Price(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     usd: Annotated[float, Field(gt=0)]
     """US dollars per unit."""
-    read: date
+    as_of: date
     """The day for which it was read."""
     source: Annotated[str, Field(min_length=1)]
     """Where from."""
@@ -183,7 +183,7 @@ class Line:
     usd_per_hour: float | None = None
     """None where the price is unknown."""
     usd_per_month: float | None = None
-    read: date | None = None
+    as_of: date | None = None
     source: str = ""
     estimate: str = ""
     """What the price is taken from where it is not the price of exactly this; see `Price.estimate`."""
@@ -334,7 +334,7 @@ def line(
         usd_per_unit=price.usd if price else None,
         usd_per_hour=hour,
         usd_per_month=month,
-        read=price.read if price else None,
+        as_of=price.as_of if price else None,
         source=price.source if price else "",
         estimate=price.estimate if price else "",
         note=note,

@@ -33,7 +33,7 @@ class Line:
     after: str
     before_usd: float | None
     after_usd: float | None
-    read: date | None = None
+    as_of: date | None = None
     source: str = ""
     estimate: str = ""
     """What a price is taken from where it is not the price of exactly this (`as in us-east-1`)."""
@@ -82,7 +82,7 @@ class Money:
     @property
     def dates(self) -> list[date]:
         """Days on which the prices used were read."""
-        return sorted({line.read for line in self.lines if line.read})
+        return sorted({line.as_of for line in self.lines if line.as_of})
 
 
 def hourly(assembly: EnvironmentAssembly, day: date) -> str:
@@ -121,7 +121,7 @@ def money(changes: Changes, *, day: date) -> Money:
                 after=_words(new),
                 before_usd=old.usd_per_hour if old else 0.0,
                 after_usd=new.usd_per_hour if new else 0.0,
-                read=one.read if one else None,
+                as_of=one.as_of if one else None,
                 source=one.source if one else "",
                 estimate=next((side.estimate for side in (new, old) if side and side.estimate), ""),
             )

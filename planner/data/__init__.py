@@ -21,7 +21,7 @@ class Sourced(BaseModel):
     """A figure with its origin."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    read: date
+    as_of: date
     """The day on which it was entered."""
     compared: date | None = None
     """The day on which it was compared with its source again; None: it was not."""

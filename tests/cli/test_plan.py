@@ -195,7 +195,7 @@ def test_bad_use_is_one_message(
 def test_one_rate_of_failures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A rate has no span; a count in an exposure has one."""
     file = tmp_path / "ours.yaml"
-    base = {"what": "our cluster", "read": "2026-11-22", "source": "our own log of events"}
+    base = {"what": "our cluster", "as_of": "2026-11-22", "source": "our own log of events"}
     file.write_text(yaml.safe_dump({**base, "rate": 6.5}), encoding="utf-8")
     assert "without its exposure" in refused(capsys, "prod", *RUN, "--failures", str(file))
     file.write_text(yaml.safe_dump({"what": "x", "events": 3, "node_days": 400}), encoding="utf-8")

@@ -68,7 +68,7 @@ def test_prices_are_as_old_as_their_oldest_entry() -> None:
 
     def days(node: Any) -> Iterator[date]:
         for key, value in node.items():
-            if key == "read":
+            if key == "as_of":
                 yield value
             elif isinstance(value, dict):
                 yield from days(value)

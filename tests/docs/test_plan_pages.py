@@ -56,7 +56,7 @@ def test_each_shipped_environment_follows_its_own_plan(name: str) -> None:
     """No doubt of `env check` about the run, no spare that costs more than it saves, the advised file system."""
     plan = core.load(name).plan
     prices = price_file.recorded()
-    day = max(price.read for _, _, _, price in prices.entries())
+    day = max(price.as_of for _, _, _, price in prices.entries())
     assert checks.findings(plan, prices, day=day) == []
     outlook = checks.outlook(plan)
     assert outlook is not None
@@ -74,7 +74,7 @@ def test_synchronous_saves_pay_for_a_faster_file_system() -> None:
     """As prod's comment says."""
     plan = core.load("prod").plan
     prices = price_file.recorded()
-    day = max(price.read for _, _, _, price in prices.entries())
+    day = max(price.as_of for _, _, _, price in prices.entries())
     outlook = checks.outlook(plan)
     assert outlook is not None
     sync = replace(outlook, job=replace(outlook.job, save="sync"))

@@ -187,7 +187,7 @@ def test_nothing_is_written_when_nobody_answers(folder: Path) -> None:
 
 
 def test_a_broken_price_file_ends_with_what_is_wrong(folder: Path) -> None:
-    (folder / "prices_usd.yaml").write_text("instances: {us-west-2: {ml.m5.2xlarge: {usd: -1, read: 2026-01-01}}}")
+    (folder / "prices_usd.yaml").write_text("instances: {us-west-2: {ml.m5.2xlarge: {usd: -1, as_of: 2026-01-01}}}")
     result = run(folder, "--offline")
     assert result.code == 2
     assert "ml.m5.2xlarge.usd: input should be greater than 0" in result.err

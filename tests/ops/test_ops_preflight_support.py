@@ -65,7 +65,7 @@ def priced(folder: Path | None = None) -> str:
 def test_preflight_puts_the_price_there(tmp_path: Path) -> None:
     assert priced() == f"{PRICE}."
     (tmp_path / "prices_usd.yaml").write_text(
-        "fixed: {us-west-2: {eks_extended_support: {usd: 0.25, read: 2026-11-01, source: contract}}}"
+        "fixed: {us-west-2: {eks_extended_support: {usd: 0.25, as_of: 2026-11-01, source: contract}}}"
     )
     assert "0.35 $ an hour in place of 0.10" in priced(tmp_path)
     (tmp_path / "prices_usd.yaml").write_text("- broken")

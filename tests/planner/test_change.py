@@ -46,7 +46,7 @@ def test_without_a_run_or_a_change_nothing_is_said() -> None:
 
 def test_each_file_system_is_compared_at_its_own_best_interval_and_with_all_nodes_paid() -> None:
     """Not at the interval of the file, which is the best one of its own file system; and a spare is paid everywhere."""
-    day = max(price.read for _, _, _, price in price_file.recorded().entries())
+    day = max(price.as_of for _, _, _, price in price_file.recorded().entries())
     prices = {}
     for count in (8, 9):
         plan = plan_of({

@@ -26,7 +26,7 @@ def figures(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         inner = [item for item in value.values() if isinstance(item, dict | list)]
         if any(isinstance(item, int | float) and not isinstance(item, bool) for item in value.values()) or (
-            any(isinstance(item, list) for item in value.values()) and "read" in value
+            any(isinstance(item, list) for item in value.values()) and "as_of" in value
         ):
             yield value
         else:
@@ -42,7 +42,7 @@ def test_each_figure_has_a_source_and_a_day(name: str) -> None:
     raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
     found = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
     assert found
-    bare = [one for one in found if not one.get("source") or not one.get("read")]
+    bare = [one for one in found if not one.get("source") or not one.get("as_of")]
     assert bare == []
 
 
@@ -53,7 +53,7 @@ def test_the_page_lists_what_was_compared_with_its_source() -> None:
         raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
         rows = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
         marked = [one for one in rows if "compared" in one]
-        assert all(one["read"] <= one["compared"] for one in marked)
+        assert all(one["as_of"] <= one["compared"] for one in marked)
         assert all(re.search(r"\d|guide|EC2|docs/", one["source"]) for one in marked)
         found[name.removesuffix(".yaml")] = len(marked)
     assert found == {"failures": 0, "gpus": 8, "memory": 0, "models": 3, "storage": 5, "throughput": 5, "times": 0}
@@ -80,9 +80,9 @@ def test_what_stands_at_the_head_of_a_file_has_a_source_and_a_day() -> None:
 
 
 def test_a_figure_without_a_source_is_refused() -> None:
-    good = {"value": 1.0, "what": "w", "read": "2026-11-22", "source": "a page of the guide"}
+    good = {"value": 1.0, "what": "w", "as_of": "2026-11-22", "source": "a page of the guide"}
     assert data.Constant.model_validate(good).value == 1
-    for missing in ("source", "read"):
+    for missing in ("source", "as_of"):
         with pytest.raises(ValidationError):
             data.Constant.model_validate({key: value for key, value in good.items() if key != missing})
     with pytest.raises(ValidationError):

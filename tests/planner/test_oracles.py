@@ -145,7 +145,7 @@ def test_llama_65b_took_the_published_gpu_hours() -> None:
 def test_the_record_is_of_the_pinned_programs_and_of_these_questions() -> None:
     pinned = dict(re.findall(r"^([a-z-]+)==(\S+)$", (PROJECT / "requirements-oracles.in").read_text(), re.MULTILINE))
     assert recorded()["versions"] == {name: pinned[name] for name in ("dlcalc", "llm-analysis")}
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", recorded()["read"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", recorded()["as_of"])
     assert recorded()["command"] == ".venv-oracles/bin/python tests/planner/oracles/ask.py"
     asked = {"memory": ask.MEMORY, "steps": ask.STEPS}
     for kind, questions in asked.items():
@@ -165,5 +165,5 @@ if PYTHON.exists():
         done = subprocess.run([PYTHON, ask.__file__], capture_output=True, text=True, timeout=300, check=True)
         today = json.loads(done.stdout)
         before = dict(recorded())
-        assert today.pop("read") >= before.pop("read")
+        assert today.pop("as_of") >= before.pop("as_of")
         assert today == before

@@ -58,7 +58,7 @@ def test_an_estimate_says_what_it_is_made_of(known: Prices) -> None:
 
 def test_a_price_on_file_goes_before_an_estimate(known: Prices) -> None:
     mine = (
-        Price(usd=9, read=found.read, source="contract")
+        Price(usd=9, as_of=found.as_of, source="contract")
         if (found := known.instance("us-east-1", "ml.g5.48xlarge"))
         else None
     )

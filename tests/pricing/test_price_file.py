@@ -18,7 +18,7 @@ DAY = date(2026, 11, 21)
 
 
 def price(usd: float) -> Price:
-    return Price(usd=usd, read=DAY, source="test")
+    return Price(usd=usd, as_of=DAY, source="test")
 
 
 def test_what_ships_has_date_and_source_and_known_types_and_is_no_estimate() -> None:
@@ -27,7 +27,7 @@ def test_what_ships_has_date_and_source_and_known_types_and_is_no_estimate() -> 
     for types in known.instances.values():
         assert set(types) <= set(catalogue())
     entries = [price for *_, price in known.entries()]
-    assert all(entry.source and entry.read <= date.today() and not entry.estimate for entry in entries)
+    assert all(entry.source and entry.as_of <= date.today() and not entry.estimate for entry in entries)
     assert set(itertools.chain.from_iterable(known.storage.values())) <= {125, 250, 500, 1000}
 
 
@@ -77,8 +77,8 @@ def test_writing_keeps_what_is_there_and_the_comments_on_top(tmp_path: Path) -> 
     file.write_text(
         "# negotiated, see contract 7\n"
         "instances:\n  us-west-2:\n"
-        '    ml.p5.48xlarge: {usd: 41, read: 2026-11-01, source: "contract 7", estimate: "after our discount"}\n'
-        'storage: {us-west-2: {250: {usd: 0.2, read: 2026-11-01, source: "contract \\"7\\""}}}\n'
+        '    ml.p5.48xlarge: {usd: 41, as_of: 2026-11-01, source: "contract 7", estimate: "after our discount"}\n'
+        'storage: {us-west-2: {250: {usd: 0.2, as_of: 2026-11-01, source: "contract \\"7\\""}}}\n'
     )
     price_file.write(
         Prices(
@@ -91,15 +91,15 @@ def test_writing_keeps_what_is_there_and_the_comments_on_top(tmp_path: Path) -> 
         "# negotiated, see contract 7\n"
         'instances:  # HyperPod "cluster usage", per instance-hour: region, then type\n'
         "  us-west-2:\n"
-        '    ml.g5.2xlarge: {usd: 1.515, read: 2026-11-21, source: "test"}\n'
-        '    ml.g5.12xlarge: {usd: 7, read: 2026-11-21, source: "test"}\n'
-        '    ml.p5.48xlarge: {usd: 41, read: 2026-11-01, source: "contract 7", estimate: "after our discount"}\n'
+        '    ml.g5.2xlarge: {usd: 1.515, as_of: 2026-11-21, source: "test"}\n'
+        '    ml.g5.12xlarge: {usd: 7, as_of: 2026-11-21, source: "test"}\n'
+        '    ml.p5.48xlarge: {usd: 41, as_of: 2026-11-01, source: "contract 7", estimate: "after our discount"}\n'
         "storage:  # FSx for Lustre PERSISTENT_2 SSD, per GB-month: region, then MB/s per TiB\n"
         "  us-west-2:\n"
-        '    250: {usd: 0.2, read: 2026-11-01, source: "contract \\"7\\""}\n'
+        '    250: {usd: 0.2, as_of: 2026-11-01, source: "contract \\"7\\""}\n'
         "fixed:  # per hour; `any`: the same in every region\n"
         "  us-west-2:\n"
-        '    nat_gateway: {usd: 0.045, read: 2026-11-21, source: "test"}\n'
+        '    nat_gateway: {usd: 0.045, as_of: 2026-11-21, source: "test"}\n'
     )
     assert price_file.recorded(tmp_path).instances["us-west-2"]["ml.p5.48xlarge"].estimate == "after our discount"
 
@@ -110,10 +110,10 @@ def test_writing_keeps_what_is_there_and_the_comments_on_top(tmp_path: Path) -> 
         ("# a\ninstances: }", "prices_usd.yaml:2: not YAML"),
         ("instance: {}", "prices_usd.yaml: instance: extra inputs are not permitted"),
         (
-            "instances: {us-west-2: {ml.p5.48xlarge: {usd: 0, read: 2026-01-01, source: x}}}",
+            "instances: {us-west-2: {ml.p5.48xlarge: {usd: 0, as_of: 2026-01-01, source: x}}}",
             "instances.us-west-2.ml.p5.48xlarge.usd: input should be greater than 0",
         ),
-        ("fixed: {any: {tea: {usd: 1, read: 2026-01-01, source: x}}}", "fixed.any.tea"),
+        ("fixed: {any: {tea: {usd: 1, as_of: 2026-01-01, source: x}}}", "fixed.any.tea"),
         ("- 1", "input should be"),
     ],
 )

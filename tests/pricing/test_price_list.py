@@ -31,8 +31,8 @@ def test_only_the_clusters_own_usage_type_counts() -> None:
         product("USW2-ReservedCluster:ml.g5.8xlarge", 2.22),
         product("USW2-Cluster:ml.g5.8xlarge-Reserved", 2.33),
     ]
-    found = price_list.instance_price(listed, instance_type="ml.g5.8xlarge", read=DAY)
-    assert found == Price(usd=3.06, read=DAY, source="AWS Price List, USW2-Cluster:ml.g5.8xlarge, SKU S")
+    found = price_list.instance_price(listed, instance_type="ml.g5.8xlarge", as_of=DAY)
+    assert found == Price(usd=3.06, as_of=DAY, source="AWS Price List, USW2-Cluster:ml.g5.8xlarge, SKU S")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_only_the_clusters_own_usage_type_counts() -> None:
     ],
 )
 def test_an_ambiguous_answer_is_no_price(listed: list[str]) -> None:
-    assert price_list.instance_price(listed, instance_type="ml.g5.8xlarge", read=DAY) is None
+    assert price_list.instance_price(listed, instance_type="ml.g5.8xlarge", as_of=DAY) is None
 
 
 def test_storage_is_chosen_by_throughput() -> None:
@@ -55,7 +55,7 @@ def test_storage_is_chosen_by_throughput() -> None:
         product("c", 0.6, "GB-Mo", throughputCapacity="1000"),
     ]
     for throughput, usd in ((250, 0.21), (1000, 0.6)):
-        found = price_list.storage_price(listed, throughput_mbs_per_tib=throughput, read=DAY)
+        found = price_list.storage_price(listed, throughput_mbs_per_tib=throughput, as_of=DAY)
         assert found is not None
         assert found.usd == usd
 
@@ -75,7 +75,7 @@ def test_what_is_always_paid_is_chosen_by_usage_type(
     what: HourlyCharge, usage: str, others: list[str], prefix: str
 ) -> None:
     listed = [product(f"{prefix}{usage}", 0.1, "Hours"), *(product(f"{prefix}{other}", 9) for other in others)]
-    found = price_list.fixed_price(listed, what=what, read=DAY)
+    found = price_list.fixed_price(listed, what=what, as_of=DAY)
     assert found is not None
     assert found.usd == 0.1
-    assert price_list.fixed_price(listed[1:], what=what, read=DAY) is None
+    assert price_list.fixed_price(listed[1:], what=what, as_of=DAY) is None

@@ -18,7 +18,7 @@ DAY = date(2026, 11, 21)
 
 
 def price(usd: float, *, estimate: str = "") -> Price:
-    return Price(usd=usd, read=DAY, source="test", estimate=estimate)
+    return Price(usd=usd, as_of=DAY, source="test", estimate=estimate)
 
 
 KNOWN = Prices(
@@ -171,7 +171,7 @@ def test_an_estimate_is_taken_only_where_nothing_is_known_and_says_so() -> None:
     assert (own.usd, own.estimate) == (0.5, "")
     nothing = Prices(instances={"us-east-1": known.instances["us-east-1"]}, alike=known.alike)
     taken = nothing.instance("us-west-2", "ml.p5.48xlarge")
-    assert taken == Price(usd=66, read=DAY, source="test; they are neighbours", estimate="as in us-east-1")
+    assert taken == Price(usd=66, as_of=DAY, source="test; they are neighbours", estimate="as in us-east-1")
     found = prices.cost(load("prod").plan, nothing, day=DAY)
     assert [line.name for line in found.estimated] == ["head", "workers"]
     assert found.estimated[0].source == "test; they are neighbours"

@@ -183,7 +183,7 @@ def main() -> None:
     importlib.import_module("llm_analysis.logger").logger.setLevel("ERROR")
     answers = {
         "versions": {name: version(name) for name in ("dlcalc", "llm-analysis")},
-        "read": str(date.today()),
+        "as_of": str(date.today()),
         "command": ".venv-oracles/bin/python tests/planner/oracles/ask.py",
         "dlcalc": dlcalc(),
         "llm-analysis": llm_analysis(),
