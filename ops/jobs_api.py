@@ -90,7 +90,14 @@ class Jobs:
                 expected="it to accept the request",
                 fix="correct what it names; `hyperpod-ray status` shows Ray's state",
             )
-        return json.loads(raw or b"null")
+        try:
+            return json.loads(raw or b"null")
+        except ValueError:
+            raise OpsError(
+                f"{self._host}:{self._port} answers {path} without JSON: {raw[:60].decode(errors='replace')!r}",
+                expected="Ray's Jobs API",
+                fix=f"use the address of Ray's dashboard, port {names.DASHBOARD_PORT} of the head",
+            ) from None
 
 
 def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:

@@ -520,5 +520,8 @@ def _status_until(world: World, state: str) -> dict:  # type: ignore[type-arg]
         seen.update(world.ops("status", "demo", "-o", "json").json)
         return bool(seen["verdict"]["state"] == state)
 
-    world.until(there, state)
+    try:
+        world.until(there, state)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {json.dumps(seen['verdict'])}") from None
     return seen

@@ -17,6 +17,7 @@ from tests.ops.ray_head import Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.emulator import until
 from tests.support.ports import free_port
+from tests.support.web import web_server
 
 
 @pytest.fixture
@@ -198,6 +199,12 @@ def test_a_wrong_token_is_said(
 def test_no_dashboard_there(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", "demo", "--address", f"http://127.0.0.1:{free_port()}", "--", "true"]) == 1
     assert "dashboard does not answer" in capfd.readouterr().err
+
+
+def test_what_answers_is_not_ray(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with web_server() as address:
+        assert main(["runs", "list", "demo", "--address", f"http://{address}"]) == 1
+    assert "/api/jobs/ without JSON: 'ok'. Expected Ray's Jobs API" in capfd.readouterr().err
 
 
 def test_what_git_ignores_is_not_packed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +307,20 @@ class World:
             check=True,
             capture_output=True,
         )
-        for manifest in k8s.ray_manifests(plan, bindings):
+        objects = k8s.ray_manifests(plan, bindings)
+        if not bindings.file_system_id:  # Ray's claim creates it; the volume-owner Job's volume names it
+            self.apply(objects[0].objects)
+            self.until(lambda: bool(self.get("/api/v1/persistentvolumes")["items"]), "the claim's volume")
+            (volume,) = self.get("/api/v1/persistentvolumes")["items"]
+            csi = volume["spec"]["csi"]
+            known = replace(
+                bindings,
+                file_system_id=csi["volumeHandle"],
+                file_system_dns_name=csi["volumeAttributes"]["dnsname"],
+                file_system_mount_name=csi["volumeAttributes"]["mountname"],
+            )
+            objects = k8s.ray_manifests(plan, known)
+        for manifest in objects:
             self.apply(manifest.objects)
 
     def apply(self, objects: list[Json]) -> None:
