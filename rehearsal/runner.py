@@ -142,7 +142,8 @@ class Rehearsal:
                 self.disturbed(run=f"{options.job}-{scene.tag}", job=main, faults=fixed)
             if changing:
                 self.disturbed(run=f"{options.job}-elastic-{scene.tag}", job=elastic, faults=changing)
-            truths = {name: twin.events() for name, twin in twins.items()}
+            patience = max(300.0, self.options.fault_timeout_s)
+            truths = {name: twin.events(timeout_s=patience) for name, twin in twins.items()}
         finally:
             for twin in twins.values():
                 twin.stop()

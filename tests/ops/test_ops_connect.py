@@ -388,6 +388,8 @@ def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_pat
     """`hyperpod-ray local ray bridge`: the RayCluster that was deployed, run by `hyperpod-ray local ray start`."""
     name = f"bridge-{os.getpid()}"
     recorded = faults.get("/apis/ray.io/v1/namespaces/ray/rayclusters/ray")
+    secret = "/api/v1/namespaces/ray/secrets/ray"
+    token = faults.get(secret)["data"]
     manifest = tmp_path / "raycluster.yaml"
     manifest.write_text(yaml.safe_dump({key: recorded[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
 
@@ -411,3 +413,5 @@ def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_pat
             local("stop", name)
             shutil.rmtree(ROOT / ".local" / "ray" / name)
             faults.request("DELETE", "/rehearsal/bridges")
+            # the bridge put its Ray's token into the Secret; other tests reach another Ray
+            faults.request("PATCH", secret, {"data": token}, content_type="application/merge-patch+json")
