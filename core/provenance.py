@@ -128,7 +128,7 @@ def about_of(path: Path, name: str) -> list[About]:
 def _entries(node: Any) -> Iterator[dict[str, Any]]:
     """Entries with a day of their own, at any depth."""
     if isinstance(node, dict):
-        if isinstance(node.get("read"), date):
+        if isinstance(node.get("as_of"), date):
             yield node
         else:
             for value in node.values():
@@ -138,7 +138,7 @@ def _entries(node: Any) -> Iterator[dict[str, Any]]:
 def _prices(section: str, entries: list[dict[str, Any]]) -> About:
     return About(
         what=f"prices: {section} (the oldest of {len(entries)})",
-        as_of=min(entry["read"] for entry in entries),
+        as_of=min(entry["as_of"] for entry in entries),
         source="each entry's own; update with `hyperpod-ray cost ENV --update`",
         stale_after_days=PRICES_STALE_AFTER_DAYS,
     )
