@@ -197,7 +197,6 @@ def tier_bucket_prunes(plan: Plan, account: Account) -> Iterator[Finding]:
             *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
         )
     elif not _prunes(account, bucket):
-        message = f"{bucket} has no lifecycle rule that deletes objects; nothing else prunes checkpoints in S3"
         yield warning(
             *path,
             what=f"{bucket} has no lifecycle rule that deletes objects, and nothing else prunes checkpoints in S3",
