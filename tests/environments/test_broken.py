@@ -125,6 +125,13 @@ def test_two_environments_with_equal_names(tmp_path: Path) -> None:
     assert beside(tmp_path, account="111122223333") == set()
     taken = {"hyperpod__cluster_name": "another", "image__repository_name": "ray-prod"}
     assert beside(tmp_path, **taken) == {"image.repository_name"}, "the name that prod.yaml does not write"
+    # the other way round: other.yaml names the repository that prod.yaml has by default, with and without a section
+    here = {problem.path for problem in judged("other", tmp_path)}
+    assert here == {"image.repository_name"}
+    without = yaml.safe_load(PROD)
+    del without["image"]
+    (tmp_path / "prod.yaml").write_text(yaml.safe_dump(without))
+    assert {problem.path for problem in judged("other", tmp_path)} == here
     assert beside(tmp_path, **taken, image__repository_exists=True) == set()
     assert beside(tmp_path, **taken, account="111122223333") == set()
 

@@ -16,6 +16,7 @@ from core import load
 from core.loader import FOLDER
 from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
+VARIANTS = Path(__file__).parent / "variants"
 MAXIMUM_BYTES = 400_000
 MAXIMUM_RESOURCES = 300
 
@@ -224,6 +225,10 @@ def test_a_claims_file_system_is_waited_for_on_both_ways(dynamic: Assembly) -> N
         "ManifestsOwnerStorage",
         "ManifestsVolumeOwner",
     )
+    # what stays is not waited for: a destroy would never end
+    retained = synthesize("closed", folder=VARIANTS)
+    kinds = {item["Type"] for item in retained.templates["closed-Ray"]["Resources"].values()}
+    assert {"Custom::FileSystemOfClaim", "Custom::FileSystemsOfClaims"} & kinds == {"Custom::FileSystemOfClaim"}
     for first, then in pairwise(order):
         assert [name for name in before(then) if name.startswith(first)], f"{then} does not wait for {first}"
 
