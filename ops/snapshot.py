@@ -14,6 +14,10 @@ class Stack:
     status: str = ""
     reason: str = ""
     protected: bool = False
+    failed_resource: str = ""
+    """Logical ID and type of the resource that failed first in the last operation."""
+    failed_reason: str = ""
+    """That resource's own words (DescribeStackEvents)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,29 @@ class Group:
     current: int
     status: str = ""
     accelerated: bool = False
+    training_plan: str = ""
+    """ARN of the training plan that the group takes its capacity from."""
+    image_status: str = ""
+    """`ImageVersionStatus`: UpToDate, UpdateAvailable, SecurityUpdateRequired or EndOfLife."""
+    image_release: str = ""
+    """Release of the AMI that its nodes run, a day such as 2026.08.18."""
+    image_available: str = ""
+    """Release of the newest AMI that HyperPod has for it."""
+    update_status: str = ""
+    """`SoftwareUpdateStatus` of the last software update."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """A training plan that instance groups take their capacity from. When it ends, HyperPod takes the nodes away."""
+
+    arn: str
+    name: str
+    status: str
+    start: datetime | None = None
+    end: datetime | None = None
+    groups: tuple[str, ...] = ()
+    unhealthy: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +79,9 @@ class Instance:
     message: str = ""
     launched: datetime | None = None
     logical_id: str = ""
+    software_updated: datetime | None = None
+    """When its software was last updated; None since it was launched."""
+    image_release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +171,10 @@ class FileSystem:
     created: datetime | None = None
     stack: str = ""
     interfaces: tuple[str, ...] = ()
+    free_gib: float | None = None
+    """Free space for data, over all of its servers (CloudWatch); None where that is not known."""
+    free_at: datetime | None = None
+    """When that was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +199,145 @@ class KubernetesEvent:
     object: str
     message: str
     count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controller:
+    """A controller or daemon that the environment deploys, and how much of it runs."""
+
+    name: str
+    """What it is called in messages: `KubeRay operator`."""
+    purpose: str
+    """What does not work without it."""
+    namespace: str
+    kind: str
+    """Deployment or DaemonSet."""
+    workload: str
+    """Name of the object; a part of it where it does not exist."""
+    wanted: int = 0
+    """Pods that should run. A DaemonSet has none where no node is of its kind."""
+    ready: int = 0
+    present: bool = True
+    recovers: bool = False
+    """Whether pods or nodes are not replaced without it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayJob:
+    """A RayJob object of KubeRay."""
+
+    name: str
+    namespace: str
+    status: str = ""
+    """`jobStatus`, which is Ray's: PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED; empty before the job is submitted."""
+    deployment_status: str = ""
+    """`jobDeploymentStatus`: Initializing, Waiting, Running, Complete, Failed, Suspended, ValidationFailed …"""
+    job_id: str = ""
+    cluster: str = ""
+    """RayCluster that it runs on."""
+    reason: str = ""
+    message: str = ""
+    created: datetime | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    suspended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job of Ray's Jobs API, on the environment's RayCluster or on one of a RayJob."""
+
+    id: str
+    state: str
+    """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED."""
+    cluster: str
+    namespace: str
+    command: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    message: str = ""
+    exit_code: int | None = None
+    run: str = ""
+    """Name of the training run that it publishes; empty where it publishes none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvent:
+    """One thing that happened to a training run: a line of its `events.jsonl`."""
+
+    at: datetime
+    kind: str
+    step: int | None = None
+    loss: float | None = None
+    seconds: float | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A training run as its own journal has it: `progress.json`, and the newest lines of `events.jsonl`."""
+
+    name: str
+    job: str
+    """ID of the job that trains it."""
+    cluster: str
+    namespace: str
+    state: str
+    """starting, restoring, running, saving, paused, draining, recovering, done or failed."""
+    at: datetime
+    """When this was read, by the cluster's clock: ages are counted from it, and this machine's clock plays no part."""
+    step: int | None = None
+    steps_total: int | None = None
+    step_seconds: float | None = None
+    """Median seconds of the newest steps."""
+    longest_pause_seconds: float | None = None
+    """The longest pause between two steps that happened at least twice: saves and validations that are no hang."""
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    started: datetime | None = None
+    """When the newest attempt began."""
+    state_since: datetime | None = None
+    last_step_at: datetime | None = None
+    last_checkpoint_at: datetime | None = None
+    last_checkpoint_step: int | None = None
+    world_size: int | None = None
+    attempt: int | None = None
+    last_error: str = ""
+    folder: str = ""
+    faults: int = 0
+    """Events `error`, `lost` and `fault` among `events`."""
+    recoveries: int = 0
+    """Restores among `events`, but the first start."""
+    events: tuple[RunEvent, ...] = ()
+    """Oldest first."""
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """The rate of the newest steps."""
+        return 1 / self.step_seconds if self.step_seconds else None
+
+    @property
+    def step_age_seconds(self) -> float | None:
+        """Seconds since the last step ended."""
+        return None if self.last_step_at is None else max(0.0, (self.at - self.last_step_at).total_seconds())
+
+    @property
+    def checkpoint_age_seconds(self) -> float | None:
+        """Seconds since the last checkpoint was complete."""
+        if self.last_checkpoint_at is None:
+            return None
+        return max(0.0, (self.at - self.last_checkpoint_at).total_seconds())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hang:
+    """A `HANG_DETECTED` of HyperPod's job monitoring agent."""
+
+    at: datetime
+    instance: str
+    group: str
+    job: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +370,14 @@ class Snapshot:
     file_systems: tuple[FileSystem, ...] = ()
     claims: tuple[Claim, ...] = ()
     warnings: tuple[KubernetesEvent, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    ray_jobs: tuple[RayJob, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    """Newest first."""
+    runs: tuple[Run, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    """Newest first."""
+    training_plans: tuple[TrainingPlan, ...] = ()
     unseen: tuple[Unseen, ...] = field(default_factory=tuple)
 
     def saw(self, source: str) -> bool:
@@ -207,6 +388,12 @@ class Snapshot:
     def saw_nodes(self) -> bool:
         """Whether Kubernetes answered which nodes there are."""
         return self.saw("Kubernetes") and self.saw("Kubernetes nodes")
+
+    def answers(self, node: str) -> bool:
+        """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""
+        if not self.saw_nodes:
+            return True
+        return any(item.name == node and item.ready for item in self.nodes)
 
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""

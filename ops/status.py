@@ -10,7 +10,7 @@ from ops.clients import Target
 from ops.errors import CONDITION_FALSE, OK
 from ops.interruptions import interruptions
 from ops.output import Format
-from ops.snapshot import ClusterEvent, Group, Snapshot
+from ops.snapshot import ClusterEvent, Group, Run, Snapshot
 from ops.verdict import Finding, Verdict, judge
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
     return {
         "environment": seen.environment,
         "at": seen.at,
-        "verdict": {"state": verdict.state, "findings": verdict.findings},
+        "verdict": verdict,
         "cluster": None
         if seen.cluster is None
         else {
@@ -88,18 +88,45 @@ def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
             "failure": seen.cluster.failure,
             "node_recovery": seen.cluster.node_recovery,
             "groups": [
-                {"name": g.name, "type": g.type, "accelerated": g.accelerated, **counts(seen, g)}
+                {
+                    "name": g.name,
+                    "type": g.type,
+                    "accelerated": g.accelerated,
+                    **counts(seen, g),
+                    "training_plan": g.training_plan,
+                    "image_status": g.image_status,
+                    "image_release": g.image_release,
+                    "image_available": g.image_available,
+                    "update_status": g.update_status,
+                }
                 for g in seen.cluster.groups
             ],
         },
         "stacks": seen.stacks,
+        "controllers": seen.controllers,
+        "training_plans": seen.training_plans,
         "ray_clusters": seen.ray_clusters,
+        "ray_jobs": seen.ray_jobs,
+        "jobs": seen.jobs,
+        "runs": [run_data(run) for run in seen.runs],
+        "hangs": seen.hangs,
         "pods": seen.pods,
         "file_systems": seen.file_systems,
         "claims": seen.claims,
         "events": seen.events,
         "warnings": seen.warnings,
         "unseen": seen.unseen,
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """A training run for JSON: what was read, and what follows from it."""
+    data: dict[str, Any] = output.plain(run)
+    return {
+        **data,
+        "steps_per_second": run.steps_per_second,
+        "step_age_seconds": run.step_age_seconds,
+        "checkpoint_age_seconds": run.checkpoint_age_seconds,
     }
 
 

@@ -44,6 +44,8 @@ class Verdict:
 
     state: State
     findings: tuple[Finding, ...]
+    without: tuple[str, ...] = ()
+    """What it does not cover: runs that publish no steps, and what these credentials may not see."""
 
     @property
     def action_required(self) -> tuple[Finding, ...]:

@@ -1,0 +1,70 @@
+"""The JSON of `status`: every key is documented, and every documented key is there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from core import project
+from ops import output
+from ops.snapshot import Controller, FileSystem, Hang, Job, RayJob, Run, RunEvent, Snapshot, TrainingPlan
+from ops.status import as_data
+from ops.verdict import Finding, judge
+
+PAGE = (project.SOURCE / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+EMPTY = Snapshot(environment="demo", at=NOW)
+RUN = Run(
+    name="first", job="raysubmit_1", cluster="ray", namespace="ray", state="running", at=NOW, step=40, step_seconds=0.5,
+    last_step_at=NOW - timedelta(seconds=2), last_checkpoint_at=NOW - timedelta(minutes=3), last_checkpoint_step=35,
+)  # fmt: skip
+
+
+def documented(section: str) -> set[str]:
+    """The keys in the first column of a section's table."""
+    text = PAGE.partition(f"## `{section}`\n")[2] if section else PAGE
+    rows = [line.split("|")[1] for line in text.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_document_has_the_documented_keys() -> None:
+    made = output.plain(as_data(EMPTY, judge(EMPTY)))
+    assert documented("") == made.keys() | {"schema_version", "kind", "generated_at", "interruptions"}
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "derived"),
+    [
+        ("verdict.findings[]", Finding, set()),
+        ("controllers[]", Controller, set()),
+        ("training_plans[]", TrainingPlan, set()),
+        ("ray_jobs[]", RayJob, set()),
+        ("jobs[]", Job, set()),
+        ("runs[]", Run, {"steps_per_second", "step_age_seconds", "checkpoint_age_seconds"}),
+        ("file_systems[]", FileSystem, set()),
+        ("hangs[]", Hang, set()),
+    ],
+)
+def test_every_field_is_documented(section: str, kind: Any, derived: set[str]) -> None:
+    assert documented(section) == {field.name for field in fields(kind)} | derived
+
+
+def test_every_field_of_a_runs_event_is_named() -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("| `events` | newest lines")]
+    assert {field.name for field in fields(RunEvent)} <= set(re.findall(r"`([^`]+)`", row))
+
+
+def test_a_run_has_its_rate_and_its_ages() -> None:
+    (made,) = output.plain(as_data(Snapshot(environment="demo", at=NOW, runs=(RUN,)), judge(EMPTY)))["runs"]
+    assert (made["steps_per_second"], made["step_age_seconds"], made["checkpoint_age_seconds"]) == (2.0, 2.0, 180.0)
+    assert made["last_step_at"] == "2026-11-22T11:59:58Z"
+    assert made["loss"] is None
+
+
+def test_a_clock_that_is_behind_makes_no_negative_age() -> None:
+    ahead = Run(name="a", job="b", cluster="c", namespace="d", state="running", at=NOW, last_step_at=NOW + timedelta(1))
+    assert ahead.step_age_seconds == 0
