@@ -52,6 +52,8 @@ class Settings:
         save_failure_limit: So many saves failing in a row end the run: it would only lose work from then on.
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
+        standby_driver: Whether `resilience.supervise` keeps the next driver ready beside the driver, with Ray and torch
+            imported (about 0.5 GB).
         placement_wait_s: How long a submitted run waits for the cluster to be able to form its smallest world size.
         spares: Workers that stand by when `fit` gets no number; each needs a place of its own.
         spare_wait_s: How long a submitted run waits for the places of its spares; then it starts with fewer.
@@ -86,6 +88,7 @@ class Settings:
     deadline_margin_s: float = 5.0
     save_failure_limit: int = 3
     crash_loop_limit: int = 5
+    standby_driver: bool = True
     placement_wait_s: float = 600.0
     spares: int = 0
     save_every_s: float = 0.0

@@ -2,7 +2,8 @@
 
 Ray marks a job as failed when the process of its entrypoint is lost, for example to the out-of-memory killer. The
 supervisor is that process: it imports neither Ray nor torch, starts the script, and starts it again when a signal
-killed it. The script resumes from the newest checkpoint, as after a second submission.
+killed it. The script resumes from the newest checkpoint, as after a second submission. A standby has imported Ray and
+torch by then (`resilience.standby`; about 0.5 GB of memory, `RESILIENCE_STANDBY_DRIVER=false` does without).
 
 It does not help when the node of the driver is lost, because the supervisor runs there too. A RayJob with a
 `backoffLimit` covers that.
@@ -24,10 +25,13 @@ from types import FrameType
 from resilience.errors import InputError
 from resilience.journal import log
 from resilience.settings import Settings
+from resilience.standby import GO
 
 LOST = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 STOPS = (signal.SIGTERM, signal.SIGINT)
 SOON_S = 60.0
+STANDBY_AFTER_S = 10.0
+"""The standby imports when the driver no longer does."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -37,6 +41,8 @@ class Supervisor:
     Args:
         command: Program and arguments.
         limit: So many losses in a row, each within `SOON_S` seconds of the start, end the job; 0 = never.
+        standby: Command of a process that becomes the next driver when it reads `standby.GO` on stdin. Default: none.
+        standby_after_s: Seconds that a driver has lived before its standby starts.
         sleep: Waits between two starts.
         clock: Seconds that never go back.
     """
@@ -46,11 +52,15 @@ class Supervisor:
         command: Sequence[str],
         *,
         limit: int,
+        standby: Sequence[str] = (),
+        standby_after_s: float = STANDBY_AFTER_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.command, self.limit, self.sleep, self.clock = list(command), limit, sleep, clock
+        self.standby_command, self.standby_after_s = list(standby), standby_after_s
         self.child: subprocess.Popen[bytes] | None = None
+        self.standby: subprocess.Popen[bytes] | None = None
         self.stopping = False
 
     def run(self) -> int:
@@ -59,6 +69,7 @@ class Supervisor:
         try:
             return self._until_ended()
         finally:
+            self._dismiss()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -66,11 +77,10 @@ class Supervisor:
         soon = 0
         while True:
             started = self.clock()
-            # safe: this process has one thread
-            self.child = subprocess.Popen(self.command, preexec_fn=partial(_end_with, os.getpid()))  # noqa: PLW1509
+            self.child = self._next()
             if self.stopping:  # the signal came before there was a child to hand it to
                 self.child.terminate()
-            code = self.child.wait()
+            code = self._wait(self.child)
             number = -code
             if self.stopping or number not in LOST:
                 return code if code >= 0 else 128 + number
@@ -87,11 +97,44 @@ class Supervisor:
             if self.stopping:
                 return 128 + number
 
+    def _next(self) -> subprocess.Popen[bytes]:
+        """The standby where there is one that lives, else a new process."""
+        standby, self.standby = self.standby, None
+        if standby is not None and standby.poll() is None and standby.stdin is not None:
+            try:
+                standby.stdin.write(GO)
+                standby.stdin.close()
+            except OSError:  # it ended in this moment
+                standby.kill()
+                standby.wait()
+            else:
+                return standby
+        return _start(self.command)
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> int:
+        """The child's exit code; a standby starts once the child has lived for a while."""
+        if self.standby_command:
+            try:
+                return child.wait(timeout=self.standby_after_s)
+            except subprocess.TimeoutExpired:
+                self.standby = _start(self.standby_command, stdin=subprocess.PIPE)
+        return child.wait()
+
+    def _dismiss(self) -> None:
+        if self.standby is not None:
+            self.standby.kill()
+            self.standby.wait()
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.stopping = True
         if self.child is not None and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self.child.send_signal(number)
+
+
+def _start(command: Sequence[str], *, stdin: int | None = None) -> subprocess.Popen[bytes]:
+    # safe: this process has one thread
+    return subprocess.Popen(command, stdin=stdin, preexec_fn=partial(_end_with, os.getpid()))  # noqa: PLW1509
 
 
 def _end_with(parent: int) -> None:
@@ -107,11 +150,17 @@ def main(arguments: Sequence[str]) -> int:
         print("Usage: python -m resilience.supervise SCRIPT [ARGUMENTS…]", file=sys.stderr)
         return 0 if arguments else 2
     try:
-        limit = Settings.from_env().crash_loop_limit
+        settings = Settings.from_env()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return Supervisor([sys.executable, *arguments], limit=limit).run()
+    # an option of the interpreter (-m, -c) is not a script that a standby can run
+    stands_by = settings.standby_driver and not arguments[0].startswith("-")
+    return Supervisor(
+        [sys.executable, *arguments],
+        limit=settings.crash_loop_limit,
+        standby=[sys.executable, "-m", "resilience.standby", *arguments] if stands_by else (),
+    ).run()
 
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from resilience.supervise import SOON_S, Supervisor
+from resilience.supervise import SOON_S, Supervisor, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,6 +135,133 @@ def test_no_driver_outlives_its_supervisor(tmp_path: Path) -> None:
         process.kill()
         process.wait(timeout=60)
         assert _gone(pid)
+
+
+# as `resilience.standby` does, without what takes seconds to import
+STANDBY = """
+import sys
+from pathlib import Path
+from resilience import standby
+standby.MODULES = ("json", "there.is.none")
+import os
+Path(sys.argv[2] + ".standby").write_text(str(os.getpid()))
+sys.exit(standby.main(sys.argv[1:]))
+"""
+
+
+def _with_standby(folder: Path, *whats: str, code: str = STANDBY) -> Supervisor:
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    given = [str(script), str(folder / "count"), *whats]
+    standby = [sys.executable, "-c", code, *given]
+    return Supervisor([sys.executable, *given], limit=0, standby=standby, standby_after_s=0.05)
+
+
+def _kill_when(folder: Path, supervisor: Supervisor, path: str) -> threading.Thread:
+    """SIGKILL to the driver once a file is there."""
+
+    def kill() -> None:
+        _wait_for(folder / path)
+        os.kill(_wait_for(folder / "count.pid"), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.mark.usefixtures("importable")
+def test_the_standby_is_the_next_driver(tmp_path: Path) -> None:
+    supervisor = _with_standby(tmp_path, "wait", "SIGKILL", "7")
+    _kill_when(tmp_path, supervisor, "count.standby")
+    assert supervisor.run() == 7
+    assert (tmp_path / "count").read_text() == "xxx"
+    # no standby of the last driver, which ended at once, is left
+    assert _gone(_wait_for(tmp_path / "count.standby"))
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_standby_that_ended_is_replaced_by_a_new_process(tmp_path: Path) -> None:
+    dead = 'import sys; open(sys.argv[2] + ".standby", "w").write("1")'
+    supervisor = _with_standby(tmp_path, "wait", "0", code=dead)
+    _kill_when(tmp_path, supervisor, "count.standby")
+    assert supervisor.run() == 0
+    assert (tmp_path / "count").read_text() == "xx"
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_standby_ends_with_the_driver_that_needs_it_no_more(tmp_path: Path) -> None:
+    script = "import sys, time, pathlib\nwhile not pathlib.Path(sys.argv[2] + '.standby').exists(): time.sleep(0.02)"
+    supervisor = _with_standby(tmp_path, "0")
+    supervisor.command = [sys.executable, "-c", script, "", str(tmp_path / "count")]
+    assert supervisor.run() == 0
+    assert _gone(_wait_for(tmp_path / "count.standby"))
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_standby_ends_with_its_supervisor(tmp_path: Path) -> None:
+    code = (
+        "import sys; from resilience.supervise import Supervisor; import json; "
+        "a = json.loads(sys.argv[1]); Supervisor(a[0], limit=0, standby=a[1], standby_after_s=0.05).run()"
+    )
+    made = _with_standby(tmp_path, "wait")
+    given = json.dumps([made.command, made.standby_command])
+    with subprocess.Popen([sys.executable, "-c", code, given]) as process:
+        pid = _wait_for(tmp_path / "count.standby")
+        process.kill()
+        process.wait(timeout=60)
+        assert _gone(pid)
+
+
+LOOK = """
+import json, os, sys
+import beside_the_script
+print(json.dumps([__name__, sys.argv[1:], sys.path[0], sys.stdin.read(), "json" in sys.modules, __file__]))
+raise ValueError("from the script")
+"""
+
+
+@pytest.mark.parametrize("go", [True, False])
+@pytest.mark.usefixtures("importable")
+def test_a_standby_runs_the_script_as_python_does(tmp_path: Path, go: bool) -> None:
+    (tmp_path / "beside_the_script.py").touch()
+    script = tmp_path / "look.py"
+    script.write_text(LOOK)
+    code = STANDBY.replace("Path(sys.argv[2]", f'Path("{tmp_path}/count"')
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(script), "--name", "a"],
+        input="go\n" if go else "", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if not go:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        return
+    assert json.loads(done.stdout) == ["__main__", ["--name", "a"], str(tmp_path), "", True, str(script)]
+    assert done.returncode == 1
+    assert "ValueError: from the script" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments", "stands_by"),
+    [("true", ["train.py"], True), ("false", ["train.py"], False), ("true", ["-m", "train"], False)],
+)
+def test_when_a_standby_is_kept(
+    monkeypatch: pytest.MonkeyPatch, setting: str, arguments: list[str], stands_by: bool
+) -> None:
+    monkeypatch.setenv("RESILIENCE_STANDBY_DRIVER", setting)
+    seen: list[Supervisor] = []
+
+    def run(self: Supervisor) -> int:
+        seen.append(self)
+        return 0
+
+    monkeypatch.setattr(Supervisor, "run", run)
+    assert main(arguments) == 0
+    expected = [sys.executable, "-m", "resilience.standby", *arguments] if stands_by else []
+    assert seen[0].standby_command == expected
 
 
 def test_without_a_script_it_shows_its_usage() -> None:

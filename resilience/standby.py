@@ -1,0 +1,39 @@
+"""The next driver: a process that has imported Ray and torch already and waits for its turn.
+
+`resilience.supervise` keeps one beside the driver and lets it go when a signal kills the driver. The imports are
+several seconds of what a lost driver costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+MODULES = ("ray.train.torch", "resilience.resumable", "resilience.spares.driver")
+"""What a driver imports. A module that is missing is left to the script, which may not need it."""
+GO = b"go\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Import, wait for one line on stdin, and run the script as `python SCRIPT ARGUMENTS` does; 0 where none comes."""
+    for module in MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    if sys.stdin.buffer.readline() != GO:
+        return 0
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+    script = arguments[0]
+    sys.argv = list(arguments)
+    sys.path[0] = str(Path(script).resolve().parent)  # `python -m` put the working directory there
+    runpy.run_path(script, run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
