@@ -15,6 +15,8 @@ from rehearsal.ray_hosts.jobs_api import submit
 from sandbox import leash
 
 DRIVER, SUPERVISOR = "train.py", "resilience.supervise"
+STANDBY = "driver-standby"
+"""The name of the process that becomes the next driver, while it waits."""
 GRACE_S = 30.0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.events import Event, Tail
-from rehearsal.job import DRIVER, SUPERVISOR, Job, Undisturbed
+from rehearsal.job import DRIVER, STANDBY, SUPERVISOR, Job, Undisturbed
 from rehearsal.options import Listener, Options, with_spare_pods
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.cluster import Cluster
@@ -244,7 +244,7 @@ class Scene:
         return self.under_way
 
     def driver(self) -> int:
-        """The driver's process: the innermost one that names the script and the run, not its supervisor."""
+        """The driver's process: the innermost one that names the script and the run; no supervisor, no standby."""
         run, _ = self._running()
         for pod in self.cluster.alive_pods():
             found = [
@@ -253,6 +253,7 @@ class Scene:
                 if DRIVER in (line := isolation.command_line(pid))
                 and not line.startswith("/bin/sh")
                 and SUPERVISOR not in line
+                and isolation.process_name(pid) != STANDBY
             ]
             if found:
                 return found[-1]

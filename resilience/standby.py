@@ -17,15 +17,19 @@ from pathlib import Path
 MODULES = ("ray.train.torch", "resilience.resumable", "resilience.spares.driver")
 """What a driver imports. A module that is missing is left to the script, which may not need it."""
 GO = b"go\n"
+NAME = "driver-standby"
+"""What the process calls itself while it waits (`ps -o comm`)."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Import, wait for one line on stdin, and run the script as `python SCRIPT ARGUMENTS` does; 0 where none comes."""
+    before = _rename(NAME)
     for module in MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     if sys.stdin.buffer.readline() != GO:
         return 0
+    _rename(before)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), sys.stdin.fileno())
     script = arguments[0]
@@ -33,6 +37,16 @@ def main(arguments: Sequence[str]) -> int:
     sys.path[0] = str(Path(script).resolve().parent)  # `python -m` put the working directory there
     runpy.run_path(script, run_name="__main__")
     return 0
+
+
+def _rename(name: str) -> str:
+    """Give this process another name where the system has names; the one before."""
+    file = Path("/proc/self/comm")
+    with contextlib.suppress(OSError):
+        before = file.read_text(encoding="utf-8").strip()
+        file.write_text(name, encoding="utf-8")
+        return before
+    return ""
 
 
 if __name__ == "__main__":

@@ -145,6 +145,14 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def process_name(pid: int) -> str:
+    """Its name of up to 15 characters; empty once it is gone."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def inner_id(pid: int) -> int | None:
     """A process's id in its own namespace, which is what it knows itself by; None once it is gone."""
     try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +12,11 @@ import pytest
 
 from rehearsal import scene as module
 from rehearsal.events import Event
+from rehearsal.job import STANDBY
 from rehearsal.options import Options
+from rehearsal.ray_hosts import isolation
 from rehearsal.scene import NotRecoveredError, Scene
+from resilience import standby
 
 
 class Made(Scene):
@@ -36,3 +42,27 @@ def test_a_run_that_only_has_to_finish_has_time_as_long_as_it_makes_steps(monkey
     for steps, doing in [(False, "finishing"), (True, "recovering from node")]:
         with pytest.raises(NotRecoveredError, match=rf"timed out {doing}. Expected less than 10 s"):
             Made(monkeypatch, steps=steps).wait(doing)
+
+
+def test_the_driver_is_not_its_standby() -> None:
+    assert standby.NAME == STANDBY
+    wait = "import sys; from pathlib import Path; Path('/proc/self/comm').write_text(sys.argv[1]); sys.stdin.read()"
+    names = ["python", STANDBY]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", wait, name, "train.py", "--name", "run"], stdin=subprocess.PIPE)
+        for name in names
+    ]
+    try:
+        pids = [process.pid for process in processes]
+        deadline = time.monotonic() + 60
+        while [isolation.process_name(pid) for pid in pids] != names:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        scene = Scene.__new__(Scene)
+        scene.under_way = ("run", None)  # type: ignore[assignment]
+        scene.cluster = SimpleNamespace(alive_pods=lambda: ["pod"], find=lambda *_: pids)  # type: ignore[assignment]
+        assert scene.driver() == pids[0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

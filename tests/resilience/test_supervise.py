@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from resilience.standby import NAME
 from resilience.supervise import SOON_S, Supervisor, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +102,17 @@ def _start(folder: Path, *whats: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
 
 
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def _until(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def _gone(pid: int) -> bool:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -161,7 +174,10 @@ def _kill_when(folder: Path, supervisor: Supervisor, path: str) -> threading.Thr
     """SIGKILL to the driver once a file is there."""
 
     def kill() -> None:
-        _wait_for(folder / path)
+        standby = _wait_for(folder / path)
+        if Path(f"/proc/{standby}").exists():
+            _until(lambda: _name(standby) == NAME)
+            (folder / "count.names").write_text(_name(standby))
         os.kill(_wait_for(folder / "count.pid"), signal.SIGKILL)
 
     thread = threading.Thread(target=kill, daemon=True)
@@ -179,6 +195,7 @@ def test_the_standby_is_the_next_driver(tmp_path: Path) -> None:
     supervisor = _with_standby(tmp_path, "wait", "SIGKILL", "7")
     _kill_when(tmp_path, supervisor, "count.standby")
     assert supervisor.run() == 7
+    assert (tmp_path / "count.names").read_text().split() == ["driver-standby"]
     assert (tmp_path / "count").read_text() == "xxx"
     # no standby of the last driver, which ended at once, is left
     assert _gone(_wait_for(tmp_path / "count.standby"))
@@ -186,7 +203,7 @@ def test_the_standby_is_the_next_driver(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("importable")
 def test_a_standby_that_ended_is_replaced_by_a_new_process(tmp_path: Path) -> None:
-    dead = 'import sys; open(sys.argv[2] + ".standby", "w").write("1")'
+    dead = 'import sys; open(sys.argv[2] + ".standby", "w").write("999999999")'
     supervisor = _with_standby(tmp_path, "wait", "0", code=dead)
     _kill_when(tmp_path, supervisor, "count.standby")
     assert supervisor.run() == 0
@@ -220,6 +237,7 @@ def test_a_standby_ends_with_its_supervisor(tmp_path: Path) -> None:
 LOOK = """
 import json, os, sys
 import beside_the_script
+assert open("/proc/self/comm").read().strip() != "driver-standby"
 print(json.dumps([__name__, sys.argv[1:], sys.path[0], sys.stdin.read(), "json" in sys.modules, __file__]))
 raise ValueError("from the script")
 """
