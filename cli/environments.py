@@ -127,18 +127,24 @@ def needs(
 
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Generated = None) -> int:
-    """Write the JSON Schema of environment files, which editors use."""
+    """Write the JSON Schemas of environment files and job files, which editors use."""
     from core import reference
 
-    return written(out or reference.SCHEMA_FILE, reference.schema(), command="env schema", check=check)
+    if out:
+        return written(out, reference.schema(), command="env schema", check=check)
+    files = {reference.SCHEMA_FILE: reference.schema(), reference.JOB_SCHEMA_FILE: reference.job_schema()}
+    return max(written(file, text, command="env schema", check=check) for file, text in files.items())
 
 
 @command(app, examples=["env settings", "env settings --check"])
 def settings(check: Check = False, out: Generated = None) -> int:
-    """Write the settings page of the documentation."""
+    """Write the pages of the documentation with the settings of environments and the fields of job files."""
     from core import reference
 
-    return written(out or reference.SETTINGS_FILE, reference.settings_page(), command="env settings", check=check)
+    if out:
+        return written(out, reference.settings_page(), command="env settings", check=check)
+    files = {reference.SETTINGS_FILE: reference.settings_page(), reference.JOB_FILE: reference.job_page()}
+    return max(written(file, text, command="env settings", check=check) for file, text in files.items())
 
 
 def written(file: Path, text: str, *, command: str, check: bool) -> int:

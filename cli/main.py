@@ -28,6 +28,7 @@ from cli import (
     reference,
     review,
     runs,
+    submit,
 )
 from cli.options import current, epilog
 from core import names
@@ -100,6 +101,7 @@ def _common(
 
 app.add_typer(environments.app, name="env")
 operate.register(app)
+submit.register(app)
 plan.register(app)
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(runs.app, name="runs")

@@ -1,8 +1,7 @@
-"""Commands that operate an environment: look at it, wait for it, submit jobs, take it down."""
+"""Commands that operate an environment: look at it, wait for it, connect to it, take it down."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -131,40 +130,3 @@ def register(app: typer.Typer) -> None:
         from ops import connect as verb
 
         return verb.run(target(env), port=port, grafana=grafana, grafana_port=grafana_port, check=check)
-
-    @command(
-        app,
-        examples=[
-            "submit prod --working-dir jobs/finetune -- python train.py --storage /fsx/runs --name first",
-            "submit prod --env EPOCHS=3 --no-wait -- python train.py",
-        ],
-    )
-    def submit(  # noqa: PLR0917
-        env: Env,
-        entrypoint: Annotated[
-            list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command that the job runs.")
-        ] = None,
-        working_dir: Annotated[
-            Path | None, typer.Option(metavar="FOLDER", help="Folder that the job runs in; uploaded.")
-        ] = None,
-        env_var: Annotated[
-            list[str] | None,
-            typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job; repeatable."),
-        ] = None,
-        runtime_env: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="YAML file with Ray's runtime_env.")
-        ] = None,
-        submission_id: Annotated[str, typer.Option(metavar="ID", help="ID of the job. Default: Ray chooses one.")] = "",
-        address: Annotated[
-            str,
-            typer.Option(metavar="URL", help="Dashboard to use without a port forward. Its token: RAY_AUTH_TOKEN."),
-        ] = "",
-        wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
-    ) -> int:
-        """Submit a job and follow its log. Exits with the job's own exit code."""
-        from ops import submit as verb
-
-        return verb.run(
-            target(env), entrypoint=entrypoint or [], working_dir=working_dir, env_vars=env_var or [],
-            runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_,
-        )  # fmt: skip

@@ -1,46 +1,69 @@
-"""`hyperpod-ray runs`: list the jobs of an environment's RayCluster, look at one, stop it."""
+"""`hyperpod-ray runs`: the jobs of an environment and what they train: list, show, compare, plot, stop."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cli.options import Env, Listing, Output, Yes, command, group, target
 from ops.output import Format
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="ID of the run, as `runs list` shows it.")]
+if TYPE_CHECKING:
+    from ops.runs import Source
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="ID or name of the run, as `runs list` shows it.")]
+RunNames = Annotated[list[str], typer.Argument(metavar="RUN...", help="IDs or names of runs.")]
 Address = Annotated[
     str, typer.Option(metavar="URL", help="Dashboard to use without a port forward. Its token: RAY_AUTH_TOKEN.")
+]
+Here = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FOLDER", help="Folder of runs on this machine, such as a rehearsal's; repeatable."),
 ]
 State = Literal["", "pending", "running", "succeeded", "failed", "stopped"]
 
 app = group(
-    "List the runs of an environment, look at one, stop it.",
-    examples=["runs list prod", "runs logs prod job-20261122-101500-0a1b2c --follow"],
+    "List, show, compare, draw and stop runs.",
+    examples=["runs list prod", "runs compare prod first second", "runs plot prod first --out loss.svg"],
     cls=Listing,
 )
 
 
+def _source(address: str, here: list[Path] | None = None) -> Source:
+    from ops.errors import BAD_USE, OpsError
+    from ops.runs import Source
+
+    for folder in here or []:
+        if not folder.is_dir():
+            raise OpsError(f"--here: {folder}", expected="a folder of runs", fix="correct the path", code=BAD_USE)
+    return Source(address=address, here=tuple(here or ()))
+
+
 @command(app, "list", examples=["runs list prod", "runs list prod --state running -o json"])
-def listing(
+def listing(  # noqa: PLR0917
     env: Env,
     form: Output = Format.table,
     state: Annotated[State, typer.Option(metavar="STATE", help="Only runs with this state, such as running.")] = "",
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="Read steps and loss from the run folders.")
+    ] = True,
     address: Address = "",
+    here: Here = None,
 ) -> int:
-    """List runs, newest first: state, start, duration and command."""
+    """List runs, newest first: state, step, steps per second, loss, start, duration and command."""
     from ops import runs as verb
 
-    return verb.listing(target(env), form=form, address=address, state=state)
+    return verb.listing(target(env), form=form, source=_source(address, here), state=state, progress=progress)
 
 
-@command(app, examples=["runs show prod job-20261122-101500-0a1b2c"])
-def show(env: Env, run: RunName, form: Output = Format.table, address: Address = "") -> int:
-    """Show one run and the end of its log. Values of its environment variables are not shown."""
+@command(app, examples=["runs show prod job-20261122-101500-0a1b2c", "runs show prod first"])
+def show(env: Env, run: RunName, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
+    """Show one run: progress, checkpoints, the end of its log. Values of its environment variables are not shown."""
     from ops import runs as verb
 
-    return verb.show(target(env), run, form=form, address=address)
+    return verb.show(target(env), run, form=form, source=_source(address, here))
 
 
 @command(app, examples=["runs logs prod job-20261122-101500-0a1b2c --follow"])
@@ -53,7 +76,7 @@ def logs(
     """Print the log of a run. With --follow, exits with the run's own exit code."""
     from ops import runs as verb
 
-    return verb.logs(target(env), run, following=follow, address=address)
+    return verb.logs(target(env), run, following=follow, source=_source(address))
 
 
 @command(app, examples=["runs stop prod job-20261122-101500-0a1b2c --yes"])
@@ -61,4 +84,42 @@ def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int
     """Stop a run and wait until it has ended. Its checkpoints stay."""
     from ops import runs as verb
 
-    return verb.stop(target(env), run, yes=yes, address=address)
+    return verb.stop(target(env), run, yes=yes, source=_source(address))
+
+
+@command(app, examples=["runs compare prod first second", "runs compare prod first second -o json"])
+def compare(env: Env, runs: RunNames, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
+    """Compare runs: progress, loss at the last step that all reached, rate, restarts, checkpoints."""
+    from ops import runs as verb
+
+    return verb.compare(target(env), runs, form=form, source=_source(address, here))
+
+
+@command(app, examples=["runs best prod", "runs best prod first second --metric accuracy --mode max"])
+def best(  # noqa: PLR0917
+    env: Env,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs. Default: all.")] = None,
+    metric: Annotated[str, typer.Option(metavar="NAME", help="Metric that checkpoints report.")] = "loss",
+    mode: Annotated[Literal["min", "max"], typer.Option(help="Whether small or large values are better.")] = "min",
+    form: Output = Format.table,
+    address: Address = "",
+    here: Here = None,
+) -> int:
+    """Print the folder of the best complete checkpoint. Exit code 3 when no checkpoint has the metric."""
+    from ops import runs as verb
+
+    return verb.best(target(env), runs or [], metric=metric, mode=mode, form=form, source=_source(address, here))
+
+
+@command(app, examples=["runs plot prod first", "runs plot prod first second --out loss.svg"])
+def plot(
+    env: Env,
+    runs: RunNames,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG file. Default: the terminal.")] = None,
+    address: Address = "",
+    here: Here = None,
+) -> int:
+    """Draw the loss of runs over their steps."""
+    from ops import runs as verb
+
+    return verb.plot(target(env), runs, out=out, source=_source(address, here))

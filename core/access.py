@@ -89,8 +89,11 @@ def _writer(command: Sequence[str]) -> str:
 
 
 def _s3(plan: Plan, url: str, mode: Mode) -> Refusal | None:
-    if covers(plan, url, mode):
-        return None
+    return None if covers(plan, url, mode) else s3_refusal(plan, url, mode)
+
+
+def s3_refusal(plan: Plan, url: str, mode: Mode) -> Refusal:
+    """What to add for a place in S3 that the pods may not use."""
     bucket, key = s3_place(url)
     prefix = f", prefix: {key.rstrip('/')}/" if key.rstrip("/") else ""
     return Refusal(

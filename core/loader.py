@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, TypeAdapter, ValidationError
+from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 
 from core import checks, messages
 from core.errors import Message, in_three_parts
@@ -56,7 +56,8 @@ class Problem:
 
     def __str__(self) -> str:
         kind = "warning: " if self.severity == "warning" else ""
-        return f"{self.file}:{self.line}: {kind}{self.path}: {self.message}"
+        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{place}{kind}{self.path}: {self.message}"
 
 
 class EnvironmentFileError(Exception):
@@ -102,7 +103,7 @@ def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
         EnvironmentFileError: With every problem of the file; warnings alone do not raise.
     """
     path = folder / f"{name}.yaml"
-    file = _relative(path)
+    file = relative(path)
     named(name, file=file)
     text = _text_of(path, name=name, folder=folder, file=file)
     return parse(text, name=name, path=path, repository=Repository.around(name, folder=folder))
@@ -115,7 +116,7 @@ def named(name: str, *, file: str) -> None:
         EnvironmentFileError: with what a name may be.
     """
     if not NAME.match(name):
-        raise _unreadable(
+        raise unreadable_file(
             file,
             f"{messages.shown(name)} cannot name an environment",
             expected="at most 21 lower-case letters, digits and single hyphens, beginning with a letter",
@@ -132,7 +133,7 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
         path: Where the file is.
         repository: What is around the file. Default: this checkout, and no other environments.
     """
-    file = _relative(path)
+    file = relative(path)
     root, flaws = read(text)
     if root is None or root.kind != "mapping":
         if root is not None and (root.kind == "list" or root.value is not None):
@@ -145,15 +146,15 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
             )
         elif not flaws:
             flaws.append(YamlError(1, (), Message("the file is empty", expected="settings", fix=_BEGIN)))
-        raise EnvironmentFileError([_located(flaw, file=file) for flaw in _once(flaws)])
+        raise EnvironmentFileError([located_flaw(flaw, file=file) for flaw in once(flaws)])
     flawed = {flaw.path for flaw in flaws}
     settings, valid, found = _validated(root)
     flaws += [flaw for flaw in found if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
     evidence = Evidence(repository=repository or Repository.around(name))
     findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
-    problems = [_located(flaw, file=file) for flaw in _once(flaws)]
-    problems += [_found(finding, file=file, line=root.line_of(finding.path)) for finding in findings]
+    problems = [located_flaw(flaw, file=file) for flaw in once(flaws)]
+    problems += [located_finding(finding, file=file, line=root.line_of(finding.path)) for finding in findings]
     problems.sort(key=lambda problem: problem.line)
     errors = [problem for problem in problems if problem.severity == "error"]
     warnings = [problem for problem in problems if problem.severity == "warning"]
@@ -166,7 +167,7 @@ def located(file: EnvironmentFile, findings: Iterable[Finding]) -> list[Problem]
     """Findings of others about a file that was read, with the lines of what they are about."""
     root, _ = read(file.path.read_text(encoding="utf-8-sig"))
     return [
-        _found(finding, file=_relative(file.path), line=root.line_of(finding.path) if root else 0)
+        located_finding(finding, file=relative(file.path), line=root.line_of(finding.path) if root else 0)
         for finding in findings
     ]
 
@@ -187,14 +188,16 @@ def dotted(path: SettingPath) -> str:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _relative(path: Path) -> str:
+def relative(path: Path) -> str:
+    """A path as messages show it: from the current folder where it lies inside it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError, RuntimeError):  # outside; or links in a circle, RuntimeError before Python 3.13
         return str(path)
 
 
-def _unreadable(file: str, what: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
+def unreadable_file(file: str, what: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
+    """A file that says nothing about settings."""
     problem = Problem(path=WHOLE_FILE, what=what, expected=expected, fix=fix, file=file, line=line)
     return EnvironmentFileError([problem])
 
@@ -205,31 +208,31 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             what = "it is a device, a pipe or a socket"
-            raise _unreadable(file, what, expected="a file of settings", fix="remove it")
+            raise unreadable_file(file, what, expected="a file of settings", fix="remove it")
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
             what = f"it is a link out of the folder, to {path.resolve()}"
-            raise _unreadable(file, what, expected="a file of settings", fix="copy the file here")
+            raise unreadable_file(file, what, expected="a file of settings", fix="copy the file here")
         raw = path.read_bytes() if status.st_size <= MAX_BYTES else None
     except FileNotFoundError:
         there = environment_names(folder=folder) if folder.is_dir() else []
         known = f"{'one of ' if len(there) > 1 else ''}{', '.join(there)}" if there else "an environment file"
-        raise _unreadable(
+        raise unreadable_file(
             file,
             f"no environment '{name}'",
-            expected=f"{known} in {_relative(folder)}",
+            expected=f"{known} in {relative(folder)}",
             fix=meant(name, there) or "hyperpod-ray env new",
         ) from None
     except IsADirectoryError:
-        raise _unreadable(file, "it is a folder", expected="a file of settings", fix="correct the path") from None
+        raise unreadable_file(file, "it is a folder", expected="a file of settings", fix="correct the path") from None
     except OSError as error:
-        raise _unreadable(
+        raise unreadable_file(
             file,
             f"it cannot be read: {(error.strerror or str(error)).lower()}",
             expected="a file of settings",
             fix="correct its path or permissions",
         ) from None
     if raw is None:
-        raise _unreadable(
+        raise unreadable_file(
             file, f"more than {MAX_BYTES:,} bytes", expected="an environment file", fix="correct the path"
         )
     try:
@@ -240,7 +243,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
             what = "it is UTF-16"
         else:
             what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise _unreadable(file, what, expected="UTF-8", fix="save the file as UTF-8", line=line) from None
+        raise unreadable_file(file, what, expected="UTF-8", fix="save the file as UTF-8", line=line) from None
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[YamlError]
     for key, info in Environment.model_fields.items():
         if key not in data:
             if info.is_required():
-                flaws.append(_flaw({"type": "missing", "input": None, "loc": ()}, path=(key,), root=root))
+                flaws.append(flaw_of({"type": "missing", "input": None, "loc": ()}, path=(key,), root=root))
             else:
                 values[key] = info.get_default(call_default_factory=True, validated_data={})
             continue
@@ -272,8 +275,8 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[YamlError]
             for one in error.errors(include_url=False):
                 place = one["loc"][1:] if key in _KINDS else one["loc"]  # the kind of the section comes first
                 path = (key, *(part for part in place if part != "[key]"))
-                flaws.append(_flaw(one, path=path, root=root))
-    flaws = _without_echoes(flaws)
+                flaws.append(flaw_of(one, path=path, root=root))
+    flaws = without_echoes(flaws)
     if not flaws:
         return Environment(**values), frozenset(values), flaws
     return Environment.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
@@ -299,16 +302,19 @@ def _adapter(section: str) -> TypeAdapter[Any]:
     return _ADAPTERS[section]
 
 
-def _flaw(error: Mapping[str, Any], *, path: SettingPath, root: Node) -> YamlError:
+def flaw_of(
+    error: Mapping[str, Any], *, path: SettingPath, root: Node, model: type[BaseModel] = Environment
+) -> YamlError:
+    """One of pydantic's errors about a file, at its line and in words."""
     node = root.at(path)
     line = root.line_of(path)
     if error["type"] == "extra_forbidden" or (error.get("loc") and error["loc"][-1] == "[key]"):
         parent = root.at(path[:-1])
         line = parent.keys.get(str(path[-1]), line) if parent else line
-    return YamlError(line, path, messages.in_words(error, path=path, node=node))
+    return YamlError(line, path, messages.in_words(error, path=path, node=node, root=model))
 
 
-def _without_echoes(flaws: list[YamlError]) -> list[YamlError]:
+def without_echoes(flaws: list[YamlError]) -> list[YamlError]:
     """Omit 'required setting is missing' where the same section has a misspelling of that very setting."""
     guessed = {
         (*flaw.path[:-1], match.group(1))
@@ -318,18 +324,21 @@ def _without_echoes(flaws: list[YamlError]) -> list[YamlError]:
     return [flaw for flaw in flaws if not (flaw.path in guessed and flaw.message.what == messages.MISSING)]
 
 
-def _once(flaws: list[YamlError]) -> list[YamlError]:
+def once(flaws: list[YamlError]) -> list[YamlError]:
+    """Each only once, in their order."""
     return list(dict.fromkeys(flaws))
 
 
-def _located(flaw: YamlError, *, file: str) -> Problem:
+def located_flaw(flaw: YamlError, *, file: str) -> Problem:
+    """What is wrong with a file, with its place."""
     said = flaw.message
     return Problem(
         path=dotted(flaw.path), what=said.what, expected=said.expected, fix=said.fix, file=file, line=flaw.line
     )
 
 
-def _found(finding: Finding, *, file: str, line: int) -> Problem:
+def located_finding(finding: Finding, *, file: str, line: int) -> Problem:
+    """What a check found, with its place."""
     return Problem(
         path=dotted(finding.path),
         what=finding.what,

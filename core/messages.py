@@ -55,9 +55,9 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [] if annotation is type(None) else [annotation]
 
 
-def options_at(path: Path) -> list[Any]:
-    """The types that the model allows at `path`; empty where the model has nothing."""
-    current: list[Any] = [model.Environment]
+def options_at(path: Path, *, root: type[BaseModel] = model.Environment) -> list[Any]:
+    """The types that the model of a file allows at `path`; empty where the model has nothing."""
+    current: list[Any] = [root]
     for key in path:
         found: list[Any] = []
         for option in current:
@@ -71,12 +71,14 @@ def options_at(path: Path) -> list[Any]:
     return current
 
 
-def sections_at(path: Path) -> list[type[BaseModel]]:
+def sections_at(path: Path, *, root: type[BaseModel] = model.Environment) -> list[type[BaseModel]]:
     """The model classes of the section at `path`: one for each of its kinds, none where no section is expected."""
-    return [option for option in options_at(path) if isinstance(option, type) and issubclass(option, BaseModel)]
+    return [
+        option for option in options_at(path, root=root) if isinstance(option, type) and issubclass(option, BaseModel)
+    ]
 
 
-def _homes(key: str, *, section: type[BaseModel] = model.Environment, path: str = "", depth: int = 0) -> list[str]:
+def _homes(key: str, *, section: type[BaseModel], path: str = "", depth: int = 0) -> list[str]:
     """Paths in the model where a setting called `key` lives."""
     found = [f"{path}{key}"] if key in section.model_fields else []
     for name, info in section.model_fields.items():
@@ -89,10 +91,10 @@ def _homes(key: str, *, section: type[BaseModel] = model.Environment, path: str 
     return found
 
 
-def _purpose(path: Path) -> str:
+def _purpose(path: Path, *, root: type[BaseModel]) -> str:
     """First sentence of a setting's description, to say what a missing one is for."""
     key = str(path[-1])
-    info = next((one.model_fields[key] for one in sections_at(path[:-1]) if key in one.model_fields), None)
+    info = next((one.model_fields[key] for one in sections_at(path[:-1], root=root) if key in one.model_fields), None)
     first = _first_sentence(info.description if info else "")
     return f"{key}: {first[:1].lower() if first[1:2].islower() else first[:1]}{first[1:]}" if first else key
 
@@ -108,10 +110,10 @@ CORRECT = "correct the value"
 UNKNOWN, MISSING = "unknown setting", "required setting is missing"
 
 
-def unknown_setting(path: Path) -> Message:
-    """A key that the model does not have."""
+def unknown_setting(path: Path, *, root: type[BaseModel] = model.Environment) -> Message:
+    """A key that the model of a file does not have."""
     key = str(path[-1])
-    sections = sections_at(path[:-1])
+    sections = sections_at(path[:-1], root=root)
     allowed = sorted({name for section in sections for name in section.model_fields})
     if key in allowed:  # of another kind of this section
         lacking = [section for section in sections if key not in section.model_fields]
@@ -124,22 +126,24 @@ def unknown_setting(path: Path) -> Message:
     expected = "a setting of this section"
     if close := meant(key, allowed):
         return Message(UNKNOWN, expected=expected, fix=close)
-    if homes := list(dict.fromkeys(_homes(key))):
+    if homes := list(dict.fromkeys(_homes(key, section=root))):
         return Message("unknown setting here", expected=expected, fix=f"move it to {' or '.join(homes[:3])}")
     return Message(UNKNOWN, expected=f"one of {', '.join(allowed)}", fix="correct or remove it")
 
 
-def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> Message:  # noqa: PLR0911, PLR0912  # one line per kind
-    """One pydantic error (of `errors()`) as a message."""
+def in_words(  # noqa: PLR0911, PLR0912  # one line per kind
+    error: Mapping[str, Any], *, path: Path, node: Node | None, root: type[BaseModel] = model.Environment
+) -> Message:
+    """One pydantic error (of `errors()`) as a message; `root` is the model of the file."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     written = node.text if node and node.kind == "scalar" and not node.quoted else ""
     match kind:
         case "missing":
-            return Message(MISSING, expected=_purpose(path), fix="add it")
+            return Message(MISSING, expected=_purpose(path, root=root), fix="add it")
         case "extra_forbidden":
-            return unknown_setting(path)
+            return unknown_setting(path, root=root)
         case "literal_error":
-            return _not_allowed(value, path=path, written=written)
+            return _not_allowed(value, path=path, written=written, root=root)
         case "string_pattern_mismatch":
             return _mismatch(str(value), pattern=context["pattern"])
         case "string_type":
@@ -167,7 +171,7 @@ def in_words(error: Mapping[str, Any], *, path: Path, node: Node | None) -> Mess
         case "list_type":
             return Message(typed(value), expected="a list", fix="write [a, b], or lines that begin with '- '")
         case "dict_type" | "model_type" | "model_attributes_type":
-            return _not_a_section(value, path=path)
+            return _not_a_section(value, path=path, root=root)
         case _:
             said = str(error["msg"]).rstrip(".")
             return Message(typed(value), expected=f"{said[:1].lower()}{said[1:]}", fix=CORRECT)
@@ -178,8 +182,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _not_a_section(value: object, *, path: Path) -> Message:
-    sections = sections_at(path)
+def _not_a_section(value: object, *, path: Path, root: type[BaseModel]) -> Message:
+    sections = sections_at(path, root=root)
     settings = f"{', '.join(list(sections[0].model_fields)[:6])} …" if sections else "key: value"
     expected = f"a section of settings ({settings})"
     if value is None:
@@ -187,10 +191,10 @@ def _not_a_section(value: object, *, path: Path) -> Message:
     return Message(typed(value), expected=expected, fix="write them below the key, indented")
 
 
-def _not_allowed(value: object, *, path: Path, written: str) -> Message:
+def _not_allowed(value: object, *, path: Path, written: str, root: type[BaseModel]) -> Message:
     literals = [
         arg
-        for option in options_at(path)
+        for option in options_at(path, root=root)
         if typing.get_origin(option) is typing.Literal
         for arg in typing.get_args(option)
     ]

@@ -572,6 +572,9 @@ class RayAccess(Settings):
     """Buckets and prefixes: for data, for `--storage s3://…`, and for the second tier of tiered checkpoints."""
     kms_key_arns: Annotated[list[Annotated[str, shapes.KEY_ARN.field()]], Field(max_length=20)] = []
     """Keys that encrypt those buckets (SSE-KMS); used through S3 only. Default: none, as SSE-S3 needs none."""
+    secret_arns: Annotated[list[Annotated[str, shapes.SECRET_ARN.field()]], Field(max_length=20)] = []
+    """Secrets in AWS Secrets Manager that Ray's pods may read, for `secrets` of a job. Keys that encrypt them go into
+    `kms_key_arns`. Default: none."""
     mlflow_arn: Annotated[str, shapes.MLFLOW_ARN.field()] | None = None
     """SageMaker's MLflow tracking server or app. Pods get it as `MLFLOW_TRACKING_URI`; the packages `mlflow` and
     `sagemaker-mlflow` are yours to add. Artifacts need their bucket in `s3`."""
@@ -592,6 +595,10 @@ class Ray(Settings):
     """One or more worker groups."""
     autoscaling: bool = False
     """`enableInTreeAutoscaling`: Ray asks for workers between min and max. For nodes too, see `managed_autoscaling`."""
+    secrets: Annotated[list[KubernetesName], Field(max_length=20)] = []
+    """Kubernetes Secrets of the Ray namespace that head and workers mount, for `secrets` of a job. You create them;
+    pods start without one that is not there yet, and see a changed value within two minutes. Every Ray user of the
+    namespace can use them. Default: none."""
     auth: Literal["token", "none"] = "token"
     """`authOptions.mode`. The dashboard and Jobs API run code by design: `none` is for rehearsal only."""
     env: dict[Annotated[str, shapes.VARIABLE.field()], str] = {}

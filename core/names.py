@@ -74,6 +74,8 @@ CLAIM = "fsx"
 """The PersistentVolumeClaim in each Ray namespace, and the pods' volume of it."""
 MOUNT_PATH = "/fsx"
 """Where head and workers see the shared file system."""
+SECRETS_PATH = "/etc/ray-secrets"
+"""Where head and workers see the Kubernetes Secrets of `ray.secrets`: `/etc/ray-secrets/NAME/KEY`."""
 SERVICE_ACCOUNT = "ray"
 """Service account of head and workers, without permissions in Kubernetes; EKS Pod Identity or IRSA may be put on it."""
 RAY_UID = 1000
@@ -109,6 +111,12 @@ TRACEBACK_VARIABLE = "HYPERPOD_RAY_TRACEBACK"
 TIERED_S3_VARIABLE = "TIERED_S3_BASE"
 """Where the tiered writer puts its second tier; `resilience.tiered` reads it."""
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+RUN_NAME_VARIABLE = "RUN_NAME"
+"""Environment variables of a job: what its job file says of the run; defaults of `resilience.add_arguments`."""
+RUN_STORAGE_VARIABLE = "RUN_STORAGE"
+RUN_WORKERS_VARIABLE = "RUN_WORKERS"
+RUN_GPUS_VARIABLE = "RUN_GPUS_PER_WORKER"
+RUN_SPARES_VARIABLE = "RUN_SPARES"
 
 
 def stack_name(environment: str, stack: str) -> str:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from core import model
+from core.job import Job
 from core.model import Environment
 from core.shapes import BY_PATTERN
 
 PROJECT = Path(__file__).parent.parent
 SCHEMA_FILE = PROJECT / "environments" / "schema.json"
 SETTINGS_FILE = PROJECT / "docs" / "settings.md"
+JOB_SCHEMA_FILE = PROJECT / "environments" / "job.schema.json"
+JOB_FILE = PROJECT / "docs" / "job-file.md"
 
 _UNITS = {
     "_mbs_per_tib": "MB/s per TiB",
@@ -35,6 +38,15 @@ def schema() -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
+def job_schema() -> str:
+    """JSON Schema (draft 2020-12) of a job file, as text."""
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_tidy(Job.model_json_schema()),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
 def _tidy(value: Any) -> Any:
     """Descriptions on one line (editors keep line breaks), and no titles that only repeat the key."""
     if isinstance(value, dict):
@@ -48,7 +60,6 @@ def _tidy(value: Any) -> Any:
 
 def settings_page() -> str:
     """`docs/settings.md`: a table per section."""
-    document = _tidy(Environment.model_json_schema())
     lines = [
         "# Settings of an environment",
         "",
@@ -59,6 +70,28 @@ def settings_page() -> str:
         "a value stands where it is used.",
         "",
     ]
+    return "\n".join([*lines, *_tables(_tidy(Environment.model_json_schema()))]).rstrip() + "\n"
+
+
+def job_page() -> str:
+    """`docs/job-file.md`: a table per section."""
+    lines = [
+        "# Fields of a job file",
+        "",
+        "`hyperpod-ray submit ENV -f job.yaml` submits the job that a file describes. This page is generated from",
+        "`core/job.py` by `hyperpod-ray env settings`; do not edit it. Fields in **bold** are required. – means no",
+        "default; the description says what happens without a value. Each field is also an option of",
+        "[`submit`](reference/commands.md), which replaces the file's. [A researcher's day](researchers-day.md) shows",
+        "them in use. For completion in an editor, begin the file with",
+        "`# yaml-language-server: $schema=PATH/environments/job.schema.json`.",
+        "",
+    ]
+    return "\n".join([*lines, *_tables(_tidy(Job.model_json_schema()))]).rstrip() + "\n"
+
+
+def _tables(document: dict[str, Any]) -> list[str]:
+    """A table of each section."""
+    lines: list[str] = []
     for path, name in dict.fromkeys(_sections(document, "", document)):
         section = document if name is None else document["$defs"][name]
         lines += [f"## {_title(path, name)}", "", _cell(section.get("description", "")), ""]
@@ -70,7 +103,7 @@ def settings_page() -> str:
             row = [shown, _value(info, document), _unit(key), default, _cell(info.get("description", ""))]
             lines.append(f"| {' | '.join(row)} |")
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return lines
 
 
 def _cell(text: str) -> str:

@@ -181,5 +181,43 @@ LOCK_FILE = _shape(
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$", "a path inside the project that ends in .yaml", "charts.lock.yaml"
 )
 
+RUN_NAME = _shape(
+    r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+    "the name of a run",
+    "llama-8b-first",
+    "letters, digits, _ . -, at most 63, beginning and ending with a letter or digit",
+)
+WORKERS = _shape(
+    r"^[1-9][0-9]{0,5}(:[1-9][0-9]{0,5})?$",
+    "a number of workers",
+    "2:4",
+    "one number, or MIN:MAX in quotes for a run that continues with fewer",
+)
+SECRET_KEY = _shape(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[A-Za-z0-9._-]{1,253}$"
+    r"|^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+(#[A-Za-z0-9_.-]+)?$",
+    "a reference to a secret",
+    "hugging-face/token",
+    "of a Kubernetes Secret, or an ARN of AWS Secrets Manager; never the value",
+)
+SECRET_ARN = _shape(
+    r"^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$",
+    "the ARN of a secret in AWS Secrets Manager",
+    "arn:aws:secretsmanager:us-west-2:123456789012:secret:hugging-face-AbCdEf",
+    "whole, with the six characters at its end",
+)
+PACKAGE = _shape(
+    r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+_-]+$",
+    "a Python package with its exact version",
+    "transformers==4.57.1",
+    "so that each start of a worker installs the same",
+)
+PLACE = _shape(
+    r"^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s]*)?|/[^\s]*)$",
+    "a folder of the shared file system or a place in S3",
+    "/fsx/runs",
+    "an absolute path, or s3://BUCKET/PREFIX",
+)
+
 BY_PATTERN = {shape.pattern: shape for shape in _ALL}
 """Every shape by its pattern: errors and the generated reference find it here."""

@@ -101,13 +101,14 @@ class YamlError:
     message: Message
 
 
-def read(text: str) -> tuple[Node | None, list[YamlError]]:
+def read(text: str, *, of: str = "environment") -> tuple[Node | None, list[YamlError]]:
     """Parse `text` into its root piece and everything that is wrong with it as YAML.
 
-    The root is None when nothing can be said about the settings (a syntax error, nothing in the file).
+    The root is None when nothing can be said about the settings (a syntax error, nothing in the file). `of` is what a
+    file of this kind describes, for messages.
     """
     flaws: list[YamlError] = []
-    composer = _Composer(text=text, flaws=flaws)
+    composer = _Composer(text=text, flaws=flaws, of=of)
     try:
         root = composer.compose()
     except yaml.MarkedYAMLError as error:
@@ -179,9 +180,10 @@ def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
 class _Composer:
     """Builds pieces from parser events; each kind of event has its own method."""
 
-    def __init__(self, *, text: str, flaws: list[YamlError]) -> None:
+    def __init__(self, *, text: str, flaws: list[YamlError], of: str) -> None:
         self._events: Iterator[Any] = iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         self._flaws = flaws
+        self._of = of
         self.line = 1
 
     def compose(self) -> Node | None:
@@ -195,7 +197,7 @@ class _Composer:
                     self._not_a_setting(
                         (),
                         "a second document starts here ('---')",
-                        expected="one environment a file",
+                        expected=f"one {self._of} a file",
                         fix="move it to a file of its own",
                     )
             elif isinstance(event, yaml.NodeEvent):
@@ -216,19 +218,19 @@ class _Composer:
         line = self.line
         if isinstance(event, yaml.AliasEvent):
             self._not_a_setting(
-                path, f"alias *{event.anchor}", expected="no aliases in environment files", fix="write the value out"
+                path, f"alias *{event.anchor}", expected=f"no aliases in {self._of} files", fix="write the value out"
             )
             return Node("scalar", line)
         if event.anchor:
             self._not_a_setting(
-                path, f"anchor &{event.anchor}", expected="no anchors in environment files", fix="remove it"
+                path, f"anchor &{event.anchor}", expected=f"no anchors in {self._of} files", fix="remove it"
             )
         tag = getattr(event, "tag", None)
         if tag and tag != "!":
             self._not_a_setting(
                 path,
                 f"tag {tag.replace('tag:yaml.org,2002:', '!!')}",
-                expected="no tags in environment files",
+                expected=f"no tags in {self._of} files",
                 fix="remove it",
             )
         if isinstance(event, yaml.ScalarEvent):
@@ -275,7 +277,7 @@ class _Composer:
             key = event.value
             if event.anchor or (event.tag and event.tag != "!"):
                 self._not_a_setting(
-                    (*path, key), "an anchor or tag at a key", expected="none in environment files", fix="remove it"
+                    (*path, key), "an anchor or tag at a key", expected=f"none in {self._of} files", fix="remove it"
                 )
             if _CONTROL.search(key):
                 self._not_a_setting(path, f"a control character in the key {key!r}", expected="none", fix="remove it")
@@ -291,7 +293,7 @@ class _Composer:
                 self._not_a_setting(
                     path,
                     "merge key <<",
-                    expected="no merge keys in environment files",
+                    expected=f"no merge keys in {self._of} files",
                     fix="write the settings out",
                     line=key_line,
                 )

@@ -26,6 +26,7 @@ from core.names import (
     RAY_ROLE_LABEL,
     REDIS,
     REDIS_PORT,
+    SECRETS_PATH,
     SERVICE_ACCOUNT,
 )
 from core.needs import NODE_ADDRESS
@@ -242,6 +243,10 @@ def _template(
             {"name": CLAIM, "mountPath": MOUNT_PATH},
             {"name": "ray-logs", "mountPath": LOGS},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
+            *(
+                {"name": f"secret-{name}", "mountPath": f"{SECRETS_PATH}/{name}", "readOnly": True}
+                for name in plan.settings.ray.secrets
+            ),
         ],
     }
     if ports:
@@ -268,9 +273,18 @@ def _template(
                     "name": "shared-memory",
                     "emptyDir": {"medium": "Memory", "sizeLimit": f"{resources.shared_memory_gib}Gi"},
                 },
+                *(_secret(name) for name in plan.settings.ray.secrets),
             ],
         },
     }
+
+
+def _secret(name: str) -> dict[str, Any]:
+    """A Kubernetes Secret as files. Pods start without one that is not there yet, and see it when it is.
+
+    Files belong to root and Ray runs as another user, hence readable for all in the pod: there is one container.
+    """
+    return {"name": f"secret-{name}", "secret": {"secretName": name, "optional": True, "defaultMode": 0o444}}
 
 
 def _node_address(env: dict[str, str]) -> list[dict[str, Any]]:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import secrets
-import shlex
 import shutil
 import subprocess
 import time
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core import names
+from core import job_checks, names, secret_words
 from core.access import refusals
-from ops import output
+from core.job import Job
+from core.job_file import JobFile, refuse
+from ops import estimate, in_ray, output
 from ops.clients import Target
 from ops.errors import BAD_USE, INTERRUPTED, OK, OpsError
 from ops.jobs_api import POLL_SECONDS, Jobs, follow, jobs_of
@@ -28,77 +31,125 @@ PACKAGE_LIMIT_MIB = 500
 """Ray's own limit of a working directory."""
 SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 AGENT_SECONDS = 90
+Package = tuple[str, bytes]
+"""Name and content of a zip file."""
 
 
 def run(
     target: Target,
+    file: JobFile,
     *,
-    entrypoint: list[str],
-    working_dir: Path | None,
-    env_vars: list[str],
     runtime_env: Path | None,
     submission_id: str,
     address: str,
     wait: bool,
 ) -> int:
-    """Submit and follow. Exit code of the job's driver where it failed, 0 where it succeeded."""
-    if not entrypoint:
+    """Check, estimate, submit and follow. Exit code of the job's driver where it failed, 0 where it succeeded."""
+    checked(target, file)
+    runtime = _given(runtime_env)
+    require_access(target, [], variables=runtime.get("env_vars") or {})
+    request = request_of(target, file.job, runtime=runtime, submission_id=submission_id)
+    packages = packages_of(file)
+    for line in estimate.lines(estimate.of_job(target.plan, file.job, folder=target.folder), now=output.now()):
+        output.log(line)
+    with jobs_of(target, address=address) as jobs:
+        return submit(jobs, request, packages=packages, wait=wait, environment=target.name)
+
+
+def checked(target: Target, file: JobFile) -> None:
+    """Refuse what cannot work in this environment, with the place in the job file; say what is doubtful.
+
+    Raises:
+        JobFileError: with all that is wrong.
+    """
+    problems = file.located([*job_checks.run(target.plan, file.job), *job_checks.folders(file)])
+    wrong = [problem for problem in problems if problem.severity == "error"]
+    for problem in problems:
+        if problem.severity != "error":
+            output.log(str(problem))
+    refuse(wrong)
+
+
+def _given(file: Path | None) -> dict[str, Any]:
+    """Ray's own runtime_env, from a YAML file."""
+    if file is None:
+        return {}
+    import yaml
+
+    try:
+        runtime = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
         raise OpsError(
-            "no command to submit",
-            expected="a command after --",
-            fix=f"hyperpod-ray submit {target.name} -- python train.py",
+            f"{file}: {str(error).splitlines()[0]}",
+            expected="a readable YAML file",
+            fix="correct the file, or remove --runtime-env",
+            code=BAD_USE,
+        ) from None
+    if not isinstance(runtime, dict):
+        raise OpsError(
+            f"{file}: {type(runtime).__name__}",
+            expected="a mapping",
+            fix="write it as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
             code=BAD_USE,
         )
-    request = _request(target, entrypoint, env_vars=env_vars, runtime_env=runtime_env, submission_id=submission_id)
-    require_access(target, entrypoint, variables=request["runtime_env"].get("env_vars") or {})
-    package = pack(working_dir) if working_dir else None
-    with jobs_of(target, address=address) as jobs:
-        return submit(jobs, request, package=package, wait=wait, environment=target.name)
-
-
-def _request(
-    target: Target, entrypoint: list[str], *, env_vars: list[str], runtime_env: Path | None, submission_id: str
-) -> dict[str, Any]:
-    runtime: dict[str, Any] = {}
-    if runtime_env:
-        import yaml
-
-        try:
-            runtime = yaml.safe_load(runtime_env.read_text(encoding="utf-8")) or {}
-        except (OSError, yaml.YAMLError) as error:
+    variables = runtime.get("env_vars")
+    for name, value in (variables if isinstance(variables, dict) else {}).items():
+        if secret_words.of_variable(str(name), str(value)):
             raise OpsError(
-                f"{runtime_env}: {str(error).splitlines()[0]}",
-                expected="a readable YAML file",
-                fix="correct the file, or remove --runtime-env",
-                code=BAD_USE,
-            ) from None
-        if not isinstance(runtime, dict):
-            raise OpsError(
-                f"{runtime_env}: {type(runtime).__name__}",
-                expected="a mapping",
-                fix="write it as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+                f"{file}: env_vars.{name} looks like a secret",
+                expected="a reference: everybody who reaches the dashboard reads env_vars",
+                fix=f"remove it, and give --secret {name}=NAME/KEY",
                 code=BAD_USE,
             )
-    for item in env_vars:
-        name, equals, value = item.partition("=")
-        if not equals or not name:
-            raise OpsError(f"--env: '{item}'", expected="NAME=VALUE", fix=f"--env {item or 'NAME'}=VALUE", code=BAD_USE)
-        runtime.setdefault("env_vars", {})[name] = value
+    return runtime
+
+
+def request_of(target: Target, job: Job, *, runtime: dict[str, Any], submission_id: str = "") -> dict[str, Any]:
+    """The request to Ray's Jobs API, without what is uploaded."""
+    variables = {**(runtime.get("env_vars") or {}), **job.variables}
     planned = target.plan.settings.training
-    if planned and planned.save_every_seconds and "--save-every-steps" not in " ".join(entrypoint):
+    if planned and planned.save_every_seconds and "--save-every-steps" not in job.command:
         # seconds, because only the job knows how long its step takes
-        runtime.setdefault("env_vars", {}).setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
-    request: dict[str, Any] = {
-        "entrypoint": shlex.join(entrypoint),
-        "runtime_env": runtime,
-        "metadata": {"environment": target.name},
-    }
+        variables.setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
+    made = dict(runtime)
+    command = job.command
+    if job.secrets:
+        variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.secrets, sort_keys=True)
+        made["worker_process_setup_hook"] = in_ray.SETUP_HOOK
+        command = in_ray.wrapped(command)
+    if variables:
+        made["env_vars"] = variables
+    if job.packages:
+        made["pip"] = {"packages": list(job.packages), "pip_check": False}
+    metadata = {"environment": target.name, "command": job.command}
+    metadata |= {"run": job.run_name, "run_folder": job.folder} if job.folder else {}
+    request: dict[str, Any] = {"entrypoint": command, "runtime_env": made, "metadata": metadata}
     if submission_id:
         request["submission_id"] = submission_id
     if target.plan.settings.ray.gcs_fault_tolerance:
         # off the head's node, so that the job outlives the head
         request["entrypoint_resources"] = {names.DRIVER_GROUP: 1}
     return request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packages:
+    """What is uploaded for a job, as zip files called by their content."""
+
+    working_dir: Package | None = None
+    py_modules: tuple[Package, ...] = ()
+
+
+def packages_of(file: JobFile) -> Packages:
+    """Pack the job's folders, and what this program sends beside them."""
+    job = file.job
+    modules = [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    if job.secrets:
+        modules.append(in_ray.package())
+    return Packages(
+        working_dir=pack(file.local("working_dir", job.working_dir)) if job.working_dir else None,
+        py_modules=tuple(modules),
+    )
 
 
 def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> None:
@@ -114,15 +165,19 @@ def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> 
         )
 
 
-def pack(folder: Path) -> tuple[str, bytes]:
-    """A working directory as a zip file, called by its content as Ray calls them. What git ignores stays out."""
-    if not folder.is_dir():
-        raise OpsError(f"--working-dir: {folder}", expected="a folder", fix="correct the path", code=BAD_USE)
+def pack(folder: Path, *, inside: bool = False) -> Package:
+    """A folder as a zip file, called by its content as Ray calls them. What git ignores stays out.
+
+    Args:
+        folder: What is packed.
+        inside: Keep the folder itself in the zip file, as a Python package needs it.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files_of(folder):
             # a fixed time: the same content is the same package
-            info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), date_time=(1980, 1, 1, 0, 0, 0))
+            name = path.relative_to(folder.parent if inside else folder).as_posix()
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = (path.stat().st_mode & 0o777) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, path.read_bytes())
@@ -154,33 +209,18 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in set(found) if path.is_file())
 
 
-def submit(
-    jobs: Jobs, request: dict[str, Any], *, package: tuple[str, bytes] | None, wait: bool, environment: str
-) -> int:
+def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: bool, environment: str) -> int:
     """Upload, submit, follow."""
-    try:
-        jobs.json("GET", "/api/version")
-    except OSError as error:
-        raise OpsError(
-            f"Ray's dashboard does not answer: {error}",
-            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
-            fix=f"hyperpod-ray wait {environment} --for ray",
-        ) from None
-    if package:
-        name, data = package
-        path = f"/api/packages/gcs/{name}"
-        if jobs.call("GET", path)[0] != 200:
-            output.log(f"uploading the working directory, {max(1, len(data) >> 10)} KiB")
-            status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
-            if status >= 400:
-                raise OpsError(
-                    f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
-                    expected="Ray to store the working directory",
-                    fix="run the command again; `hyperpod-ray status` shows Ray's state",
-                )
-        request = {**request, "runtime_env": {**request["runtime_env"], "working_dir": f"gcs://{name}"}}
-    job = _post(jobs, request)
-    output.log(f"submitted {job}: {request['entrypoint']}")
+    require_dashboard(jobs, environment=environment)
+    runtime = dict(request["runtime_env"])
+    if packages.working_dir:
+        runtime["working_dir"] = upload(jobs, packages.working_dir, what="the working directory")
+    if packages.py_modules:
+        modules = [upload(jobs, one, what="a Python package") for one in packages.py_modules]
+        runtime["py_modules"] = [*(runtime.get("py_modules") or []), *modules]
+    request = {**request, "runtime_env": runtime}
+    job = post(jobs, request)
+    output.log(f"submitted {job}: {request['metadata'].get('command') or request['entrypoint']}")
     if not wait:
         output.write_line(job)
         return OK
@@ -193,7 +233,36 @@ def submit(
         return INTERRUPTED
 
 
-def _post(jobs: Jobs, request: dict[str, Any]) -> str:
+def require_dashboard(jobs: Jobs, *, environment: str) -> None:
+    """Raise an `OpsError` where Ray's dashboard does not answer."""
+    try:
+        jobs.json("GET", "/api/version")
+    except OSError as error:
+        raise OpsError(
+            f"Ray's dashboard does not answer: {error}",
+            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+            fix=f"hyperpod-ray wait {environment} --for ray",
+        ) from None
+
+
+def upload(jobs: Jobs, package: Package, *, what: str) -> str:
+    """The URI of a package in Ray, uploaded where Ray does not have it."""
+    name, data = package
+    path = f"/api/packages/gcs/{name}"
+    if jobs.call("GET", path)[0] != 200:
+        if what:
+            output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
+        status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+        if status >= 400:
+            raise OpsError(
+                f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
+                expected="Ray to store the package",
+                fix="run the command again; `hyperpod-ray status` shows Ray's state",
+            )
+    return f"gcs://{name}"
+
+
+def post(jobs: Jobs, request: dict[str, Any]) -> str:
     """Submit under an id of our own, so that a reply that is lost can be asked for again without submitting twice.
 
     A head that has only just come up has no agent for a few seconds and says so.

@@ -329,15 +329,33 @@ def parse_workers(text: str | int) -> tuple[int, int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments every job shares; `run_from` reads them back."""
+    """The arguments every job shares; `run_from` reads them back.
+
+    Defaults come from the environment variables `RUN_STORAGE`, `RUN_NAME`, `RUN_WORKERS`, `RUN_GPUS_PER_WORKER` and
+    `RUN_SPARES`, which `hyperpod-ray submit` sets from a job file.
+    """
+    given = os.environ.get
     group = parser.add_argument_group("run")
-    group.add_argument("--storage", required=True, help="folder of all runs, on storage that every node sees")
-    group.add_argument("--name", required=True, help="the run; the same name again resumes it")
-    group.add_argument("--workers", default="2", help="N, MIN:MAX for an elastic size, 0 for local mode (default 2)")
     group.add_argument(
-        "--spares", type=int, default=None, help="workers that stand by (default: RESILIENCE_SPARES or 0)"
-    )
-    group.add_argument("--gpus-per-worker", type=float, default=0, help="0 (default) trains on CPU over gloo")
+        "--storage", default=given("RUN_STORAGE"), required="RUN_STORAGE" not in os.environ,
+        help="folder of all runs, on storage that every node sees (default: RUN_STORAGE)",
+    )  # fmt: skip
+    group.add_argument(
+        "--name", default=given("RUN_NAME"), required="RUN_NAME" not in os.environ,
+        help="the run; the same name again resumes it (default: RUN_NAME)",
+    )  # fmt: skip
+    group.add_argument(
+        "--workers", default=given("RUN_WORKERS", "2"),
+        help="N, MIN:MAX for an elastic size, 0 for local mode (default: RUN_WORKERS or 2)",
+    )  # fmt: skip
+    group.add_argument(
+        "--spares", type=int, default=given("RUN_SPARES"),
+        help="workers that stand by (default: RUN_SPARES, RESILIENCE_SPARES or 0)",
+    )  # fmt: skip
+    group.add_argument(
+        "--gpus-per-worker", type=float, default=given("RUN_GPUS_PER_WORKER", "0"),
+        help="0 trains on CPU over gloo (default: RUN_GPUS_PER_WORKER or 0)",
+    )  # fmt: skip
     group.add_argument("--cpus-per-worker", type=float, default=1)
     group.add_argument("--save-every-steps", type=int, default=50)
     group.add_argument("--save", choices=["async", "sync"], default="async")

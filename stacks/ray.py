@@ -70,6 +70,7 @@ class RayStack(EnvironmentStack):
                     "Identity",
                     buckets=[bucket_access(entry) for entry in access.s3],
                     kms_key_arns=access.kms_key_arns,
+                    secret_arns=access.secret_arns,
                     mlflow_arn=access.mlflow_arn,
                     tier_bucket=plan.tier_bucket_name,
                     cluster=eks.cluster,

@@ -35,7 +35,8 @@ class PodIdentity(Construct):
 
     Args:
         buckets: Buckets that the pods may use.
-        kms_key_arns: Keys of these buckets.
+        kms_key_arns: Keys of these buckets and secrets.
+        secret_arns: Secrets in AWS Secrets Manager that the pods may read. Default: none.
         mlflow_arn: MLflow tracking server or app. Default: none.
         tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
         namespaces: Where the service account is.
@@ -49,6 +50,7 @@ class PodIdentity(Construct):
         *,
         buckets: Sequence[BucketAccess] = (),
         kms_key_arns: Sequence[str] = (),
+        secret_arns: Sequence[str] = (),
         mlflow_arn: str | None = None,
         tier_bucket: str | None = None,
         cluster: eks.ICluster,
@@ -73,7 +75,7 @@ class PodIdentity(Construct):
             description="Ray's pods: ray.access of the environment",
         )
         for statement in [
-            *self._statements(buckets, kms_key_arns, mlflow_arn),
+            *self._statements(buckets, kms_key_arns, secret_arns, mlflow_arn),
             *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
         ]:
             self.role.add_to_policy(statement)
@@ -89,7 +91,11 @@ class PodIdentity(Construct):
             association.node.add_dependency(self.role)
 
     def _statements(
-        self, buckets: Sequence[BucketAccess], kms_key_arns: Sequence[str], mlflow_arn: str | None
+        self,
+        buckets: Sequence[BucketAccess],
+        kms_key_arns: Sequence[str],
+        secret_arns: Sequence[str],
+        mlflow_arn: str | None,
     ) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
         made = [statement for entry in buckets for statement in _s3(stack.partition, entry)]
@@ -102,6 +108,16 @@ class PodIdentity(Construct):
                     conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.amazonaws.com"}},
                 )
             )
+            if secret_arns:
+                through = {"kms:ViaService": f"secretsmanager.{stack.region}.amazonaws.com"}
+                made.append(
+                    iam.PolicyStatement(
+                        actions=["kms:Decrypt"], resources=list(kms_key_arns), conditions={"StringEquals": through}
+                    )
+                )
+        if secret_arns:
+            # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_iam-policies.html
+            made.append(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns)))
         if mlflow_arn is not None:
             app = ":mlflow-app/" in mlflow_arn
             actions = ["sagemaker:CallMlflowAppApi"] if app else MLFLOW_ACTIONS

@@ -64,6 +64,32 @@ def mlflow_is_reachable(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("ray", "network", "region")
+def secrets_are_reachable(plan: Plan) -> Iterator[Finding]:
+    """Secrets Manager is regional, and a closed network has no endpoint for it.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/vpc-endpoint-overview.html
+    """
+    settings = plan.settings
+    arns = settings.ray.access.secret_arns if settings.ray.access else []
+    for index, arn in enumerate(arns):
+        place = ("ray", "access", "secret_arns", index)
+        if (there := arn.split(":")[3]) != settings.region:
+            yield error(
+                *place,
+                what=f"the secret is in {there}",
+                expected=f"a secret in {settings.region}, the environment's Region",
+                fix=f"replicate it to {settings.region} and name the replica",
+            )
+        elif settings.network.closed:
+            yield error(
+                *place,
+                what="a closed network has no route to AWS Secrets Manager",
+                expected="a network with a route to it",
+                fix="use a Kubernetes Secret and ray.secrets, or set network.egress: nat",
+            )
+
+
 @rule("ray", "region")
 def keys_are_regional(plan: Plan) -> Iterator[Finding]:
     """Pods use keys through S3 of their own region."""
@@ -97,12 +123,12 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
     access = plan.settings.ray.access
     if access is None:
         return
-    if not access.s3 and access.mlflow_arn is None:
+    if not access.s3 and not access.secret_arns and access.mlflow_arn is None:
         yield warning(
             "ray",
             "access",
             what="allows nothing",
-            expected="buckets or an MLflow server",
+            expected="buckets, secrets or an MLflow server",
             fix="name buckets in s3, or remove the section",
         )
     seen: dict[tuple[str, str], int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from core import names
+from core import names, secret_words
 from core.checks.lookup import GROUPS, groups
 from core.errors import Message
 from core.findings import Finding, error, rule, warning
@@ -43,7 +43,6 @@ RESERVED_VARIABLES = {
     "RESILIENCE_SPARES": "set ray.training_spares",
 }
 """Variables that something else sets, and what to do instead."""
-_SECRET = re.compile(r"(^|_)(PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|TOKEN|API_KEY|PRIVATE_KEY)(_|$)", re.IGNORECASE)
 
 
 def _key_fault(key: str) -> Message | None:
@@ -318,11 +317,11 @@ def variables_are_free(plan: Plan) -> Iterator[Finding]:
                     expected="a variable that nothing else sets",
                     fix=RESERVED_VARIABLES[name],
                 )
-            elif _SECRET.search(name) and value and "TOKENIZERS" not in name.upper():
+            elif secret_words.of_variable(name, value):
                 yield warning(
                     *path,
                     name,
                     what="looks like a secret",
                     expected="no secrets in files under version control",
-                    fix="keep it in AWS Secrets Manager, and read it in the job",
+                    fix="keep it in a Kubernetes Secret, and name that in ray.secrets",
                 )

@@ -59,6 +59,7 @@ CLUSTER = {
 REDIS = "ray/gcs_fault_tolerance"
 TIER = "hyperpod/tiered_storage"
 LINKS, DATA = "storage/data_repositories", {"bucket": "datasets", "path": "/data"}
+SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:hugging-face-AbCdEf"
 MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
 ROLE = "arn:aws:iam::123456789012:role/Admin"
 CPU_GROUP = {"name": "cpu", "type": "ml.m5.4xlarge", "count": 2, "threads_per_core": 2}
@@ -191,6 +192,8 @@ CASES = [
     Case("environment_variables_are_allowed", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets", "prefix": "b/"}]}}, "ray.env.DATA", "add {bucket: sets, prefix: a/, mode: read} to ray.access.s3", {"ray/env": {"DATA": "s3://sets/a"}, "ray/access": {"s3": [{"bucket": "sets"}]}}),
     Case("environment_variables_are_allowed", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs"}]}}, "ray.workers[0].env.TIERED_S3_BASE", "may not write s3://runs/a", {f"{WORKER}/env": {"TIERED_S3_BASE": "s3://runs/a"}, "ray/access": {"s3": [{"bucket": "runs", "mode": "write"}]}}),
     Case("environment_variables_are_allowed", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}}, "ray.head.env.MLFLOW_TRACKING_URI", "set ray.access.mlflow_arn", {"ray/head/env": {"MLFLOW_TRACKING_URI": MLFLOW}, "ray/access": {"mlflow_arn": MLFLOW}}),
+    Case("secrets_are_reachable", {"ray/access": {"secret_arns": [SECRET]}, **CLOSED}, "ray.access.secret_arns[0]", "no route to AWS Secrets Manager", {"ray/access": {"secret_arns": [SECRET]}}),
+    Case("secrets_are_reachable", {"ray/access": {"secret_arns": [SECRET.replace("us-west-2", "us-east-1")]}}, "ray.access.secret_arns[0]", "the secret is in us-east-1", {"ray/access": {"secret_arns": [SECRET]}}),
     Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW}, **CLOSED}, "ray.access.mlflow_arn", "no route to SageMaker's MLflow", {"ray/access": {"mlflow_arn": MLFLOW}}),
     Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW.replace("us-west-2", "us-east-1")}}, "ray.access.mlflow_arn", "the server is in us-east-1", {"ray/access": {"mlflow_arn": MLFLOW}}),
     Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"]}}, "ray.access.kms_key_arns[0]", "the key is in us-east-1", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": ["arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"]}}),

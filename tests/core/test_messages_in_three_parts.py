@@ -15,17 +15,18 @@ ROOMS = (
     "resilience",
 )  # fmt: skip
 BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
-FORM = {"in_three_parts", "Message", "_unreadable", "_not_a_setting"}
+FORM = {"in_three_parts", "Message", "unreadable_file", "_no_job_file", "_not_a_setting"}
 """Functions that take the parts, as the errors do."""
 FINDINGS = {
     "core/checks/": {"error", "warning", "unknown", "found"},
+    "core/job_checks.py": {"error", "warning"},
     "planner/checks.py": {"error", "warning", "found"},
     "ops/preflight/": {"failed", "warning"},
 }
 """Functions that make a finding, by the rooms of rules. `found` chooses between two of them."""
 BUILDERS = {
     "Finding": ("core/findings.py", "ops/verdict/", "review/"),
-    "Problem": ("core/loader.py", "core/stand_ins.py"),
+    "Problem": ("core/loader.py", "core/job_file.py", "core/stand_ins.py"),
     "Check": ("ops/preflight/",),
 }
 """Where a finding is put together of its parts: nowhere else."""
@@ -40,6 +41,8 @@ OTHERS = {
     "sandbox/aws/eks_login.py": "the AWS CLI's own text",
     "charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
     "core/loader.py": "built of problems, which have the parts",
+    "core/job_file.py": "built of problems, which have the parts",
+    "ops/in_ray/": "printed inside Ray, with the parts in its text",
     "core/yaml_source.py": "caught by its reader, which adds the parts",
     "core/__init__.py": "Python's own text for a missing attribute",
     "k8s/__init__.py": "Python's own text for a missing attribute",

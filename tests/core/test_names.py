@@ -21,9 +21,20 @@ ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID)
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
 COPIES = {
     ("resilience/tiered.py", names.TIERED_S3_VARIABLE),
+    *(
+        ("resilience/run.py", name)
+        for name in (
+            names.RUN_NAME_VARIABLE,
+            names.RUN_STORAGE_VARIABLE,
+            names.RUN_WORKERS_VARIABLE,
+            names.RUN_GPUS_VARIABLE,
+            names.RUN_SPARES_VARIABLE,
+        )
+    ),
+    ("ops/in_ray/with_secrets.py", names.SECRETS_PATH),
     ("constructs/hyperpod_ray/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
 }
-"""What imports nothing of ours: the training library, and a function that runs alone in Lambda."""
+"""What imports nothing of ours: the training library, what is sent to Ray, and a function that runs alone in Lambda."""
 
 
 def shared() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from core import names
+from ops import in_ray
+from ops.in_ray import with_secrets
+from ops.jobs_api import Jobs
 from ops.submit import files_of, pack
 from tests.ops.ray_head import Head
 from tests.ops.world import ROOT, World, environment_text
@@ -151,12 +156,12 @@ def test_a_run_is_listed_looked_at_and_stopped(
         return made
 
     sleeper = ["python", "-c", "import time; print('begun', flush=True); time.sleep(900)"]
-    options = ("--no-wait", "--submission-id", "long-run", "--env", "TOKEN=hidden", *here)
+    options = ("--no-wait", "--submission-id", "long-run", "--env", "WHO=hidden", *here)
     assert main(["submit", "demo", *options, "--", *sleeper]) == 0
     capfd.readouterr()
     until(lambda: "begun" in data("show", "demo", "long-run")["log_tail"])
     seen = data("show", "demo", "long-run")
-    assert (seen["state"], seen["exit_code"], seen["variables"]) == ("RUNNING", None, ["TOKEN"])
+    assert (seen["state"], seen["exit_code"], seen["variables"]) == ("RUNNING", None, ["WHO"])
     assert seen["seconds"] > 0
     assert "time.sleep(900)" in seen["command"]
     assert data("demo", "--state", "running")["runs"][0]["id"] == "long-run", "`runs ENV` is `runs list ENV`"
@@ -184,6 +189,172 @@ def test_a_run_is_listed_looked_at_and_stopped(
     assert "long-run" not in [run["id"] for run in data("demo", "--state", "running")["runs"]]
     assert main(["runs", "list", "demo", *here]) == 0
     assert "STOPPED" in capfd.readouterr().out
+
+
+PAGE = "docs/researchers-day.md"
+SENTINEL = "s3ntinel-of-a-secret-0123456789"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_the_researchers_day_runs_as_printed(
+    faults: World, ray: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every printed line in its order, through a port forward, on one process in place of two GPUs.
+
+    Commands: submit research -f job.yaml --name --no-wait; runs list, show, logs, compare, plot --out, best, and
+    stop --yes.
+    """
+    monkeypatch.setattr(names, "MOUNT_PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").symlink_to(ROOT / "jobs")
+    job = blocks(PAGE, "yaml")[0]
+    for old, new in {"/fsx": str(tmp_path), "gpus_per_worker: 1": f"env: {{PYTHONPATH: {ROOT}}}"}.items():
+        assert old in job
+        job = job.replace(old, new)
+    # local mode, which a job file does not know: Ray's one process
+    (tmp_path / "job.yaml").write_text(job.replace("workers: 2\n", "").replace("--steps", "--workers 0 --steps"))
+    lines = [line for block in blocks(PAGE, "bash") for line in block.splitlines()]
+    head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
+    faults.request("POST", "/rehearsal/bridges", {**head, "to": ray.url.removeprefix("http://")})
+    said: dict[str, str] = {}
+    try:
+        for line in lines:
+            words = shlex.split(line.replace("--seed 1", "--seed 1 --workers 0"))
+            assert words[:1] == ["hyperpod-ray"]
+            words = [faults.name if word == "research" else word for word in words[1:]]
+            result = faults.ops(*words, env=faults.environ(COLUMNS="200"))
+            assert result.code == 0, f"{line}: {result.out}{result.err}"
+            said[line] = result.out + result.err
+            if "--no-wait" in words:
+                ended = ("runs", "logs", faults.name, result.out.strip(), "--follow")
+                assert faults.ops(*ended).code == 0
+    finally:
+        faults.request("DELETE", "/rehearsal/bridges")
+    assert "it takes " in said[lines[0]]
+    listed = said["hyperpod-ray runs list research"]
+    assert "30 of 30" in listed
+    assert "read-" not in listed, "jobs that read are no runs"
+    assert "step-00000030" in said["hyperpod-ray runs show research first"]
+    assert "loss at step 30" in said["hyperpod-ray runs compare research first second"]
+    assert "●" in said["hyperpod-ray runs plot research first second"]
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+    best = said["hyperpod-ray runs best research first second"].splitlines()[0]
+    assert (Path(best) / ".metadata").exists()
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_a_job_file_with_options_and_secrets(
+    environment: Path, dashboard: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`submit -f job.yaml --secret`: driver and worker have the value, and nothing else does."""
+    file = environment.parent / "demo.yaml"
+    file.write_text(file.read_text() + "  secrets: [hugging-face]\n")
+    mounted = environment.parent / "mounted"
+    (mounted / "hugging-face").mkdir(parents=True)
+    (mounted / "hugging-face" / "token").write_text(f"{SENTINEL}\n")
+    (environment / "train.py").write_text(
+        "import hashlib, json, os, pathlib, ray\n"
+        "def text(path):\n"
+        "    try:\n"
+        "        return path.read_bytes()\n"
+        "    except OSError:\n"
+        "        return b''\n"
+        "def seen():\n"
+        "    lines = [text(path) for path in pathlib.Path('/proc').glob('[0-9]*/cmdline')]\n"
+        "    value = os.environ['HF_TOKEN']\n"
+        "    return hashlib.sha256(value.encode()).hexdigest(), any(value.encode() in line for line in lines)\n"
+        "ray.init()\n"
+        "print('driver', *seen()); print('worker', *ray.get(ray.remote(num_cpus=0)(seen).remote()))\n"
+        "import helper; print('module', helper.ONE)\n"
+    )
+    (environment.parent / "lib" / "helper").mkdir(parents=True)
+    (environment.parent / "lib" / "helper" / "__init__.py").write_text("ONE = 1\n")
+    job = environment / "job.yaml"
+    job.write_text(
+        "name: with-secret\ncommand: python train.py\nworking_dir: .\npy_modules: [../lib/helper]\n"
+        f"env: {{{with_secrets.FOLDER_VARIABLE}: {mounted}}}\n"
+    )
+    here = ("--address", dashboard, "--secret", "HF_TOKEN=hugging-face/token", "--submission-id", "secret-run")
+    assert main(["submit", "demo", "-f", str(job), *here]) == 0
+    out, err = capfd.readouterr()
+    import hashlib
+
+    digest = hashlib.sha256(SENTINEL.encode()).hexdigest()
+    assert f"driver {digest} False" in out
+    assert f"worker {digest} False" in out
+    assert "module 1" in out
+    jobs = Jobs(dashboard, token=os.environ["RAY_AUTH_TOKEN"])
+    for path in ("/api/jobs/", "/api/jobs/secret-run", "/api/jobs/secret-run/logs", "/api/v0/workers", "/api/v0/tasks",
+                 "/api/v0/actors?detail=1", "/api/v0/runtime_envs?detail=1"):  # fmt: skip
+        status, raw = jobs.call("GET", path)
+        assert status == 200, path
+        assert SENTINEL.encode() not in raw, path
+    assert SENTINEL not in out + err
+    logs = Path(f"/tmp/r{os.getpid()}-")
+    found = [path for path in Path("/tmp").glob(f"{logs.name}*/session_latest/logs/**/*") if path.is_file()]
+    assert found, "Ray's own logs"
+    assert not [path for path in found if SENTINEL.encode() in path.read_bytes()]
+    # a secret that is not there ends the job with one line that names it
+    (mounted / "hugging-face" / "token").unlink()
+    assert main(["submit", "demo", "-f", str(job), *here[:-1], "secret-missing"]) == 2
+    assert "secret hugging-face/token" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--env", f"HF_TOKEN={SENTINEL}", "--", "true"],
+        ["--secret", f"HF_TOKEN={SENTINEL}", "--", "true"],
+        ["--", "python", "train.py", "--api-key", SENTINEL],
+        ["--runtime-env", "RUNTIME", "--", "true"],
+        ["-f", "JOB"],
+    ],
+)
+def test_a_secret_is_refused_and_not_repeated(
+    environment: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (environment / "runtime.yaml").write_text(f"env_vars: {{WANDB_API_KEY: {SENTINEL}}}\n")
+    (environment / "job.yaml").write_text(f"command: 'true'\nenv: {{WANDB_API_KEY: {SENTINEL}}}\n")
+    files = {"RUNTIME": str(environment / "runtime.yaml"), "JOB": str(environment / "job.yaml")}
+    given = [files.get(word, word) for word in arguments]
+    assert main(["submit", "demo", "--address", "http://127.0.0.1:1", *given]) == 2
+    out, err = capfd.readouterr()
+    assert SENTINEL not in out + err
+
+
+def test_what_is_wrong_in_a_job_file_is_said_before_anything_is_asked(
+    environment: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = environment / "job.yaml"
+    job.write_text("command: python train.py\nworkers: 3\ngpus_per_worker: 1\nworking_dir: nowhere\n")
+    assert main(["submit", "demo", "-f", str(job)]) == 2
+    said = capfd.readouterr().err
+    assert "job.yaml:2: workers: 3 workers (1 GPU each), and the standing RayCluster of 'demo' has places for 2" in said
+    assert "job.yaml:4: working_dir: " in said
+
+
+def test_the_estimate_of_a_job(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = environment.parent / "demo.yaml"
+    file.write_text(file.read_text() + "training: {model: llama-3.2-1b, tokens: 1B, tokens_per_second: 3000}\n")
+    arguments = ["--workers", "2", "--gpus-per-worker", "1", "--address", f"http://127.0.0.1:{free_port()}", "--", "a"]
+    assert main(["submit", "demo", *arguments]) == 1
+    said = capfd.readouterr().err
+    assert "it takes 2 GPUs on 2 nodes ml.g5.8xlarge: " in said
+    assert "it ends in about " in said
+    assert main(["submit", "demo", *arguments[4:]]) == 1
+    assert "it takes 2 GPUs on 2 nodes" in capfd.readouterr().err, "without a size: all of the cluster's"
+
+
+def test_both_sides_call_the_variable_alike() -> None:
+    assert in_ray.SECRETS_VARIABLE == with_secrets.VARIABLE
+    assert with_secrets.FOLDER == names.SECRETS_PATH
 
 
 @pytest.mark.rehearsal

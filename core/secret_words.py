@@ -1,0 +1,64 @@
+"""What looks like a secret: by the name of a variable, or by the form of a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_NAME = re.compile(
+    r"(^|_)(PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|TOKEN|API_KEY|APIKEY|PRIVATE_KEY|CREDENTIALS)(_|$)", re.IGNORECASE
+)
+_ABOUT = re.compile(r"(TOKENIZERS|_TOKENS?_(ID|LENGTH|LIMIT)$|TOKEN_FILE$|SECRET_NAME$|SECRET_ARN$)", re.IGNORECASE)
+"""Names that speak of a secret or a token without having one."""
+_VALUE = re.compile(
+    r"(?<![A-Za-z0-9_-])("
+    r"hf_[A-Za-z0-9]{20,}"  # Hugging Face
+    r"|sk-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
+    r"|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abpr]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|(AKIA|ASIA)[A-Z0-9]{16}"  # an AWS access key
+    r"|eyJ[A-Za-z0-9_-]{15,}\.eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]+"  # a JSON Web Token
+    r")(?![A-Za-z0-9])"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s:@]+@"  # a URL with a password
+)
+
+
+def name_of_secret(name: str) -> bool:
+    """Whether a variable of this name usually contains a secret."""
+    return bool(_NAME.search(name)) and not _ABOUT.search(name)
+
+
+def value_of_secret(value: str) -> bool:
+    """Whether a value has the form of a known kind of token or key."""
+    return bool(_VALUE.search(value))
+
+
+def of_variable(name: str, value: str) -> bool:
+    """Whether an environment variable looks like a secret. An empty one, a path, and a number of tokens are none."""
+    if value_of_secret(value):
+        return True
+    number = value.isdigit() and "TOKEN" in name.upper()
+    return bool(value) and name_of_secret(name) and not value.startswith("/") and not number
+
+
+def options_of_command(words: Sequence[str]) -> list[str]:
+    """Options of a command line whose value looks like a secret; `command` for a value that stands alone."""
+    found = []
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        assignment = not word.startswith("-") and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+        if (word.startswith("-") or assignment) and equals and of_variable(_variable(name), value):
+            found.append(name)
+        elif index and words[index - 1].startswith("--") and "=" not in words[index - 1]:
+            before = words[index - 1]
+            if not word.startswith("-") and of_variable(_variable(before), word) and not word.isdigit():
+                found.append(before)
+        elif value_of_secret(word):
+            found.append("command")
+    return found
+
+
+def _variable(option: str) -> str:
+    return option.lstrip("-").replace("-", "_").upper()

@@ -1,0 +1,42 @@
+"""What `hyperpod-ray` sends into a Ray cluster beside a job.
+
+`runs.py` reads what runs wrote about themselves, `with_secrets.py` starts a command with its secrets. Both use the
+standard library only, so that they run in any image; Ray imports them as package `hyperpod_ray_job`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import shlex
+import zipfile
+from pathlib import Path
+
+PACKAGE = "hyperpod_ray_job"
+SETUP_HOOK = f"{PACKAGE}.with_secrets.load"
+SECRETS_VARIABLE = "HYPERPOD_RAY_SECRETS"
+"""References of a job's secrets, as JSON. `with_secrets.py` has the same name; a test compares."""
+MODULES = ("runs", "with_secrets")
+
+
+@functools.cache
+def package() -> tuple[str, bytes]:
+    """Both modules as a zip file, called by its content as Ray calls them."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in [("__init__", ""), *((one, _source(one)) for one in MODULES)]:
+            info = zipfile.ZipInfo(f"{PACKAGE}/{name}.py", date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, text)
+    data = buffer.getvalue()
+    return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+
+
+def wrapped(command: str) -> str:
+    """A shell command that gets its secrets as environment variables."""
+    return shlex.join(["python", "-m", f"{PACKAGE}.with_secrets", "--", "sh", "-c", command])

@@ -1,0 +1,239 @@
+"""What runs wrote about themselves, read where it is: by a small job in the RayCluster, or on this machine.
+
+A run's folder is on the shared file system, which no laptop mounts, and a Ray user may start no command in a pod. What
+they may do is submit a job: a small one reads the folders in the head's pod, prints them as JSON, and is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import secrets
+import shlex
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from ops import in_ray
+from ops.errors import OpsError
+from ops.in_ray import runs as reader
+from ops.jobs_api import ENDED, Jobs
+from ops.snapshot import Run as Training
+from ops.snapshot import RunEvent
+from ops.submit import post, upload
+
+READ_SECONDS = 180
+READ_POLL_SECONDS = 0.5
+OURS = "hyperpod-ray"
+"""Key in the metadata of jobs that this program submits for itself; lists of runs omit them."""
+FAULTS = ("error", "lost", "fault")
+Mode = Literal["min", "max"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint folder of a run."""
+
+    name: str
+    path: str
+    step: int
+    complete: bool
+    bytes: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What one run folder says."""
+
+    training: Training
+    curve: tuple[tuple[float, int, float | None], ...]
+    """Unix seconds, step and loss; at most some hundred points, oldest first."""
+    checkpoints: tuple[Checkpoint, ...]
+    """Newest first."""
+    counts: Mapping[str, int]
+    """Events of the whole run by kind."""
+
+    @property
+    def folder(self) -> str:
+        """The run's folder."""
+        return self.training.folder
+
+    @property
+    def last(self) -> Checkpoint | None:
+        """The newest complete checkpoint."""
+        return next((one for one in self.checkpoints if one.complete), None)
+
+    def best(self, metric: str, mode: Mode) -> Checkpoint | None:
+        """The complete checkpoint with the best value of a metric; the newest of equal ones."""
+        found = [one for one in self.checkpoints if one.complete and metric in one.metrics]
+        sign = 1 if mode == "min" else -1
+        return min(found, key=lambda one: (sign * one.metrics[metric], -one.step), default=None)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds of steps to the end, at the rate of the newest ones."""
+        run = self.training
+        if run.step is None or run.steps_total is None or run.step_seconds is None:
+            return None
+        return max(0, run.steps_total - run.step) * run.step_seconds
+
+    def loss_at(self, step: int) -> float | None:
+        """Loss at a step, or at the last point before it."""
+        return next((loss for _, at, loss in reversed(self.curve) if at <= step and loss is not None), None)
+
+    @property
+    def restarts(self) -> int:
+        """Starts of the workers after the first."""
+        return max(0, self.counts.get("restore", 0) - 1)
+
+
+def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[State]:
+    """The states of run folders, in their order; a folder without a run is omitted.
+
+    Args:
+        jobs: The Jobs API of the RayCluster that mounts them.
+        folders: Run folders; with `whole`, folders of runs.
+        whole: Read every run in them.
+
+    Raises:
+        OpsError: the job that reads cannot be started or fails.
+    """
+    if not folders:
+        return []
+    uri = upload(jobs, in_ray.package(), what="")
+    words = ["python", "-m", f"{in_ray.PACKAGE}.runs", *(["--all"] if whole else []), *folders]
+    job = post(
+        jobs,
+        {
+            "entrypoint": shlex.join(words),
+            "runtime_env": {"py_modules": [uri]},
+            "metadata": {OURS: "read"},
+            "submission_id": f"read-{secrets.token_hex(6)}",
+        },
+    )
+    try:
+        return states(_answer(jobs, job))
+    finally:
+        with contextlib.suppress(OSError, OpsError):
+            jobs.json("DELETE", f"/api/jobs/{job}")
+
+
+def _answer(jobs: Jobs, job: str) -> Any:
+    end = time.monotonic() + READ_SECONDS
+    while (info := jobs.json("GET", f"/api/jobs/{job}"))["status"] not in ENDED:
+        if time.monotonic() > end:
+            jobs.json("POST", f"/api/jobs/{job}/stop")
+            raise OpsError(
+                f"the job that reads the run folders is {info['status']} after {READ_SECONDS} s",
+                expected="it to end: it needs no GPU and no CPU",
+                fix="run the command again; `hyperpod-ray status` shows Ray's state",
+            )
+        time.sleep(READ_POLL_SECONDS)
+    text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
+    for line in text.splitlines():
+        if line.startswith(reader.MARK):
+            return json.loads(line.removeprefix(reader.MARK))
+    last = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
+    raise OpsError(
+        f"the job that reads the run folders {info['status']}: {last[:300]}",
+        expected="one line with what they contain",
+        fix="run the command again; `hyperpod-ray status` shows Ray's state",
+    )
+
+
+def read_here(folders: Sequence[str], *, whole: bool = False) -> list[State]:
+    """The same of folders on this machine: a rehearsal's, or a file system that is mounted here."""
+    if whole:
+        return states([one for folder in folders for one in reader.read_all(folder)])
+    return states([reader.read(folder) for folder in folders])
+
+
+def states(answer: Any) -> list[State]:
+    """What was read, as states."""
+    return [_state(item) for item in answer if item["found"]]
+
+
+def _state(item: dict[str, Any]) -> State:
+    progress, folder = item["progress"], str(item["folder"])
+    events = tuple(_events(item["events"]))
+    curve = tuple((float(t), int(step), loss) for t, step, loss in item["curve"])
+    last_step = progress.get("last_step") if isinstance(progress.get("last_step"), int) else None
+    metrics = {key: value for key, value in (progress.get("metrics") or {}).items() if isinstance(value, int | float)}
+    training = Training(
+        name=str(progress.get("name") or folder.rstrip("/").rsplit("/", 1)[-1]),
+        job="",
+        cluster="",
+        namespace="",
+        state=str(progress.get("state") or "unknown"),
+        at=_moment(item["at"]) or datetime.now(UTC),
+        step=last_step if last_step is not None else (curve[-1][1] if curve else None),
+        steps_total=progress.get("total_steps"),
+        step_seconds=item["step_seconds"],
+        longest_pause_seconds=item["longest_pause_seconds"],
+        loss=metrics.get("loss", curve[-1][2] if curve else None),
+        metrics=metrics,
+        started=_moment(item["started"]),
+        state_since=_moment(progress.get("t")),
+        last_step_at=_moment(progress.get("last_step_t")) or (_moment(curve[-1][0]) if curve else None),
+        last_checkpoint_at=_moment(progress.get("last_checkpoint_t")),
+        last_checkpoint_step=progress.get("last_checkpoint_step"),
+        world_size=progress.get("world_size"),
+        attempt=None,
+        last_error=str(progress.get("last_error") or ""),
+        folder=folder,
+        faults=sum(event.kind in FAULTS for event in events),
+        recoveries=max(0, item["counts"].get("restore", 0) - 1),
+        events=events,
+    )
+    return State(training=training, curve=curve, checkpoints=tuple(_checkpoints(item)), counts=item["counts"])
+
+
+def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
+    for one in item["checkpoints"]:
+        yield Checkpoint(
+            name=one["name"],
+            path=f"{str(item['folder']).rstrip('/')}/{one['name']}",
+            step=one["step"],
+            complete=one["complete"],
+            bytes=one["bytes"],
+            metrics=one["metrics"],
+        )
+
+
+def _events(found: Sequence[dict[str, Any]]) -> Iterator[RunEvent]:
+    for event in found:
+        at = _moment(event["t"])
+        if at is None:
+            continue
+        seconds, step = event.get("seconds"), event.get("step")
+        yield RunEvent(
+            at=at,
+            kind=str(event.get("kind")),
+            step=step if isinstance(step, int) else None,
+            seconds=float(seconds) if isinstance(seconds, int | float) else None,
+            text=str(event.get("message") or event.get("reason") or ""),
+        )
+
+
+def _moment(seconds: Any) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
+
+
+def smallest_loss(found: State) -> float | None:
+    """Smallest loss of a run."""
+    return min((loss for _, _, loss in found.curve if loss is not None), default=None)
+
+
+def median_rate(found: State) -> float | None:
+    """Median steps per second of the whole run: pauses for saves and faults do not count."""
+    spans = [
+        (after[0] - before[0]) / (after[1] - before[1])
+        for before, after in itertools.pairwise(found.curve)
+        if after[1] > before[1] and after[0] > before[0]
+    ]
+    return 1 / statistics.median(spans) if spans else None

@@ -1,0 +1,46 @@
+"""What looks like a secret, and what only speaks of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from core import secret_words
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_TOKEN", "x"), ("WANDB_API_KEY", "x"), ("DB_PASSWORD", "123456"), ("AWS_SECRET_ACCESS_KEY", "x"),
+        ("github_token", "x"), ("PRIVATE_KEY", "x"), ("X", "hf_" + "a" * 30), ("X", "sk-" + "a" * 30),
+        ("X", "ghp_" + "a" * 36), ("X", "AKIA" + "A" * 16), ("X", "postgres://me:pass@host/db"),
+        ("X", "-----BEGIN RSA PRIVATE KEY-----"), ("X", "xoxb-1234567890-a"), ("X", "key=glpat-" + "a" * 20),
+    ],
+)  # fmt: skip
+def test_a_secret(name: str, value: str) -> None:
+    assert secret_words.of_variable(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKENIZERS_PARALLELISM", "false"), ("MAX_TOKENS", "5"), ("HF_TOKEN", ""), ("PAD_TOKEN_ID", "5"),
+        ("HF_TOKEN", "/etc/ray-secrets/hf/token"), ("TOKEN_BUDGET", "1000"), ("HF_HOME", "/fsx/hf"),
+        ("X", "https://host/path"), ("X", "hf_transfer"), ("KEYBOARD", "x"), ("SECRET_NAME", "hugging-face"),
+        ("X", "s3://bucket/prefix"), ("MONKEY", "x"),
+    ],
+)  # fmt: skip
+def test_no_secret(name: str, value: str) -> None:
+    assert not secret_words.of_variable(name, value)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("train.py --hf-token abc", ["--hf-token"]), ("train.py --hf-token=abc", ["--hf-token"]),
+        ("train.py --max-tokens 100 --pad-token-id 3", []), ("train.py --token /etc/ray-secrets/hf/token", []),
+        ("train.py --password --verbose", []), (f"train.py hf_{'b' * 30}", ["command"]), ("train.py --lr 0.1", []),
+        (f"WANDB_API_KEY={'a' * 40} python train.py", ["WANDB_API_KEY"]), ("EPOCHS=3 python train.py", []),
+    ],
+)  # fmt: skip
+def test_in_a_command_line(command: str, found: list[str]) -> None:
+    assert secret_words.options_of_command(command.split()) == found

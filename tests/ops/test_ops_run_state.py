@@ -1,0 +1,223 @@
+"""What runs say of themselves: read from folders that the training library's own journal wrote, shown and drawn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from ops import in_ray, run_plot, run_state
+from ops.in_ray import runs as reader
+from resilience import journal
+from tests.ops.world import environment_text
+
+BEGIN = 1_790_000_000.0
+
+
+class Clock:
+    """The journal's clock: what is written has the times of a test."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def time(self) -> float:
+        return self.now
+
+
+def write_run(
+    storage: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, steps: int, slope: float, every: float = 2.0
+) -> Path:
+    """A run of `steps` steps with a save every 10, written by the library's journal. At step 15 it is restored."""
+    folder, clock = storage / name, Clock()
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(journal, "_wall_clock", clock.time)
+    monkeypatch.setattr(journal, "time", SimpleNamespace(time=clock.time))
+    place: Any = SimpleNamespace(
+        local=True, at=lambda *parts: "/".join([str(folder), *parts]),
+        fs=SimpleNamespace(cat_file=lambda path: Path(path).read_bytes()),
+    )  # fmt: skip
+    log = journal.Journal(place, name=name)
+    log.event("start", role="driver", pid=1, workers="2")
+    log.event("restore", step=0, path=None, seconds=0.1, world=2)
+    for step in range(1, steps + 1):
+        clock.now += every
+        loss = 5 - slope * step
+        if step == 15:
+            log.event("fault", message="injected")
+            log.event("error", message="a worker died")
+            clock.now += 30
+            log.event("restore", step=10, path="x", seconds=1.5, world=2)
+        log.event("step", step=step, loss=loss, world=2)
+        log.update(
+            now=True, state="running", last_step=step, last_step_t=clock.now, metrics={"loss": loss}, world_size=2,
+            total_steps=100, attempt="abc123",
+        )  # fmt: skip
+        if step % 10 == 0:
+            checkpoint = folder / f"step-{step:08d}-abc123"
+            checkpoint.mkdir()
+            (checkpoint / "about.json").write_text(
+                json.dumps({"step": step, "metrics": {"loss": loss, "accuracy": step}})
+            )
+            (checkpoint / "data").write_bytes(b"x" * 1000)
+            if step != 30:  # the save of step 30 was cut off
+                (checkpoint / ".metadata").write_bytes(b"")
+            log.update(now=True, last_checkpoint_step=step, last_checkpoint_t=clock.now)
+    return folder
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs, and things that are none; the environment `demo`."""
+    folder = tmp_path / "runs"
+    write_run(folder, "first", monkeypatch, steps=32, slope=0.1)
+    write_run(folder, "second", monkeypatch, steps=20, slope=0.05, every=1.0)
+    (folder / "no-run").mkdir()
+    (folder / "file").write_text("x")
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "demo.yaml").write_text(environment_text())
+    monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(tmp_path / "environments"))
+    return folder
+
+
+def test_a_run_is_read(storage: Path) -> None:
+    (found,) = run_state.read_here([str(storage / "first")])
+    run = found.training
+    assert (run.name, run.state, run.step, run.steps_total, run.world_size) == ("first", "running", 32, 100, 2)
+    assert run.loss == pytest.approx(1.8)
+    assert run.steps_per_second == pytest.approx(0.5), "the pause of 30 s is no step"
+    assert run.longest_pause_seconds == pytest.approx(2.0), "one long pause is a fault, two are a save"
+    assert found.seconds_left == pytest.approx(68 * 2.0)
+    assert found.restarts == 1
+    assert run.faults == 2
+    assert [one.step for one in found.checkpoints] == [30, 20, 10]
+    assert found.last is not None
+    assert found.last.step == 20, "what is not complete does not count"
+    best = found.best("accuracy", "max")
+    assert best is not None
+    assert (best.step, best.path) == (20, f"{storage}/first/step-00000020-abc123")
+    assert found.best("accuracy", "min") == found.checkpoints[2]
+    assert found.best("nothing", "min") is None
+    assert best.bytes > 1000
+    assert found.loss_at(15) == pytest.approx(3.5)
+
+
+def test_what_is_cut_or_foreign_is_no_run(storage: Path, tmp_path: Path) -> None:
+    assert [one.training.name for one in run_state.read_here([str(storage)], whole=True)] == ["first", "second"]
+    assert run_state.read_here([str(storage / "no-run"), str(storage / "nowhere")]) == []
+    broken = storage / "broken"
+    shutil.copytree(storage / "first", broken)
+    (broken / "progress.json").write_text('{"state": "runn')
+    with (broken / "events.jsonl").open("a") as stream:
+        stream.write('{"t": 1790000100.0, "kind": "st')
+    (found,) = run_state.read_here([str(broken)])
+    assert (found.training.name, found.training.state, found.training.step) == ("broken", "unknown", 32)
+
+
+def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    folder.mkdir()
+    lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": 1 / (n + 1)}) for n in range(5000)]
+    lines += [json.dumps({"t": BEGIN + 6000, "kind": "step", "step": 4999, "loss": float("nan")})]
+    (folder / "events.jsonl").write_text("\n".join(lines))
+    (found,) = run_state.read_here([str(folder)])
+    assert 100 < len(found.curve) <= reader.POINTS + 1
+    assert found.curve[-1][1:] == (4999, None), "NaN is no number in JSON"
+    json.loads(json.dumps(reader.read(str(folder)), allow_nan=False))
+
+
+def test_what_is_sent_is_the_same_package_each_time_and_runs_alone() -> None:
+    """Standard library only: an image without this project runs it."""
+    import ast
+
+    name, data = in_ray.package()
+    assert in_ray.package.__wrapped__() == (name, data)
+    assert name.startswith("_ray_pkg_")
+    for module in in_ray.MODULES:
+        tree = ast.parse((Path(in_ray.__file__).parent / f"{module}.py").read_text())
+        outer = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+        outer |= {str(node.module) for node in tree.body if isinstance(node, ast.ImportFrom)}
+        import sys
+
+        assert {one.partition(".")[0] for one in outer} <= sys.stdlib_module_names | {"__future__"}
+
+
+def run(*arguments: str, capfd: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert main(["runs", *arguments]) == code
+    return capfd.readouterr().out
+
+
+def test_runs_of_this_machine_are_listed_and_shown(storage: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here = ("--here", str(storage))
+    listed = json.loads(run("list", "demo", *here, "-o", "json", capfd=capfd))["runs"]
+    assert {one["id"]: one["progress"]["step"] for one in listed} == {"first": 32, "second": 20}
+    assert "32 of 100" in run("list", "demo", *here, capfd=capfd)
+    shown = run("show", "demo", "first", *here, capfd=capfd)
+    for words in ("running, 2 ranks", "32 of 100, 0.5 steps/s, 2 min left", "step-00000020-abc123", "restarts"):
+        assert words in shown
+    assert main(["runs", "show", "demo", "frist", *here]) == 2
+    assert "did you mean 'first'?" in capfd.readouterr().err
+
+
+def test_runs_are_compared_at_the_step_that_all_reached(storage: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here = ("--here", str(storage))
+    data = json.loads(run("compare", "demo", "first", "second", *here, "-o", "json", capfd=capfd))
+    assert data["common_step"] == 20
+    first, second = data["runs"]
+    assert first["loss_at_common_step"] == pytest.approx(3.0)
+    assert second["loss_at_common_step"] == pytest.approx(4.0)
+    assert (first["restarts"], second["restarts"]) == (1, 1)
+    assert second["steps_per_second"] == pytest.approx(1.0)
+    text = run("compare", "demo", "first", "second", *here, capfd=capfd)
+    assert "loss at step 20" in text
+
+
+def test_the_best_checkpoint_of_all_runs(storage: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here = ("--here", str(storage))
+    assert run("best", "demo", *here, capfd=capfd).strip() == f"{storage}/first/step-00000020-abc123"
+    assert run("best", "demo", "second", *here, capfd=capfd).strip().startswith(f"{storage}/second/")
+    highest = json.loads(run("best", "demo", *here, "--mode", "max", "-o", "json", capfd=capfd))
+    assert (highest["run"], highest["step"]) == ("second", 10)
+    assert main(["runs", "best", "demo", *here, "--metric", "acuracy"]) == 3
+    assert "did you mean 'accuracy'?" in capfd.readouterr().err
+
+
+def test_pictures_of_runs(storage: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here = ("--here", str(storage))
+    out = tmp_path / "loss.svg"
+    run("plot", "demo", "first", "second", *here, "--out", str(out), capfd=capfd)
+    root = ET.fromstring(out.read_text())  # noqa: S314
+    name = "{http://www.w3.org/2000/svg}"
+    lines = root.findall(f"{name}polyline")
+    assert [len(str(line.get("points")).split()) for line in lines] == [32, 20]
+    heights = [float(point.partition(",")[2]) for point in str(lines[0].get("points")).split()]
+    assert heights == sorted(heights), "a loss that falls is drawn downwards"
+    box = [float(number) for number in str(root.get("viewBox")).split()]
+    for line in lines:
+        for point in str(line.get("points")).split():
+            x, _, y = point.partition(",")
+            assert 0 <= float(x) <= box[2]
+            assert 0 <= float(y) <= box[3]
+    assert "restored at step 10" in out.read_text()
+    drawn = run("plot", "demo", "first", "second", *here, capfd=capfd)
+    assert "●" in drawn
+    assert "▲ second" in drawn
+    assert main(["runs", "plot", "demo", "no", *here]) == 2
+
+
+def test_a_flat_line_and_a_single_point_are_drawn(tmp_path: Path) -> None:
+    for number, losses in enumerate(([1.0], [2.0, 2.0], [0.0])):
+        folder = tmp_path / f"r{number}"
+        folder.mkdir()
+        lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": loss}) for n, loss in enumerate(losses)]
+        (folder / "events.jsonl").write_text("\n".join(lines))
+    found = run_state.read_here([str(tmp_path)], whole=True)
+    assert len(found) == 3
+    for one in found:
+        ET.fromstring(run_plot.svg([one], title='a "title" & <more>'))  # noqa: S314
+        assert "●" in run_plot.text([one], width=60)
