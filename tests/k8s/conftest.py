@@ -52,7 +52,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamic-with-backups": ("prod", {"storage": {"mode": "dynamic"}}),
     "fault-tolerant": (
         "prod",
-        {"ray": {"gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": f"redis@{DIGEST}"}}},
+        {
+            "ray": {
+                "gcs_fault_tolerance": {"driver_instance_group": "head", "redis_image": f"redis@{DIGEST}"},
+                "secrets": ["hugging-face", "wandb"],
+            }
+        },
     ),
     "fault-tolerant-outside": (
         "prod",

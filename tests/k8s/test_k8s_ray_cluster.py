@@ -54,6 +54,25 @@ def test_rays_pods_have_the_service_account_of_ray_access(variant: Any) -> None:
     assert {name: spec["serviceAccountName"] for name, spec in pods.items()} == dict.fromkeys(pods, "ray")
 
 
+def test_secrets_of_the_file_are_mounted_and_in_no_variable(render: Render) -> None:
+    """Where `ops/in_ray/with_secrets.py` reads them, in each pod that runs a driver or a worker."""
+    pods = {name: spec for name, spec in render("fault-tolerant").pods().items() if name in {"head", "driver", "gpu"}}
+    assert len(pods) == 3
+    for name, spec in pods.items():
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        (container,) = spec["containers"]
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        for secret in ("hugging-face", "wandb"):
+            mount = mounts[f"/etc/ray-secrets/{secret}"]
+            assert mount["readOnly"] is True, name
+            found = volumes[mount["name"]]["secret"]
+            # a pod starts before the Secret exists; Ray's user is neither the owner nor in the group of the files
+            assert (found["secretName"], found["optional"], found["defaultMode"] & 0o004) == (secret, True, 0o004), name
+        assert not container.get("envFrom"), name
+        assert not [one for one in container["env"] if "secretKeyRef" in one.get("valueFrom", {})], name
+    assert "secret" not in json.dumps(render("prod").pods()["gpu"]["volumes"])
+
+
 def test_no_training_lands_on_the_head(variant: Any) -> None:
     head = variant.cluster["headGroupSpec"]
     assert head["rayStartParams"]["num-cpus"] == "0"

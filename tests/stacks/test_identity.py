@@ -107,7 +107,7 @@ def test_buckets_are_read_and_written_as_named(
     assert allows(role[2], asked) is allowed
 
 
-def test_keys_are_used_through_s3_of_this_region_only(role: tuple[str, list[Any], list[Any]]) -> None:
+def test_keys_are_used_through_s3_and_secrets_of_this_region_only(role: tuple[str, list[Any], list[Any]]) -> None:
     key = "arn:aws:kms:us-west-2:111122223333:key/12345678-1234-1234-1234-123456789012"
 
     def used(via: str, arn: str = key, action: str = "kms:Decrypt") -> bool:
@@ -116,8 +116,17 @@ def test_keys_are_used_through_s3_of_this_region_only(role: tuple[str, list[Any]
     assert used("s3.us-west-2.amazonaws.com")
     assert used("s3.us-west-2.amazonaws.com", action="kms:GenerateDataKey")
     assert not used("")
-    assert not used("secretsmanager.us-west-2.amazonaws.com")
+    assert used("secretsmanager.us-west-2.amazonaws.com"), "of the secrets that ray.access names"
+    assert not used("secretsmanager.us-west-2.amazonaws.com", action="kms:GenerateDataKey")
     assert not used("s3.us-west-2.amazonaws.com", arn=f"{key}0")
+
+
+def test_secrets_are_read_by_whole_arns(role: tuple[str, list[Any], list[Any]]) -> None:
+    arn = "arn:aws:secretsmanager:us-west-2:111122223333:secret:hugging-face-AbCdEf"
+    for action, allowed in {"GetSecretValue": True, "PutSecretValue": False, "DescribeSecret": False}.items():
+        assert allows(role[2], Request(action=f"secretsmanager:{action}", resource=arn)) is allowed
+    for other in (f"{arn[:-6]}GhIjKl", arn[:-7], arn.replace("us-west-2", "us-east-1")):
+        assert not allows(role[2], Request(action="secretsmanager:GetSecretValue", resource=other))
 
 
 def test_mlflow_records_and_deletes_nothing(role: tuple[str, list[Any], list[Any]]) -> None:
