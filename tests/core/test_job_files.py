@@ -75,7 +75,7 @@ def test_every_field_is_in_the_whole_file_or_a_flag_of_submit() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name: x\ncomand: python a.py\n", "job.yaml:2: comand: unknown setting. Expected a setting of this section. "
+        ("name: x\ncomm_and: python a.py\n", "job.yaml:2: comm_and: unknown setting. Expected a setting of this section. "
          "Fix: did you mean 'command'?"),
         ("name: x\n", "job.yaml:1: command: required setting is missing"),
         ("command: a\nworkers: 0\n", "job.yaml:2: workers: '0'. Expected a number of workers"),
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: 
 
 
 def test_all_of_it_at_once(tmp_path: Path) -> None:
-    said = refusal(tmp_path, "comand: a\nworkers: none\ncluster: new\n").splitlines()
+    said = refusal(tmp_path, "comm_and: a\nworkers: none\ncluster: new\n").splitlines()
     assert [line.rpartition("job.yaml")[2][:3] for line in said] == [":1:", ":2:", ":3:"]
 
 

@@ -160,7 +160,7 @@ def test_runs_of_this_machine_are_listed_and_shown(storage: Path, capfd: pytest.
     shown = run("show", "demo", "first", *here, capfd=capfd)
     for words in ("running, 2 ranks", "32 of 100, 0.5 steps/s, 2 min left", "step-00000020-abc123", "restarts"):
         assert words in shown
-    assert main(["runs", "show", "demo", "frist", *here]) == 2
+    assert main(["runs", "show", "demo", "firsst", *here]) == 2
     assert "did you mean 'first'?" in capfd.readouterr().err
 
 
@@ -183,7 +183,7 @@ def test_the_best_checkpoint_of_all_runs(storage: Path, capfd: pytest.CaptureFix
     assert run("best", "demo", "second", *here, capfd=capfd).strip().startswith(f"{storage}/second/")
     highest = json.loads(run("best", "demo", *here, "--mode", "max", "-o", "json", capfd=capfd))
     assert (highest["run"], highest["step"]) == ("second", 10)
-    assert main(["runs", "best", "demo", *here, "--metric", "acuracy"]) == 3
+    assert main(["runs", "best", "demo", *here, "--metric", "accuraccy"]) == 3
     assert "did you mean 'accuracy'?" in capfd.readouterr().err
 
 
