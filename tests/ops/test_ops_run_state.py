@@ -183,7 +183,7 @@ def test_the_best_checkpoint_of_all_runs(storage: Path, capfd: pytest.CaptureFix
     assert run("best", "demo", "second", *here, capfd=capfd).strip().startswith(f"{storage}/second/")
     highest = json.loads(run("best", "demo", *here, "--mode", "max", "-o", "json", capfd=capfd))
     assert (highest["run"], highest["step"]) == ("second", 10)
-    assert main(["runs", "best", "demo", *here, "--metric", "accuraccy"]) == 3
+    assert main(["runs", "best", "demo", *here, "--metric", "accurac"]) == 3
     assert "did you mean 'accuracy'?" in capfd.readouterr().err
 
 
