@@ -14,6 +14,7 @@ import yaml
 
 from core import job_checks, job_file, reference
 from core.job import Job
+from core.loader import dotted
 from core.plan import Plan
 from tests.core.environment_files import judged, text_of
 from tests.core.three_parts import assert_form
@@ -193,7 +194,7 @@ def test_what_cannot_work_is_refused(edits: dict[str, Any], fields: dict[str, An
     findings = job_checks.run(plan_of(edits), job.job)
     for finding in findings:
         assert_form(finding)
-    said = [f"{job_file.dotted(f.path)}: {f.message}" for f in findings if f.severity == "error"]
+    said = [f"{dotted(f.path)}: {f.message}" for f in findings if f.severity == "error"]
     assert any(words in line for line in said), said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 import yaml
 
 import core
+from core.job import Job
 from core.loader import located
 from core.model import Environment
 from core.plan import Plan
 from ops.clients import Target
-from ops.submit import _request
+from ops.submit import request_of
 from planner import answers, checks, cluster
 from planner.ranges import Range
 from pricing import price_file
@@ -97,11 +99,12 @@ def test_submit_passes_seconds(command: list[str], variables: list[str], expecte
     settings = changed({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "storage": BIG, "training": TRAINING})
     (tmp_path / "big.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     target = Target(core.load("big", folder=tmp_path), folder=tmp_path)
-    request = _request(target, command, env_vars=variables, runtime_env=None, submission_id="")
+    job = Job(command=shlex.join(command), env=dict(one.split("=", 1) for one in variables))
+    request = request_of(target, job, runtime={})
     assert request["runtime_env"].get("env_vars", {}).get("RESILIENCE_SAVE_EVERY_S") == expected
 
 
 def test_without_a_plan_submit_passes_nothing(tmp_path: Path) -> None:
     (tmp_path / "big.yaml").write_text(yaml.safe_dump(changed({})), encoding="utf-8")
     target = Target(core.load("big", folder=tmp_path), folder=tmp_path)
-    assert _request(target, ["x"], env_vars=[], runtime_env=None, submission_id="")["runtime_env"] == {}
+    assert request_of(target, Job(command="x"), runtime={})["runtime_env"] == {}
