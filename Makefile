@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk review rehearse soak
+.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -84,6 +84,9 @@ times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo a
 
 walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
 	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py
+
+browser: setup  ## look at the page of `status --web` in headless Chromium, which is installed; pictures in .cache/browser
+	$(BIN)/python -m pytest -q tests/ops/walk_page.py
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
 	$(RUN) review --base $(or $(BASE),origin/main)

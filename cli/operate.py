@@ -14,15 +14,22 @@ from ops.output import Format
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
 
-    @command(app, examples=["status prod", "status prod -o json"])
-    def status(
+    @command(app, examples=["status prod", "status prod -o json", "status prod --web"])
+    def status(  # noqa: PLR0917
         env: Env,
         form: Output = Format.table,
         events: Annotated[int, typer.Option(min=0, help="Number of events to show.")] = 5,
+        web: Annotated[bool, typer.Option("--web", help="Serve a live page on 127.0.0.1 until Ctrl-C.")] = False,
+        port: Annotated[int, typer.Option(min=0, max=65535, help="With --web: local port; 0: any free port.")] = 0,
+        poll: Annotated[
+            float, typer.Option(min=1, metavar="SECONDS", help="With --web: seconds between two looks.")
+        ] = 15,
     ) -> int:
         """Show the state of an environment, with a verdict. Exit code 3 unless the environment is Healthy."""
         from ops import status as verb
 
+        if web:
+            return verb.web(target(env), port=port, every=poll, events=events)
         return verb.run(target(env), form=form, events=events)
 
     @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])

@@ -82,12 +82,7 @@ class Forward:
         try:
             self._server = Server((LOOPBACK, local), Handler)
         except OSError as error:
-            user = f"; {who} uses it" if (who := holder(local)) else ""
-            raise OpsError(
-                f"port {local} on {LOOPBACK} cannot be used ({error.strerror}){user}",
-                expected="a free port",
-                fix=busy or "choose another port",
-            ) from None
+            raise port_taken(local, error, fix=busy) from None
 
     @property
     def port(self) -> int:
@@ -254,6 +249,16 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 def _end(side: socket.socket) -> None:
     with contextlib.suppress(OSError):
         side.shutdown(socket.SHUT_RDWR)
+
+
+def port_taken(port: int, error: OSError, *, fix: str = "") -> OpsError:
+    """Why a local port cannot be listened on, with who uses it where that can be seen."""
+    user = f"; {who} uses it" if (who := holder(port)) else ""
+    return OpsError(
+        f"port {port} on {LOOPBACK} cannot be used ({error.strerror}){user}",
+        expected="a free port",
+        fix=fix or "choose another port",
+    )
 
 
 def holder(port: int) -> str:

@@ -16,6 +16,8 @@ from ops.verdict import Finding, Verdict, judge
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ops.web.view import View
+
 DEEP = "DeepHealthCheckInProgress"
 LAST_EVENTS = 5
 STYLE = {"Healthy": "good", "Recovering": "busy", "Action required": "bad"}
@@ -37,6 +39,30 @@ def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
             console.print()
             console.print(record.text)
     return OK if verdict.state == "Healthy" else CONDITION_FALSE
+
+
+def web(target: Target, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
+    """Serve the status as a page on 127.0.0.1 until Ctrl-C."""
+    from ops.web import environment, serve
+    from pricing import price_file
+
+    target.aws.require_account()
+    try:
+        prices, why = price_file.recorded(target.folder), ""
+    except price_file.PriceFileError as error:
+        prices, why = None, f"The price file cannot be used: {error}"
+
+    def take(target: Target) -> View:
+        seen = with_failures(target, gather.snapshot(target), most=events)
+        return environment.view(target.plan, seen, judge(seen), prices=prices, why_no_prices=why)
+
+    return serve.run(
+        serve.Looks(target, take),
+        environment=target.name,
+        port=port,
+        every=every,
+        again=target.command("status", "--web", "--port", "0"),
+    )
 
 
 def with_failures(target: Target, seen: Snapshot, *, most: int) -> Snapshot:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import re
 from html import escape
 
-from planner import pictures
+from planner import look, pictures
 from planner.answers import Answer, Plan, Row, figure
 from planner.ranges import Range
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
-  background: #fff }
-h1 { margin-bottom: .2rem } h2 { margin-top: 2.2rem; border-top: 1px solid #ddd; padding-top: 1rem }
-table { border-collapse: collapse; width: 100%; margin: .8rem 0; font-size: .9em }
-th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #eee; vertical-align: top }
-td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-td.s { color: #555; font-size: .85em; overflow-wrap: anywhere; min-width: 14rem }
-.answer { font-size: 1.08em; font-weight: 600 } .note { color: #444; margin: .2rem 0 }
-.no { color: #b2182b } figure { margin: 1rem 0 } figcaption { font-weight: 600 } code { font-size: .95em }
-svg { max-width: 100%; height: auto; background: #fff; border-radius: 4px } .wide { overflow-x: auto }
-td.k { font-weight: 600; width: 1.2rem } .short td { padding: .35rem .8rem .35rem 0 } .short a { color: inherit }
-@media (prefers-color-scheme: dark) {
-  body { color: #e6e6e6; background: #16181c } h2 { border-color: #3a3f47 } th, td { border-color: #2b3037 }
-  td.s, .note { color: #aab2bd } .no { color: #ff8a80 }
-}
-@media print { h2 { break-after: avoid } figure, tr { break-inside: avoid } }
+STYLE = f"""{look.BASE}
+.answer {{ font-size: 1.08em; font-weight: 600 }} .no {{ color: var(--bad) }}
+figure {{ margin: 1rem 0 }} figcaption {{ font-weight: 600 }}
+svg {{ max-width: 100%; height: auto; background: #fff; border-radius: 4px }}
+td.k {{ font-weight: 600; width: 1.2rem }} .short td {{ padding: .35rem .8rem .35rem 0 }} .short a {{ color: inherit }}
+@media print {{ h2 {{ break-after: avoid }} figure, tr {{ break-inside: avoid }} }}
 """
 LETTERS = "abcdefg"
 PLACES = {

@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import signal
 import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -66,6 +71,9 @@ def test_every_symptom_of_the_issue_has_its_chapter() -> None:
 def test_every_command_runs(own: World) -> None:
     for command in COMMANDS:
         line = _with_nodes(own, command.removeprefix("hyperpod-ray "))
+        if "--web" in line:
+            _page(own, line)
+            continue
         result = own.ops(*shlex.split(line))
         allowed = next((codes for start, codes in ALLOWED.items() if line.startswith(start)), {0})
         assert result.code in allowed, f"{command}\n{result.out}\n{result.err}"
@@ -74,6 +82,36 @@ def test_every_command_runs(own: World) -> None:
                 if any(t["key"].endswith("out-of-service") for t in node["spec"].get("taints", [])):
                     own.node_mode(node["metadata"]["name"], "gone")
             own.settle()
+
+
+def _page(own: World, line: str) -> None:
+    """The page of an environment: served with its verdict and every node, refused without its key, ended by Ctrl-C."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "cli", *shlex.split(line)], env=own.environ(), cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        assert started.stdout is not None
+        url = started.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+
+        def text() -> str:
+            with opener.open(url, timeout=120) as answer:
+                return str(answer.read().decode())
+
+        own.until(lambda: "Asking AWS and Kubernetes" not in text(), "the first look")
+        page = text()
+        assert re.search(r"Healthy|Recovering|Action required", page) and "Instance groups" in page
+        assert all(node["InstanceId"] in page for node in own.instances())
+        with pytest.raises(urllib.error.HTTPError):
+            opener.open(f"http://127.0.0.1:{url.split(':')[2].split('/')[0]}/", timeout=120)
+        started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=240)
+    finally:
+        started.kill()
+        started.wait()
+    assert started.returncode == 130 and err.splitlines()[-1] == "closed", err
 
 
 def _with_nodes(own: World, line: str) -> str:
