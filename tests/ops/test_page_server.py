@@ -176,17 +176,21 @@ def test_a_browser_that_hangs_up_or_says_nothing_harms_nobody(server: Server) ->
 
 def test_more_connections_than_there_is_room_for_are_refused() -> None:
     gate = threading.Event()
+    waiting_inside: list[int] = []
 
     def slow() -> Answer:
+        waiting_inside.append(1)
         assert gate.wait(PATIENCE)
         return Answer(b"late", "text/plain")
 
     with Server({"": slow, "fast": lambda: Answer(b"x", "text/plain")}, port=0, key="KEY") as made:
         with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
             waiting = [pool.submit(ask, made) for _ in range(CONNECTIONS)]
-            until(lambda: ask(made, "/KEY/fast")[0] == HTTPStatus.SERVICE_UNAVAILABLE, "never full")
+            until(lambda: len(waiting_inside) == CONNECTIONS, "never full")
+            refused = ask(made, "/KEY/fast")[0]
             gate.set()
-            assert {one.result(PATIENCE)[0] for one in waiting} <= {200, 503}
+            assert refused == HTTPStatus.SERVICE_UNAVAILABLE
+            assert {one.result(PATIENCE)[0] for one in waiting} == {200}
         until(lambda: ask(made, "/KEY/fast")[0] == 200, "never free again")
 
 
