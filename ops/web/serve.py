@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Never
 
 from ops import output
 from ops.clients import Target
@@ -62,18 +63,15 @@ def run(take: Callable[[], View], *, environment: str, port: int, every: float, 
     Raises:
         OpsError: The port cannot be used.
     """
-    with (
-        Watch(take, every=every, environment=environment) as watch,
-        Server(paths(watch, environment=environment, every=every), port=port, busy=again) as server,
-    ):
-        output.write_line(server.url)
-        output.log("only this machine can reach it, and only with this address; Ctrl-C ends it")
-        try:
+    watch = Watch(take, every=every, environment=environment)
+    try:
+        with Server(paths(watch, environment=environment, every=every), port=port, busy=again) as server, watch:
+            output.write_line(server.url)
+            output.log("only this machine can reach it, and only with this address; Ctrl-C ends it")
             _report(watch)
-        except KeyboardInterrupt:
-            output.log("closed")
-        asking = watch.busy
-    if asking:
+    except KeyboardInterrupt:
+        output.log("closed")
+    if watch.busy:
         # Python would wait for the calls of the look that is under way, for minutes where AWS does not answer
         sys.stdout.flush()
         sys.stderr.flush()
@@ -81,7 +79,7 @@ def run(take: Callable[[], View], *, environment: str, port: int, every: float, 
     return INTERRUPTED
 
 
-def _report(watch: Watch[View]) -> None:
+def _report(watch: Watch[View]) -> Never:
     """Say on the terminal what fails, once until it changes."""
     said = ""
     while True:

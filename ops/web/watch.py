@@ -97,8 +97,7 @@ class Watch(Generic[T]):
             return self._latest
 
     def _run(self) -> None:
-        while not self._ended:
-            self._set(asking_since=now())
+        while self._begun():
             try:
                 value = self._look()
             except Exception as error:
@@ -108,6 +107,13 @@ class Watch(Generic[T]):
             with self._changed:
                 self._changed.wait_for(lambda: self._ended, timeout=self._every)
                 self._changed.wait_for(lambda: self._ended or not self._forgotten())
+
+    def _begun(self) -> bool:
+        """Begin a look, unless this has ended; both in one, so that `busy` is true of every look that began."""
+        with self._changed:
+            if not self._ended:
+                self._latest = replace(self._latest, asking_since=now())
+            return not self._ended
 
     def _forgotten(self) -> bool:
         return self._clock() - self._asked > self._idle

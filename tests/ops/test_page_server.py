@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 
 from ops.errors import OpsError
 from ops.web.server import CONNECTIONS, Answer, Server
-from ops.web.watch import Latest, Watch
+from ops.web.watch import Watch
 
 PATIENCE = 120.0
 """Seconds until a test gives up; nothing here depends on how fast the machine is."""
@@ -225,25 +226,32 @@ def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
 
 
 def test_a_failure_is_beside_the_last_value_and_goes_with_the_next_one() -> None:
-    answers: list[int | Exception] = [1, OSError("down"), OSError("still down"), KeyError("x"), 5]
+    answers: queue.Queue[int | Exception] = queue.Queue()
 
     def look() -> int:
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        answer = answers.get()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    seen: list[Latest[int]] = []
-    with Watch(look, every=0.05, environment="demo") as watch:
-        while not seen or seen[-1].value != 5:
-            seen.append(watch.latest())
-            assert len(seen) < 10_000_000
-            time.sleep(0.001)
-    failed = [one for one in seen if one.failure]
-    assert failed and {one.value for one in failed} == {1}
-    assert len({one.failed_since for one in failed}) == 1
-    assert any("down" in one.failure.message for one in failed if one.failure)
-    assert seen[-1].failure is None and seen[-1].failed_since is None
+    def failing() -> str:
+        failure = watch.latest().failure
+        return failure.message if failure else ""
+
+    with Watch(look, every=0.01, environment="demo") as watch:
+        answers.put(1)
+        until(lambda: watch.latest().value == 1, "a value")
+        answers.put(OSError("down"))
+        until(lambda: "down" in failing(), "a failure")
+        since = watch.latest().failed_since
+        for error, words in ((OSError("still so"), "still so"), (KeyError("x"), "internal error: KeyError")):
+            answers.put(error)
+            until(lambda words=words: words in failing(), words)  # type: ignore[misc]
+            assert watch.latest().value == 1 and watch.latest().failed_since == since is not None
+        answers.put(5)
+        until(lambda: watch.latest().value == 5, "the next value")
+        assert watch.latest().failure is None and watch.latest().failed_since is None
+        answers.put(6)
 
 
 def test_a_first_failure_has_no_value() -> None:
