@@ -82,7 +82,7 @@ class Soak:
             for pid in victims:
                 os.kill(pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
         if kind != "spare":
-            party.until(lambda: len(party.events("generation")) > generations)
+            party.until(lambda: self.formed(generations))
         if kind == "stop":
             os.kill(victims[0], signal.SIGKILL)  # the fence is not heard by a process that stands still
         self.refill()
@@ -93,6 +93,11 @@ class Soak:
         assert self.party.coordinator is not None
         table = self.party.coordinator.table
         return bool(table.running and table.warm_spares >= (1 if self.active == 2 else self.active))
+
+    def formed(self, generations: int) -> bool:
+        """Whether a generation has formed since; a process that ends by itself meanwhile gets a successor too."""
+        self.refill()
+        return len(self.party.events("generation")) > generations
 
     def victims(self, kind: str, ranks: dict[int, int]) -> list[int]:
         """The processes that a kill hits."""
