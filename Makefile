@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test quick times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -78,6 +78,9 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 
 test: setup emulator-env rehearsal-env local-charts  ## the whole suite
 	$(BIN)/python -m tests.run
+
+quick: setup local-charts  ## the tests that start no server, no Ray and no cdk CLI
+	$(BIN)/python -m tests.run --quick
 
 times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo and suite take here, beside their goals
 	$(BIN)/python benchmarks/times.py
