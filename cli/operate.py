@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.options import Env, Output, Plain, Yes, command, target
+from cli.options import Env, Output, Plain, Yes, command, folder, target
+from cli.options import names as env_names
 from core import names
 from ops.output import Format
 
@@ -60,17 +61,35 @@ def register(app: typer.Typer) -> None:
 
         return verb.run(target(env), offline=offline, form=form)
 
-    @command(app, examples=["cost prod", "cost prod --offline -o json"])
-    def cost(
-        env: Env,
+    @command(app, examples=["cost prod", "cost prod --offline -o json", "cost prod --so-far", "cost --all"])
+    def cost(  # noqa: PLR0917
+        env: Annotated[
+            str,
+            typer.Argument(
+                metavar="[ENV]", help="Environment: the name of a file in environments/.", autocompletion=env_names
+            ),
+        ] = "",
         offline: Annotated[bool, typer.Option("--offline", help="Use the dated price file only.")] = False,
         update: Annotated[bool, typer.Option("--update", help="Write today's prices to the price file.")] = False,
+        so_far: Annotated[
+            bool, typer.Option("--so-far", help="Show what is there now since the 1st, idle GPUs, and each run.")
+        ] = False,
+        actual: Annotated[
+            bool, typer.Option("--actual", help="Show the month's bill and forecast. Each request costs $0.01.")
+        ] = False,
+        every: Annotated[bool, typer.Option("--all", help="Compare all environments of the folder.")] = False,
         form: Output = Format.table,
     ) -> int:
         """Show dollars per hour and month. Counts instance groups, storage, EKS and network egress."""
         from ops import cost as verb
+        from ops import spending
+        from ops.output import now
 
-        return verb.run(target(env), form=form, offline=offline, update=update)
+        if every or not env:
+            return spending.compare(
+                env, target=target, folder=folder(), every=every, form=form, ask=actual, day=now().date()
+            )
+        return verb.run(target(env), form=form, offline=offline, update=update, so_far=so_far, actual=actual)
 
     @command(app, examples=["teardown dev --dry-run", "teardown dev --yes", "teardown prod --confirm prod"])
     def teardown(  # noqa: PLR0917

@@ -98,9 +98,9 @@ class Aws:
                 self._clients[key] = make(service, config=config, region_name=region)
         return self._clients[key]
 
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
+    def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> Json:
         """One call; a failure comes as an `OpsError`, except where the caller looks for the code (`missing`)."""
-        answer: Json = getattr(self.client(service), operation)(**arguments)
+        answer: Json = getattr(self.client(service, region=region), operation)(**arguments)
         return answer
 
     def pages(self, service: str, operation: str, key: str, *, limit: int = 0, **arguments: Any) -> list[Json]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from ops import output
+from ops import output, spending
 from ops.clients import Target
 from ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from ops.output import Format
@@ -21,8 +21,19 @@ PRICING_REGION = "us-east-1"
 """The Pricing API is served in few regions and answers for all."""
 
 
-def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
-    """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`."""
+def run(
+    target: Target, *, form: Format, offline: bool, update: bool, so_far: bool = False, actual: bool = False
+) -> int:
+    """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`.
+
+    Args:
+        target: The environment.
+        form: Of the output.
+        offline: Use the dated price file only.
+        update: Write what the Pricing API answers into that file.
+        so_far: Show what is there now since the beginning of the month instead.
+        actual: Show what AWS billed instead; costs money.
+    """
     if offline and update:
         raise OpsError(
             "--update with --offline: both given",
@@ -37,7 +48,15 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
             return _update(target, asked, known, form=form)
     except PriceFileError as error:
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
-    found = prices.cost(target.plan, asked.over(known), day=output.now().date())
+    today = output.now().date()
+    spent: dict[str, Any] = {}
+    if so_far:
+        spent["so_far"] = spending.so_far(target, asked.over(known), form=form)
+    if actual:
+        spent["actual"] = spending.actual(target, form=form, day=today)
+    if spent and form is not Format.json:
+        return OK
+    found = prices.cost(target.plan, asked.over(known), day=today)
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,
@@ -50,6 +69,7 @@ def run(target: Target, *, form: Format, offline: bool, update: bool) -> int:
             "complete": not found.unknown,
             "estimated": [line.name for line in found.estimated],
             "not_counted": found.not_counted,
+            **spent,
         }
         output.write_json("cost", data)
     else:

@@ -233,8 +233,8 @@ def _cost(view: View) -> str:
         f'{figures(shown)}{idle}<details data-key="cost"><summary>What it is made of</summary>{lines}'
         "</details>"
         f'<p class="note">List prices times the hours since {spend.since:%Y-%m-%d} of what is there now: not a bill. '
-        f"Nodes that are gone are not in it.{escape(unknown + missing)} At full count: "
-        f"{command(f'hyperpod-ray cost {view.environment}')}</p>{note}"
+        f"Nodes that are gone are not in it.{escape(unknown + missing)} Billed: "
+        f"{command(f'hyperpod-ray cost {view.environment} --actual')}</p>{note}"
     )
 
 

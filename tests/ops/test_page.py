@@ -212,7 +212,7 @@ def test_a_run_whose_files_are_out_of_reach_says_so(made: View) -> None:
 def test_the_cost_is_marked_as_no_bill(made: View) -> None:
     text = Seen(shown(made)).text
     assert "Cost this month so far ~$" in text or "Cost this month so far $" in text
-    assert "not a bill" in text and "hyperpod-ray cost demo" in text
+    assert "not a bill" in text and "hyperpod-ray cost demo --actual" in text
     assert "8 GPUs of 1 node in group workers" in text
 
 

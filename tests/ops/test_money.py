@@ -1,0 +1,289 @@
+"""What is spent: arithmetic over a snapshot, and Cost Explorer by botocore's own model of its requests and answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from core import load
+from ops import bill, gather, spending
+from ops.clients import Target
+from ops.errors import OpsError
+from ops.money import run_usd, spend
+from ops.output import Format
+from ops.snapshot import Unseen
+from pricing.prices import Price, Prices
+from tests.support import pages
+from tests.support.pages import NOW
+
+DAY = date(2026, 11, 21)
+PERIOD = {"Start": "2026-11-01", "End": "2026-11-22"}
+MINE = {"Tags": {"Key": "hyperpod-ray:environment", "Values": ["demo"], "MatchOptions": ["EQUALS"]}}
+
+
+def price(usd: float, **more: Any) -> Price:
+    return Price(usd=usd, as_of=DAY, source="a test", **more)
+
+
+KNOWN = Prices(
+    instances={"us-west-2": {"ml.m5.2xlarge": price(0.5), "ml.p5.48xlarge": price(80)}},
+    storage={"us-west-2": {250: price(0.2)}},
+    fixed={"any": {"eks_cluster": price(0.1), "nat_gateway": price(0.05), "public_ipv4": price(0.005)}},
+    usage={"us-west-2": {"ebs_gp3": price(0.08)}},
+)
+
+
+def test_the_month_so_far_is_prices_times_hours_of_what_is_there(tmp_path: Path) -> None:
+    seen = pages.healthy()
+    found = spend(pages.plan(tmp_path), seen, KNOWN)
+    by_name = {item.name: item for item in found.items}
+    workers = by_name["workers"]
+    each = [((NOW - one.launched).total_seconds() / 3600, one.group) for one in seen.instances if one.launched]
+    hours = sum(spent for spent, group in each if group == "workers")
+    assert workers.usd_per_hour == 400
+    assert workers.hours == pytest.approx(hours)
+    assert workers.usd == pytest.approx(80 * hours)
+    assert by_name["EKS control plane"].usd == pytest.approx(0.1 * 50)
+    volumes = by_name["volumes of nodes"]
+    assert volumes.what == "3500 GiB of EBS" and volumes.usd_per_hour == pytest.approx(3500 * 0.08 / 730)
+    assert volumes.usd == pytest.approx(500 * 0.08 / 730 * sum(spent for spent, _ in each))
+    assert found.usd == pytest.approx(sum(item.usd or 0 for item in found.items))
+    assert found.since == datetime(2026, 11, 1, tzinfo=UTC) and not found.unknown and found.incomplete == ()
+
+
+def test_what_was_there_last_month_counts_from_the_first(tmp_path: Path) -> None:
+    seen = pages.healthy()
+    old = replace(
+        seen, instances=tuple(replace(one, launched=datetime(2026, 1, 1, tzinfo=UTC)) for one in seen.instances)
+    )
+    workers = next(item for item in spend(pages.plan(tmp_path), old, KNOWN).items if item.name == "workers")
+    assert workers.hours == pytest.approx(5 * (20 * 24 + 12))
+
+
+def test_a_node_without_a_worker_is_idle(tmp_path: Path) -> None:
+    found = spend(pages.plan(tmp_path), pages.healthy(), KNOWN)
+    (idle,) = found.idle
+    assert (idle.group, idle.gpus, idle.usd_per_hour, len(idle.nodes)) == ("workers", 8, 80, 1)
+    assert (found.busy_gpus, found.gpus) == (32, 40)
+    assert found.usd_per_useful_gpu_hour() == pytest.approx(found.usd_per_hour / 32)
+    assert found.usd_per_useful_gpu_hour(goodput=0.5) == pytest.approx(found.usd_per_hour / 16)
+
+
+def test_a_node_that_is_not_ready_or_on_its_way_is_not_idle(tmp_path: Path) -> None:
+    seen = pages.healthy()
+    spare = seen.instances[-1]
+    booting = replace(seen, instances=(*seen.instances[:-1], replace(spare, status="Pending")))
+    silent = replace(seen, nodes=tuple(replace(one, ready=spare.id not in one.name) for one in seen.nodes))
+    for one in (booting, silent):
+        assert spend(pages.plan(tmp_path), one, KNOWN).idle == ()
+    assert spend(pages.plan(tmp_path), booting, KNOWN).gpus == 32
+
+
+def test_without_kubernetes_nothing_is_called_idle(tmp_path: Path) -> None:
+    blind = replace(pages.healthy(), pods=(), nodes=(), unseen=(Unseen(source="Kubernetes", why="refused"),))
+    found = spend(pages.plan(tmp_path), blind, KNOWN)
+    assert found.idle == () and found.busy_gpus is None and found.usd_per_useful_gpu_hour() is None
+    assert found.incomplete == ("Kubernetes",)
+
+
+def test_an_unknown_price_is_named_and_not_summed(tmp_path: Path) -> None:
+    found = spend(pages.plan(tmp_path), pages.healthy(), Prices())
+    assert "workers" in found.unknown and found.usd == 0 and found.usd_per_useful_gpu_hour() is None
+
+
+def test_what_a_run_has_cost(tmp_path: Path) -> None:
+    run = pages.record()
+    assert run.begin is not None
+    hours = (NOW.timestamp() - run.begin) / 3600
+    assert run_usd(pages.plan(tmp_path), KNOWN, run, now=NOW.timestamp()) == pytest.approx(4 * 80 * hours)
+    ended = replace(run, state="done")
+    assert run_usd(pages.plan(tmp_path), KNOWN, ended, now=NOW.timestamp() + 9e9) == pytest.approx(
+        4 * 80 * hours, rel=1e-6
+    )
+    assert run_usd(pages.plan(tmp_path), Prices(), run, now=NOW.timestamp()) is None
+
+
+# --- Cost Explorer: botocore's Stubber judges parameters and answers by the service's own model -----------------------
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Target, Stubber]]:
+    (tmp_path / "demo.yaml").write_text(pages.FILE)
+    (tmp_path / "other.yaml").write_text(pages.FILE.replace("ray-ops", "ray-other"))
+    target = Target(load("demo", folder=tmp_path), folder=tmp_path)
+    make: Any = boto3.client
+    client = make("ce", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    regions: list[str | None] = []
+
+    def of(service: str, *, region: str | None = None) -> Any:
+        assert service == "ce"
+        regions.append(region)
+        return client
+
+    monkeypatch.setattr(target.aws, "client", of)
+    monkeypatch.setattr(target.aws, "require_account", lambda: "arn")
+    with Stubber(client) as stub:
+        yield target, stub
+        stub.assert_no_pending_responses()
+    assert set(regions) <= {"us-east-1"}
+
+
+def usage(*groups: tuple[str, float], more: str = "", unit: str = "USD") -> dict[str, Any]:
+    """An answer in the shape of the API reference of GetCostAndUsage."""
+    found = [{"Keys": [key], "Metrics": {"UnblendedCost": {"Amount": f"{usd}", "Unit": unit}}} for key, usd in groups]
+    result = {"TimePeriod": PERIOD, "Total": {}, "Groups": found, "Estimated": True}
+    return {"ResultsByTime": [result], **({"NextPageToken": more} if more else {})}
+
+
+def expect_bill(stub: Stubber) -> None:
+    query = {
+        "TimePeriod": PERIOD, "Granularity": "MONTHLY", "Metrics": ["UnblendedCost"], "Filter": MINE,
+        "GroupBy": [{"Type": "DIMENSION", "Key": "SERVICE"}],
+    }  # fmt: skip
+    stub.add_response("get_cost_and_usage", usage(("Amazon SageMaker", 1000.5), ("Tax", 0.001), more="next"), query)
+    stub.add_response(
+        "get_cost_and_usage", usage(("Amazon SageMaker", 99.5), ("Amazon FSx", 40)), {**query, "NextPageToken": "next"}
+    )
+
+
+FORECAST = {
+    "TimePeriod": {"Start": "2026-11-21", "End": "2026-12-01"}, "Metric": "UNBLENDED_COST", "Granularity": "MONTHLY",
+    "PredictionIntervalLevel": 80, "Filter": MINE,
+}  # fmt: skip
+
+
+def test_the_bill_is_asked_by_the_tag_page_by_page(asked: tuple[Target, Stubber]) -> None:
+    target, stub = asked
+    expect_bill(stub)
+    answer = {
+        "Total": {"Amount": "560", "Unit": "USD"},
+        "ForecastResultsByTime": [{"TimePeriod": FORECAST["TimePeriod"], "MeanValue": "560",
+                                   "PredictionIntervalLowerBound": "500", "PredictionIntervalUpperBound": "620"}],
+    }  # fmt: skip
+    stub.add_response("get_cost_forecast", answer, FORECAST)
+    found = bill.bill(target, day=DAY)
+    assert [(one.name, one.usd) for one in found.services] == [("Amazon SageMaker", 1100), ("Amazon FSx", 40)]
+    assert (found.usd, found.usd_month, found.requests, found.estimated) == (1140, 1700, 3, True)
+    assert found.forecast == bill.Forecast(usd=560, low=500, high=620)
+
+
+def test_too_little_data_is_no_forecast_and_no_error(
+    asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, stub = asked
+    stub.add_response("get_cost_and_usage", usage())
+    stub.add_client_error("get_cost_forecast", "DataUnavailableException", "Insufficient amount of historical data")
+    data = spending.actual(target, form=Format.table, day=DAY)
+    assert (data["usd"], data["forecast"], data["usd_month"], data["usd_for_asking"]) == (0, None, None, 0.02)
+    out, err = capsys.readouterr()
+    assert "too little data" in out
+    assert "Cost Explorer charges $0.01 for each request" in err.splitlines()[0]
+    assert "TagKey=hyperpod-ray:environment,Status=Active" in err
+
+
+def test_another_error_is_one(asked: tuple[Target, Stubber]) -> None:
+    target, stub = asked
+    stub.add_response("get_cost_and_usage", usage())
+    stub.add_client_error("get_cost_forecast", "AccessDeniedException", "no")
+    with pytest.raises(Exception, match="AccessDenied"):
+        bill.bill(target, day=DAY)
+
+
+def test_another_currency_is_not_summed(asked: tuple[Target, Stubber]) -> None:
+    target, stub = asked
+    stub.add_response("get_cost_and_usage", usage(("Amazon FSx", 1), unit="CNY"))
+    with pytest.raises(OpsError, match="Cost Explorer answers in CNY"):
+        bill.bill(target, day=DAY)
+
+
+@pytest.mark.parametrize(
+    ("day", "span", "rest"),
+    [
+        (date(2026, 12, 1), ("2026-12-01", "2026-12-02"), ("2026-12-01", "2027-01-01")),
+        (date(2026, 12, 31), ("2026-12-01", "2027-01-01"), ("2026-12-31", "2027-01-01")),
+        (date(2028, 2, 29), ("2028-02-01", "2028-03-01"), ("2028-02-29", "2028-03-01")),
+    ],
+)
+def test_no_span_is_empty(
+    asked: tuple[Target, Stubber], day: date, span: tuple[str, str], rest: tuple[str, str]
+) -> None:
+    from botocore.stub import ANY
+
+    target, stub = asked
+    usual = dict.fromkeys(("Granularity", "Metrics", "Filter", "GroupBy"), ANY)
+    asked_for = {"TimePeriod": dict(zip(("Start", "End"), span, strict=True)), **usual}
+    stub.add_response("get_cost_and_usage", usage(), asked_for)
+    stub.add_response(
+        "get_cost_forecast", {"Total": {"Amount": "1", "Unit": "USD"}},
+        {**FORECAST, "TimePeriod": dict(zip(("Start", "End"), rest, strict=True))},
+    )  # fmt: skip
+    assert bill.bill(target, day=day).usd_month == 1
+
+
+def test_environments_are_compared_with_one_request(
+    asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, stub = asked
+    tag = "hyperpod-ray:environment"
+    stub.add_response(
+        "get_cost_and_usage",
+        usage((f"{tag}$demo", 12.345), (f"{tag}$", 999), (f"{tag}$gone", 1)),
+        {"TimePeriod": PERIOD, "Granularity": "MONTHLY", "Metrics": ["UnblendedCost"],
+         "GroupBy": [{"Type": "TAG", "Key": "hyperpod-ray:environment"}]},
+    )  # fmt: skip
+    assert target.folder is not None
+    code = spending.compare(
+        "", target=lambda name: target, folder=target.folder, every=True, form=Format.json, ask=True, day=DAY
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert code == 0 and document["kind"] == "cost-comparison"
+    rows = {row["environment"]: row for row in document["environments"]}
+    assert (rows["demo"]["billed_usd"], rows["other"]["billed_usd"]) == (12.35, 0)
+    assert rows["demo"]["gpus"] == 40 and rows["demo"]["usd_per_gpu_hour"] == pytest.approx(
+        rows["demo"]["usd_per_hour"] / 40, abs=1e-4
+    )
+
+
+def test_the_command_compares_without_credentials(
+    asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cli.main import main
+
+    monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(asked[0].folder))
+    assert main(["cost", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "demo" in out and "other" in out and "Billed" not in out
+    assert main(["cost"]) == 2
+    assert "no environment is given. Expected one of demo, other, or --all" in capsys.readouterr().err
+
+
+def test_so_far_says_all_of_it(
+    asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ops.record import moment
+    from ops.snapshot import Run, RunEvent
+
+    target, _ = asked
+    _, lines = pages.journal()
+    events = tuple(
+        RunEvent(at=moment(one["t"]), kind=one["kind"], step=one.get("step"), loss=one.get("loss"))
+        for one in map(json.loads, lines)
+    )
+    run = Run(
+        name="llama", job="j", cluster="ray", namespace="ray", state="running", at=NOW, world_size=32, events=events
+    )
+    monkeypatch.setattr(gather, "snapshot", lambda target: replace(pages.healthy(), runs=(run,)))
+    data = spending.so_far(target, KNOWN, form=Format.table)
+    out, err = capsys.readouterr()
+    assert "idle: 8 GPUs in group workers, 80.00 $ an hour" in out and "32 of 40 GPUs train" in out
+    assert "run llama: " in out and "goodput 9" in out and "it is no bill" in err
+    (one,) = data["runs"]
+    assert one["usd_per_useful_gpu_hour"] == pytest.approx(data["usd_per_useful_gpu_hour"] / one["goodput"], abs=0.01)
