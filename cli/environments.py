@@ -127,7 +127,7 @@ def needs(
 
 @command(app, examples=["env schema", "env schema --check"])
 def schema(check: Check = False, out: Generated = None) -> int:
-    """Write the JSON Schemas of environment files and job files, which editors use."""
+    """Write the JSON Schemas of environment and job files."""
     from core import reference
 
     if out:
@@ -138,7 +138,7 @@ def schema(check: Check = False, out: Generated = None) -> int:
 
 @command(app, examples=["env settings", "env settings --check"])
 def settings(check: Check = False, out: Generated = None) -> int:
-    """Write the pages of the documentation with the settings of environments and the fields of job files."""
+    """Write the pages of all settings and job fields."""
     from core import reference
 
     if out:

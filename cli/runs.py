@@ -52,7 +52,10 @@ def listing(  # noqa: PLR0917
     address: Address = "",
     here: Here = None,
 ) -> int:
-    """List runs, newest first: state, step, steps per second, loss, start, duration and command."""
+    """List runs, newest first.
+
+    Shows state, step, steps per second, loss, start, duration and command.
+    """
     from ops import runs as verb
 
     return verb.listing(target(env), form=form, source=_source(address, here), state=state, progress=progress)
@@ -89,7 +92,10 @@ def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int
 
 @command(app, examples=["runs compare prod first second", "runs compare prod first second -o json"])
 def compare(env: Env, runs: RunNames, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
-    """Compare runs: progress, loss at the last step that all reached, rate, restarts, checkpoints."""
+    """Compare runs side by side.
+
+    Shows progress, loss at the last step that all reached, rate, restarts and checkpoints.
+    """
     from ops import runs as verb
 
     return verb.compare(target(env), runs, form=form, source=_source(address, here))
