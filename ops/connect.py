@@ -85,61 +85,69 @@ def require_answer(forward: Forward, *, what: str, environment: str) -> None:
         connection.request("GET", "/api/version")
         connection.getresponse().read()
     except (OSError, http.client.HTTPException) as error:
-        why = forward.failure or str(error) or type(error).__name__
-        if "answers 403" in why:
-            next_ = (
-                "ask for get and create on pods/portforward: eks.ray_users or eks.admin_role_arns of the environment"
-            )
-        elif "connection refused" in why:
-            next_ = f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50"
-        else:
-            next_ = f"hyperpod-ray status {environment}"
-        raise OpsError(
-            f"{what} does not answer: {why}", expected="an answer through the port-forward", fix=next_
-        ) from None
+        raise unanswered(forward, error, what=what, environment=environment) from None
     finally:
         connection.close()
 
 
-def dashboard(target: Target, *, port: int) -> Forward:
-    """The head's port 8265."""
+class NotYoursError(OpsError):
+    """Kubernetes refuses the port forward to these credentials."""
+
+    status = 403
+
+
+def unanswered(forward: Forward, error: Exception, *, what: str, environment: str) -> OpsError:
+    """Why nothing answers at the other end of a forward, and the next command."""
+    why = forward.failure or str(error) or type(error).__name__
+    said, expected = f"{what} does not answer: {why}", "an answer through the port-forward"
+    if "answers 403" in why:
+        ask = "ask for get and create on pods/portforward: eks.ray_users or eks.admin_role_arns of the environment"
+        return NotYoursError(said, expected=expected, fix=ask)
+    if "connection refused" in why:
+        return OpsError(said, expected=expected, fix=f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50")
+    return OpsError(said, expected=expected, fix=f"hyperpod-ray status {environment}")
+
+
+def dashboard(target: Target, *, port: int, namespace: str = "", cluster: str = "") -> Forward:
+    """The head's port 8265; default: of the environment's RayCluster."""
+    ray = target.plan.settings.ray
     return Forward(
         target.kubernetes,
-        namespace=target.plan.settings.ray.namespace,
-        find=lambda: _head(target),
+        namespace=namespace or ray.namespace,
+        find=lambda: _head(target, namespace=namespace or ray.namespace, cluster=cluster or ray.cluster_name),
         remote=names.DASHBOARD_PORT,
         local=port,
         busy=f"hyperpod-ray connect {target.name} --port 0",
     )
 
 
-def _head(target: Target) -> str:
+def _head(target: Target, *, namespace: str, cluster: str) -> str:
     """The pod of the head that is ready."""
-    ray = target.plan.settings.ray
-    pods = gather.pods(target, ray.namespace)
-    heads = [pod for pod in pods if pod.role == "head" and pod.cluster == ray.cluster_name and not pod.deleting_since]
+    pods = gather.pods(target, namespace)
+    heads = [pod for pod in pods if pod.role == "head" and pod.cluster == cluster and not pod.deleting_since]
     ready = [pod for pod in heads if pod.ready]
     if not ready:
-        what = f"the head of RayCluster '{ray.cluster_name}' " + (
+        what = f"the head of RayCluster '{cluster}' " + (
             f"is {heads[0].reason or heads[0].phase}" if heads else "does not exist"
         )
         raise OpsError(what, expected="a head pod that is ready", fix=f"hyperpod-ray wait {target.name} --for ray")
     return ready[0].name
 
 
-def token(target: Target) -> str:
+def token(target: Target, *, namespace: str = "", cluster: str = "") -> str:
     """The token of the RayCluster, which KubeRay keeps in a Secret of its name; empty where auth is off."""
     ray = target.plan.settings.ray
     if ray.auth == "none":
         return ""
+    namespace, cluster = namespace or ray.namespace, cluster or ray.cluster_name
     try:
-        secret = target.kubernetes.request("GET", f"/api/v1/namespaces/{ray.namespace}/secrets/{ray.cluster_name}")
+        secret = target.kubernetes.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{cluster}")
         return base64.b64decode(secret["data"][names.TOKEN_KEY]).decode()
     except Exception as error:
         if not absent(error) and not isinstance(error, KeyError):
             raise
         raise OpsError(
-            f"no token in Secret {ray.namespace}/{ray.cluster_name}",
+            f"no token in Secret {namespace}/{cluster}",
             expected="the token that KubeRay writes with the RayCluster",
             fix=f"hyperpod-ray status {target.name}",
         ) from None

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from core import names, plan_names
-from core.evidence import absent
+from core.evidence import absent, code
+from ops import controllers
 from ops.clients import Json, Target
-from ops.errors import OpsError, explain
+from ops.errors import DENIED, OpsError, explain
+from ops.free_space import with_free_space
+from ops.hangs import hangs
 from ops.output import now
 from ops.snapshot import (
     Claim,
     Cluster,
     ClusterEvent,
+    Controller,
     FileSystem,
     Group,
     Instance,
@@ -24,19 +28,31 @@ from ops.snapshot import (
     Node,
     Pod,
     RayCluster,
+    RayJob,
     Snapshot,
     Stack,
+    TrainingPlan,
     Unseen,
+    part_of,
 )
+from ops.stack_cause import with_cause
 
 T = TypeVar("T")
 
 EVENTS = 50
 """Newest cluster events looked at."""
 WARNINGS = 50
-SOURCES = ("CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx")
 NODES = "Kubernetes nodes"
 """Part of source Kubernetes, but asked apart: a user of a namespace may not see nodes, and has a RayCluster."""
+CONTROLLERS = "controllers"
+TRAINING = "Ray jobs"
+HANGS = "hang events"
+FREE_SPACE = "free space"
+PLANS = "training plans"
+SOURCES = (
+    "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
+    PLANS,
+)  # fmt: skip
 
 
 def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
@@ -56,29 +72,50 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
         "Kubernetes": lambda target: _kubernetes(target, unseen),
         NODES: lambda target: {"nodes": nodes(target)},
         "FSx": _fsx,
+        CONTROLLERS: lambda target: _controllers(target, unseen),
+        TRAINING: lambda target: _training(target, unseen),
+        HANGS: _hangs,
     }
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
         wanted = {*only, NODES} if "Kubernetes" in only else set(only)
         futures = {source: pool.submit(task, target) for source, task in tasks.items() if source in wanted}
         for source, future in futures.items():
-            try:
+            with _noted(source, target, unseen):
                 parts |= future.result()
-            except Exception as error:
-                known = explain(error, environment=target.name)
-                if known is None:
-                    raise
-                unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error)))
+    if (
+        any(group.training_plan for group in (parts["cluster"].groups if parts.get("cluster") else ()))
+        and PLANS in only
+    ):
+        with _noted(PLANS, target, unseen):
+            parts["training_plans"] = training_plans(target, parts["cluster"])
+    if parts.get("file_systems") and FREE_SPACE in only:
+        with _noted(FREE_SPACE, target, unseen):
+            parts["file_systems"] = with_free_space(target, parts["file_systems"])
     if any(item.source == "Kubernetes" and not item.refused for item in unseen):
-        unseen = [item for item in unseen if item.source != NODES]  # one cause, said once
+        # one cause, said once
+        unseen = [item for item in unseen if item.source not in (NODES, CONTROLLERS, TRAINING)]
     return Snapshot(
         environment=target.name,
         at=now(),
         namespace=settings.ray.namespace,
         ray_cluster=settings.ray.cluster_name,
         storage_mode=settings.storage.kind,
+        eks_cluster=target.plan.eks_cluster_name,
         unseen=tuple(unseen),
         **parts,
     )
+
+
+@contextlib.contextmanager
+def _noted(source: str, target: Target, unseen: list[Unseen]) -> Iterator[None]:
+    """A failure inside is noted as a source that was not seen; a defect of this program is raised."""
+    try:
+        yield
+    except Exception as error:
+        known = explain(error, environment=target.name)
+        if known is None:
+            raise
+        unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error)))
 
 
 # --- CloudFormation --------------------------------------------------------------------------------------------------
@@ -96,12 +133,13 @@ def stack(target: Target, name: str) -> Stack:
         if absent(error):
             return Stack(name=name)
         raise
-    return Stack(
+    made = Stack(
         name=name,
         status="" if found["StackStatus"] == "DELETE_COMPLETE" else found["StackStatus"],
         reason=found.get("StackStatusReason", ""),
         protected=bool(found.get("EnableTerminationProtection")),
     )
+    return with_cause(target, made)
 
 
 # --- HyperPod --------------------------------------------------------------------------------------------------------
@@ -154,7 +192,32 @@ def _group(target: Target, group: Json) -> Group:
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
         accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
+        training_plan=group.get("TrainingPlanArn", ""),
+        image_status=group.get("ImageVersionStatus", ""),
+        image_release=group.get("CurrentImageReleaseVersion", ""),
+        image_available=group.get("DesiredImageReleaseVersion", ""),
+        update_status=group.get("SoftwareUpdateStatus", ""),
     )
+
+
+def training_plans(target: Target, cluster: Cluster) -> tuple[TrainingPlan, ...]:
+    """The training plans that a cluster's groups take their capacity from."""
+    made = []
+    for arn in sorted({group.training_plan for group in cluster.groups if group.training_plan}):
+        name = arn.rpartition("/")[2]
+        plan = target.aws.call("sagemaker", "describe_training_plan", TrainingPlanName=name)
+        made.append(
+            TrainingPlan(
+                arn=arn,
+                name=name,
+                status=plan["Status"],
+                start=plan.get("StartTime"),
+                end=plan.get("EndTime"),
+                groups=tuple(group.name for group in cluster.groups if group.training_plan == arn),
+                unhealthy=int(plan.get("UnhealthyInstanceCount") or 0),
+            )
+        )
+    return tuple(made)
 
 
 def instances(target: Target) -> tuple[Instance, ...]:
@@ -170,6 +233,8 @@ def instances(target: Target) -> tuple[Instance, ...]:
             message=node["InstanceStatus"].get("Message", ""),
             launched=node.get("LaunchTime"),
             logical_id=node.get("NodeLogicalId", ""),
+            software_updated=node.get("LastSoftwareUpdateTime"),
+            image_release=node.get("CurrentImageReleaseVersion", ""),
         )
         for node in found
     ]
@@ -220,31 +285,47 @@ def _event(item: Json) -> ClusterEvent:
 
 
 def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
-    """Every Ray namespace; one that these credentials may not see, and that is not the environment's, is omitted."""
-    found: dict[str, list[Any]] = {"pods": [], "ray_clusters": [], "claims": [], "warnings": []}
+    """Every Ray namespace: each kind is asked apart, so that one that may not be seen hides no other."""
+    lists: dict[str, Callable[[Target, str], list[Any]]] = {
+        "pods": pods,
+        "ray_clusters": ray_clusters,
+        "ray_jobs": ray_jobs,
+        "claims": claims,
+        "warnings": warnings,
+    }
+    found: dict[str, list[Any]] = {part: [] for part in lists}
     own, *others = plan_names.ray_namespaces(target.plan)
     for space in (own, *others):
-        try:
-            here: dict[str, list[Any]] = {
-                "pods": pods(target, space),
-                "ray_clusters": ray_clusters(target, space),
-                "claims": claims(target, space),
-                "warnings": warnings(target, space),
-            }
-        except Exception as error:
-            known = explain(error, environment=target.name)
-            if space == own or known is None or not refused(error):
-                raise
-            unseen.append(Unseen(source=f"namespace {space}", why=known.message, refused=True))
-            continue
-        for part, items in here.items():
-            found[part] += items
+        hidden: dict[str, Exception] = {}
+        for part, ask in lists.items():
+            try:
+                found[part] += ask(target, space)
+            except Exception as error:
+                if not refused(error) or explain(error, environment=target.name) is None:
+                    raise
+                hidden[part] = error
+        if len(hidden) == len(lists) and space == own:
+            raise hidden["pods"]
+        unseen += _hidden(target, space, hidden, whole=len(hidden) == len(lists))
     return {part: tuple(items) for part, items in found.items()}
 
 
+def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole: bool) -> Iterator[Unseen]:
+    """What of a namespace may not be seen: all of it, or some of its parts."""
+    for part, error in hidden.items():
+        known = explain(error, environment=target.name)
+        yield Unseen(
+            source=f"namespace {space}" if whole else part_of(part, space),
+            why=known.message if known else "",
+            refused=True,
+        )
+        if whole:
+            return
+
+
 def refused(error: BaseException) -> bool:
-    """Whether Kubernetes answered that these credentials may not."""
-    return getattr(error, "status", None) == 403
+    """Whether Kubernetes or AWS answered that these credentials may not."""
+    return getattr(error, "status", None) == 403 or code(error) in DENIED
 
 
 def nodes(target: Target) -> tuple[Node, ...]:
@@ -304,6 +385,7 @@ def _pod(item: Json) -> Pod:
         deleting_since=moment(meta.get("deletionTimestamp")),
         instance_group=(spec.get("nodeSelector") or {}).get(names.INSTANCE_GROUP_LABEL, ""),
         restarts=max((c.get("restartCount", 0) for c in containers), default=0),
+        ready_since=moment(conditions.get("Ready", {}).get("lastTransitionTime")),
     )
 
 
@@ -360,6 +442,70 @@ def _ray(item: Json) -> RayCluster:
         reason=bad[0].get("message", "") if bad else status.get("reason", ""),
         since=max(filter(None, changed), default=moment(meta.get("creationTimestamp"))),
     )
+
+
+def ray_jobs(target: Target, namespace: str) -> list[RayJob]:
+    """RayJobs of a namespace, newest first; none where KubeRay is not installed."""
+    with contextlib.suppress(Missing):
+        path = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs"
+        found = [_ray_job(item) for item in _custom(target, path)]
+        return sorted(found, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC), reverse=True)
+    return []
+
+
+def _ray_job(item: Json) -> RayJob:
+    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    return RayJob(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        status=status.get("jobStatus", ""),
+        deployment_status=status.get("jobDeploymentStatus", ""),
+        job_id=status.get("jobId", ""),
+        cluster=status.get("rayClusterName", "")
+        or (spec.get("clusterSelector") or {}).get(names.RAY_CLUSTER_LABEL, ""),
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+        created=moment(meta.get("creationTimestamp")),
+        started=moment(status.get("startTime")),
+        ended=moment(status.get("endTime")),
+        suspended=bool(spec.get("suspend")),
+    )
+
+
+def _controllers(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
+    """Every controller that the environment deploys; a namespace that may not be seen hides no other."""
+    wanted = controllers.expected(target.plan)
+    made: list[Controller] = []
+    for namespace in dict.fromkeys(item.namespace for item in wanted):
+        here = [item for item in wanted if item.namespace == namespace]
+        try:
+            listed = {
+                kind: controllers.listing(target.kubernetes, namespace, kind)
+                for kind in dict.fromkeys(item.kind for item in here)
+            }
+        except Exception as error:
+            known = explain(error, environment=target.name)
+            if known is None or not refused(error):
+                raise
+            unseen.append(Unseen(source=f"controllers of {namespace}", why=known.message, refused=True))
+            continue
+        for item in here:
+            controller, selector = controllers.found(item, listed[item.kind], plan=target.plan)
+            if controller.ready < controller.wanted and selector:
+                with contextlib.suppress(Exception):  # the counts alone are worth showing
+                    controller = controllers.with_pods(controller, _pods_of(target, namespace, selector))
+            made.append(controller)
+    return {"controllers": tuple(made)}
+
+
+def _pods_of(target: Target, namespace: str, selector: str) -> list[Pod]:
+    return [_pod(item) for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
+
+
+def _training(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
+    from ops.training import gathered  # it imports this module
+
+    return gathered(target, noted=lambda: _noted(TRAINING, target, unseen))
 
 
 def claims(target: Target, namespace: str) -> list[Claim]:
@@ -431,6 +577,11 @@ def file_systems(target: Target) -> tuple[FileSystem, ...]:
             )
         )
     return tuple(found)
+
+
+def _hangs(target: Target) -> dict[str, Any]:
+    found = cluster(target)
+    return {"hangs": hangs(target, found)} if found else {}
 
 
 def require_cluster(target: Target) -> Cluster:

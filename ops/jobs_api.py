@@ -11,6 +11,8 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from ops.errors import BAD_USE, ERROR, OK, OpsError
 
 POLL_SECONDS = 2.0
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+CALL_SECONDS = 60.0
 AWAY_SECONDS = 300
 """How long the head may be away while a log is followed."""
 
@@ -45,7 +48,7 @@ def jobs_of(target: Target, *, address: str = "") -> Iterator[Jobs]:
 class Jobs:
     """Ray's Jobs API."""
 
-    def __init__(self, url: str, *, token: str = "") -> None:
+    def __init__(self, url: str, *, token: str = "", timeout_s: float = CALL_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise OpsError(
@@ -56,18 +59,22 @@ class Jobs:
             )
         self._host, self._port = parts.hostname, parts.port or names.DASHBOARD_PORT
         self._token = token
+        self._timeout = timeout_s
+        self.clock: datetime | None = None
+        """The head's time of the newest answer."""
 
     def call(
         self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[int, bytes]:
         """Status and body. OSError where nothing answers."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
         headers = {"Content-Type": kind} if body is not None else {}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             connection.request(method, path, body=body, headers=headers)
             answer = connection.getresponse()
+            self.clock = _date(answer.headers.get("Date"))
             return answer.status, answer.read()
         except http.client.HTTPException as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
@@ -98,6 +105,14 @@ class Jobs:
                 expected="Ray's Jobs API",
                 fix=f"use the address of Ray's dashboard, port {names.DASHBOARD_PORT} of the head",
             ) from None
+
+
+def _date(text: str | None) -> datetime | None:
+    """A header's time; None without a readable one."""
+    try:
+        return parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None
 
 
 def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:

@@ -143,6 +143,8 @@ class Pod:
     instance_group: str = ""
     """The HyperPod group that its node selector asks for."""
     restarts: int = 0
+    ready_since: datetime | None = None
+    """When its Ready condition last changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +221,15 @@ class Controller:
     ready: int = 0
     present: bool = True
     recovers: bool = False
-    """Whether pods or nodes are not replaced without it."""
+    """Whether pods of Ray's are not replaced without it."""
+    since: datetime | None = None
+    """Since when the pod is not ready that has not been for the longest time."""
+    why: str = ""
+    """Why that pod is not ready."""
+    nodes: tuple[str, ...] = ()
+    """Nodes of the pods that are not ready."""
+    types: tuple[str, ...] = ()
+    """Instance types that it serves; empty for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,6 +300,8 @@ class Run:
     steps_total: int | None = None
     step_seconds: float | None = None
     """Median seconds of the newest steps."""
+    best_step_seconds: float | None = None
+    """The lowest that this median has been with this number of ranks: the run's own history."""
     longest_pause_seconds: float | None = None
     """The longest pause between two steps that happened at least twice: saves and validations that are no hang."""
     loss: float | None = None
@@ -301,13 +313,14 @@ class Run:
     last_checkpoint_at: datetime | None = None
     last_checkpoint_step: int | None = None
     world_size: int | None = None
-    attempt: int | None = None
+    attempt: str = ""
+    """Name of the newest start of the workers, a part of its checkpoints' names."""
     last_error: str = ""
     folder: str = ""
     faults: int = 0
     """Events `error`, `lost` and `fault` among `events`."""
     recoveries: int = 0
-    """Restores among `events`, but the first start."""
+    """Restores among `events`."""
     events: tuple[RunEvent, ...] = ()
     """Oldest first."""
 
@@ -351,6 +364,21 @@ class Unseen:
     """Kubernetes answers, but these credentials may not see it: nothing is wrong with the cluster."""
 
 
+PARTS = {
+    "pods": "pods",
+    "ray_clusters": "RayClusters",
+    "ray_jobs": "RayJobs",
+    "claims": "volume claims",
+    "warnings": "warnings",
+}
+"""What a message calls a part of a namespace."""
+
+
+def part_of(part: str, namespace: str) -> str:
+    """The source that a part of a namespace is."""
+    return f"{PARTS[part]} of namespace {namespace}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Everything at one moment. What could not be asked is in `unseen`, never silently empty."""
@@ -360,6 +388,7 @@ class Snapshot:
     namespace: str = "ray"
     ray_cluster: str = "ray"
     storage_mode: str = "static"
+    eks_cluster: str = ""
     stacks: tuple[Stack, ...] = ()
     cluster: Cluster | None = None
     instances: tuple[Instance, ...] = ()

@@ -165,6 +165,12 @@ def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> 
     if seen.ray_clusters or seen.pods:
         console.print()
         _ray(console, seen)
+    if seen.runs or seen.jobs:
+        console.print()
+        _runs(console, seen)
+    if seen.controllers:
+        console.print()
+        _controllers(console, seen)
     if seen.file_systems or seen.claims:
         console.print()
         _storage(console, seen)
@@ -179,6 +185,8 @@ def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
 
     title = Text(f"{seen.environment}: ", style="bold")
     title.append(verdict.state, style=f"bold {STYLE[verdict.state]}")
+    if verdict.without:
+        title.append(f", without {', '.join(verdict.without)}", style="note")
     if seen.cluster:
         title.append(f"   cluster {seen.cluster.name} {seen.cluster.status}")
     console.print(title)
@@ -224,25 +232,60 @@ def _ray(console: Console, seen: Snapshot) -> None:
             f"{ray.ready_workers} of {ray.desired_workers} workers"
         )
     table = output.table("=Pod", "Group", "State", "=Node")
-    ready_nodes = {node.name for node in seen.nodes if node.ready}
     for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
         state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
-        if pod.node and pod.node not in ready_nodes:
+        if pod.node and not seen.answers(pod.node):
             state = f"{state}, node not ready"
         table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
     if seen.pods:
         console.print(table)
 
 
+RUNS_SHOWN = 5
+"""Newest jobs on the screen, beside all that run; `runs list` shows the others."""
+
+
+def _runs(console: Console, seen: Snapshot) -> None:
+    """Newest jobs, and what each publishes of its training."""
+    published = {(run.cluster, run.job): run for run in seen.runs}
+    table = output.table("=Job", "State", "Run", ">Step", ">Steps/s", ">Last step", ">Checkpoint", ">Loss")
+    going = [job for job in seen.jobs if job.state in ("RUNNING", "PENDING")]
+    for job in [*going, *(job for job in seen.jobs if job not in going)][: max(RUNS_SHOWN, len(going))]:
+        run = published.get((job.cluster, job.id))
+        ages = job in going
+        table.add_row(job.id, job.state, *(_of_run(run, ages=ages) if run else [""] * 6))
+    console.print(table)
+
+
+def _of_run(run: Run, *, ages: bool) -> list[str]:
+    total = f" of {run.steps_total:,}" if run.steps_total else ""
+    age, saved = run.step_age_seconds, run.checkpoint_age_seconds
+    return [
+        f"{run.name}, {run.state}",
+        "" if run.step is None else f"{run.step:,}{total}",
+        "" if run.steps_per_second is None else f"{run.steps_per_second:.3g}",
+        f"{output.duration(age)} ago" if ages and age is not None else "",
+        f"{output.duration(saved)} ago" if ages and saved is not None else "",
+        "" if run.loss is None else f"{run.loss:.4g}",
+    ]
+
+
+def _controllers(console: Console, seen: Snapshot) -> None:
+    """One line: what does not run has a finding of its own."""
+    well = [item for item in seen.controllers if item.present and item.ready >= item.wanted]
+    console.print(f"controllers: {len(well)} of {len(seen.controllers)} run with all their pods")
+
+
 def _storage(console: Console, seen: Snapshot) -> None:
-    table = output.table("=Storage", "State", ">GiB", "Owner")
+    table = output.table("=Storage", "State", ">GiB", ">Free", "Owner")
     for file_system in seen.file_systems:
         mine = "elsewhere" if seen.storage_mode == "existing" else "the stack"
         made = "claim" if file_system.made_by_claim else file_system.stack or mine
-        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), made)
+        free = "" if file_system.free_gib is None else f"{file_system.free_gib:,.0f}"
+        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), free, made)
     for claim in seen.claims:
         table.add_row(
-            f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", ""
+            f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", "", ""
         )
     console.print(table)
 

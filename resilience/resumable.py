@@ -40,6 +40,7 @@ from resilience.interval import SaveClock
 from resilience.journal import Journal
 from resilience.live import LIVE
 from resilience.looping import Looping
+from resilience.pace import Pace
 from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
 from resilience.run import Run
@@ -100,6 +101,7 @@ class Resumable(Looping):
         )  # fmt: skip
         self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
+        self.pace = Pace(self.journal.progress, world=self.world)
         self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
         self.hooks = FaultHooks(
             folder=Path(self.folder.at("faults")) if self.folder.local else None,
@@ -157,6 +159,7 @@ class Resumable(Looping):
 
     def finish(self) -> None:
         """All steps are done: save the last, unless it is."""
+        self.journal.update(now=True, state="saving")
         self._finish_save()
         if self.saver.saved_step != self.step:
             self.save("final", wait=True)
@@ -179,10 +182,14 @@ class Resumable(Looping):
         if self.step % self.run.event_every_steps == 0:
             noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
             self.journal.event("step", **noted)
+        pace = {}
+        if self.journal.enabled:
+            self.pace.stepped(time.monotonic())
+            pace = self.pace.fields()
         self.journal.update(
-            state="draining" if self.draining else "running", last_step=self.step, metrics=metrics,
+            state=self._running, last_step=self.step, metrics=metrics,
             last_step_t=round(time.time(), 3), world_size=self.world, total_steps=self.total_steps,
-            attempt=self.attempt,
+            attempt=self.attempt, **pace,
         )  # fmt: skip
         if self.generation is not None:
             self.generation.member.now.step = self.step
@@ -205,8 +212,13 @@ class Resumable(Looping):
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
         if self.generation is not None:
             self.generation.member.now.saving = True
+        stands = wait or not self.run.async_save
+        if stands:
+            self.journal.update(now=True, state="saving")
         with self.unhurried():
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
+        if stands:
+            self.journal.update(now=True, state=self._running)
 
     @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -224,14 +236,20 @@ class Resumable(Looping):
         Every rank enters it, also those that have nothing to do there. No rank counts as hung in it, a collective in it
         may take `checkpoint_group_timeout_s`, and the ranks meet at its end.
         """
+        self.journal.update(now=True, state="paused")
         with self.unhurried(), patience(self.settings.checkpoint_group_timeout_s):
             yield
             self.ranks.meet()
+        self.journal.update(now=True, state=self._running)
 
     def told(self, metrics: Mapping[str, Any]) -> None:
         """Metrics of a `ray.train.report` without a checkpoint, in a run with spares."""
         self.metrics = {**self.metrics, **metrics}
         self.journal.update(reported=dict(metrics))
+
+    @property
+    def _running(self) -> str:
+        return "draining" if self.draining else "running"
 
     def _finish_save(self) -> None:
         with self.unhurried():
@@ -244,7 +262,9 @@ class Resumable(Looping):
 
     def restore(self) -> None:
         """Load the newest complete checkpoint; `steps` does it first of all."""
-        self.journal.update(now=True, state="restoring", world_size=self.world, attempt=self.attempt)
+        self.journal.update(
+            now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt
+        )
         self.journal.event(
             "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),
             attempt=self.attempt,

@@ -10,6 +10,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ from resilience.journal import Journal, log
 from resilience.live import closing
 from resilience.merging import Asked, merged, resources_of
 from resilience.places import spares_with_room, wait_for_placement
+from resilience.publish import publish
 from resilience.settings import Settings
 from resilience.submissions import Submissions, cause_of
 
@@ -179,7 +181,9 @@ class Run:
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
         journal.event("start", role="driver", pid=os.getpid(), workers=str(asked.workers))
-        journal.update(now=True, state="starting", last_error=None)
+        journal.update(now=True, state="starting", started_t=round(time.time(), 3), last_error=None)
+        if journal.enabled:
+            publish(folder)
         try:
             result = self._fit(loop, dict(config or {}), sizes, spares=spares, asked=asked)
         except Exception as error:
@@ -214,6 +218,7 @@ class Run:
         if most > 0:
             if not ray.is_initialized():
                 ray.init(log_to_driver=True)
+            publish(self.folder())
             wait_for_placement(least=least, resources=resources, wait_s=self.settings.placement_wait_s)
             # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an
             # elastic run that was cut off leaves a resource request that holds the next one up for 180 s

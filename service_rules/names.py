@@ -59,6 +59,10 @@ JOB_AGENT_PORT = 8889
 JOB_AGENT_VARIABLE = "HYPERPOD_JMA_HOST"
 """Where AWS's library (`toolkit-for-ray-on-sagemaker-ai`) looks for the agent: the address of the pod's node."""
 
+HANG_STREAMS = "SageMakerHangJobDetectionEvents/"
+"""How the log streams of that agent's events begin, in the cluster's log group: then `GROUP/INSTANCE`."""
+HANG_DETECTED = "HANG_DETECTED"
+
 # --- Kubernetes: API groups, labels, taints, resources -----------------------------------------------------------
 
 RAY_API_GROUP = "ray.io"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ops.snapshot import Snapshot
-from ops.verdict import cluster, nodes, ray, stacks, storage
-from ops.verdict.finding import Finding, State, Verdict
+from ops.verdict import cluster, controllers, nodes, ray, stacks, storage, training, upkeep
+from ops.verdict.finding import Finding, State, Verdict, carries
 
 __all__ = ["Finding", "State", "Verdict", "judge"]
 
@@ -24,14 +26,23 @@ def judge(seen: Snapshot) -> Verdict:
         stacks.stacks,
         cluster.cluster,
         cluster.groups,
+        controllers.controllers,
         nodes.instances,
         nodes.nodes,
         storage.storage,
+        storage.free_space,
         ray.ray_clusters,
         ray.pods,
+        training.ray_jobs,
+        training.jobs,
+        training.hangs,
+        upkeep.training_plans,
+        upkeep.images,
     )
     for rule in rules:
         found += rule(seen)
+    found = [replace(item, recovery="pods") if carries(seen, item.subject) else item for item in found]
+    found = [controllers.without_recovery(seen, item) for item in found]
     order = {"action-required": 0, "recovering": 1, "note": 2}
     found.sort(key=lambda finding: order[finding.kind])
     state: State = "Healthy"
@@ -39,4 +50,5 @@ def judge(seen: Snapshot) -> Verdict:
         state = "Recovering"
     if any(finding.kind == "action-required" for finding in found):
         state = "Action required"
-    return Verdict(state=state, findings=tuple(found))
+    hidden = [item.source for item in seen.unseen if item.refused]
+    return Verdict(state=state, findings=tuple(found), without=(*hidden, *training.unjudged(seen)))

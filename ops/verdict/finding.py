@@ -36,6 +36,8 @@ class Finding:
     next: str = ""
     subject: str = ""
     """What it is about: a node, pod, group, file system or stack."""
+    recovery: Literal["", "pods"] = ""
+    """What has to be created again for it to be over; `pods` needs the controllers that do that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,15 @@ def usual_of(instance: Instance) -> Usual:
 
 
 def under_way(
-    seen: Snapshot, what: str, *, since: datetime | None, usual: Usual, next_: str, subject: str, why: str = ""
+    seen: Snapshot,
+    what: str,
+    *,
+    since: datetime | None,
+    usual: Usual,
+    next_: str,
+    subject: str,
+    why: str = "",
+    recovery: Literal["", "pods"] = "",
 ) -> Finding:
     """Something that takes its time: Recovering, until it takes far longer than usual."""
     if usual.overdue(since, seen.at):
@@ -96,7 +106,15 @@ def under_way(
             next=next_,
             subject=subject,
         )
-    return Finding(kind="recovering", what=what, why=why, since=since, expected_by=usual.by(since), subject=subject)
+    return Finding(
+        kind="recovering",
+        what=what,
+        why=why,
+        since=since,
+        expected_by=usual.by(since),
+        subject=subject,
+        recovery=recovery,
+    )
 
 
 def last_event(
@@ -124,17 +142,28 @@ def fault_of(seen: Snapshot, instance: Instance) -> str:
     return next((node.fault for node in seen.nodes if node.name == names.node_name(instance.id)), "")
 
 
+def carries(seen: Snapshot, subject: str) -> bool:
+    """Whether a finding's subject is a node with one of Ray's pods on it."""
+    return bool(subject) and any(
+        pod.role and names.instance_id(pod.node) == names.instance_id(subject) for pod in seen.pods
+    )
+
+
 def training(seen: Snapshot, instance: Instance) -> str:
     """What a node's trouble means for training: which of Ray's pods are on it, or that every one runs elsewhere."""
-    here = sorted(pod.name for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id))
+    here = sorted(
+        (pod for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id)), key=lambda pod: pod.name
+    )
+    if heads := [pod.name for pod in here if pod.role == "head"]:
+        others = [pod.name for pod in here if pod.role != "head"]
+        return f"; Ray's head is on it: {heads[0]}" + (f", and {', '.join(others)}" if others else "")
     if here:
-        return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(here)}"
+        return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(pod.name for pod in here)}"
     return "; Ray has all its workers without it" if seen.ray_clusters and _complete(seen) else ""
 
 
 def _complete(seen: Snapshot) -> bool:
     """Whether every RayCluster has its head and all its workers on nodes that are ready."""
-    ready_nodes = {node.name for node in seen.nodes if node.ready}
     for ray in seen.ray_clusters:
         running = [
             pod
@@ -143,7 +172,7 @@ def _complete(seen: Snapshot) -> bool:
             and pod.namespace == ray.namespace
             and pod.ready
             and not pod.deleting_since
-            and pod.node in ready_nodes
+            and seen.answers(pod.node)
         ]
         workers = [pod for pod in running if pod.role == "worker"]
         if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):

@@ -47,7 +47,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
     if group and not group.accelerated:
         return Finding(
             kind="action-required",
-            what=f"{what}; CPU nodes are not replaced automatically",
+            what=f"{what}; CPU nodes are not replaced automatically{training(seen, instance)}",
             why=why,
             since=since,
             next=replace,
@@ -56,7 +56,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
     if seen.cluster and seen.cluster.node_recovery != "Automatic":
         return Finding(
             kind="action-required",
-            what=f"{what} and node recovery is off",
+            what=f"{what} and node recovery is off{training(seen, instance)}",
             why=why,
             since=since,
             next=replace,
@@ -66,7 +66,7 @@ def _faulty(seen: Snapshot, instance: Instance) -> Finding:
     if usual.overdue(since, seen.at):
         return Finding(
             kind="action-required",
-            what=f"{what} and was not replaced in time",
+            what=f"{what} and was not replaced in time{training(seen, instance)}",
             why=why,
             since=since,
             next=replace,
@@ -197,7 +197,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
         else:
             yield Finding(
                 kind="action-required",
-                what=f"node {instance.id} {what} and is not replaced automatically",
+                what=f"node {instance.id} {what} and is not replaced automatically{training(seen, instance)}",
                 why=node.fault,
                 next=replace,
                 subject=instance.id,

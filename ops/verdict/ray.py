@@ -8,7 +8,7 @@ from datetime import datetime
 from core import names
 from ops import durations
 from ops.durations import Usual
-from ops.snapshot import Pod, RayCluster, Snapshot
+from ops.snapshot import Pod, RayCluster, Snapshot, part_of
 from ops.verdict.finding import (
     DEAD_STACK,
     UNREACHABLE_GRACE,
@@ -23,13 +23,13 @@ from ops.verdict.finding import (
 
 def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
     """What RayClusters say of themselves, and what their pods say."""
-    if not seen.saw("Kubernetes") or seen.cluster is None:
+    if not seen.saw("Kubernetes") or not seen.saw(part_of("ray_clusters", seen.namespace)):
         return
     mine = [ray for ray in seen.ray_clusters if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
     deployed = {stack.name: stack.status for stack in seen.stacks}.get(
         names.stack_name(seen.environment, names.RAY_STACK), ""
     )
-    if not mine and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
+    if not mine and seen.cluster is not None and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
         yield Finding(
             kind="action-required",
             what=f"RayCluster '{seen.ray_cluster}' is gone although its stack is there",
@@ -57,9 +57,10 @@ def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
 
 def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
     """What the pods say against what the RayCluster says: `ready` is no proof of health."""
+    if not seen.saw(part_of("pods", ray.namespace)):
+        return
     pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
-    ready_nodes = {node.name for node in seen.nodes if node.ready}
-    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and pod.node in ready_nodes]
+    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and seen.answers(pod.node)]
     heads, workers = ([pod for pod in good if pod.role == role] for role in ("head", "worker"))
     short = ray.desired_workers - len(workers)
     said = f"says {ray.state}" if ray.state else "says nothing yet"
@@ -71,7 +72,7 @@ def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
             for pod in pods
             if pod.role == "worker"
             and pod not in good
-            and (pod.deleting_since or (pod.node and pod.node not in ready_nodes))
+            and (pod.deleting_since or (pod.node and not seen.answers(pod.node)))
         ]
         if lost:
             where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
@@ -100,6 +101,7 @@ def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
                 next_=f"kubectl -n {ray.namespace} get pods",
                 subject=ray.name,
                 why=why,
+                recovery="pods",
             )
 
 
@@ -122,6 +124,7 @@ def _without_head(seen: Snapshot, ray: RayCluster, pods: list[Pod], said: str) -
         if head
         else f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
         subject=ray.name,
+        recovery="pods",
     )
 
 
@@ -194,6 +197,7 @@ def _pending(seen: Snapshot, pod: Pod, describe: str) -> Finding:
             since=pod.created,
             expected_by=usual.by(pod.created),
             subject=pod.name,
+            recovery="pods",
         )
     return Finding(
         kind="action-required",

@@ -53,6 +53,14 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
                 next=command(seen, "teardown"),
                 subject=stack.name,
             )
+        elif stack.status == "UPDATE_ROLLBACK_COMPLETE":
+            yield Finding(
+                kind="note",
+                what=f"the last change of stack {stack.name} failed and was rolled back",
+                why=_cause(stack),
+                next=f"correct the cause, then {deploy(seen)}",
+                subject=stack.name,
+            )
         elif stack.status.endswith("_IN_PROGRESS"):
             yield Finding(
                 kind="recovering", what=f"a deployment is under way: {stack.name} is {stack.status}", subject=stack.name
@@ -66,18 +74,21 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _cause(stack: Stack) -> str:
+    """The failing resource in its own words; the stack's reason where no resource is known."""
+    return f"{stack.failed_resource}: {stack.failed_reason}" if stack.failed_resource else stack.reason
+
+
 def _dead_stack(seen: Snapshot, stack: Stack) -> Finding:
     next_ = {
-        # nothing can be updated in this state: it has to go before it can be created again
-        "ROLLBACK_COMPLETE": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
-        "ROLLBACK_FAILED": f"aws cloudformation delete-stack --stack-name {stack.name}, then {deploy(seen)}",
-        "UPDATE_ROLLBACK_FAILED": f"cdk rollback {seen.environment}/{stack.name.removeprefix(seen.environment + '-')}",
+        "UPDATE_ROLLBACK_FAILED": f"aws cloudformation continue-update-rollback --stack-name {stack.name}, "
+        f"then {deploy(seen)}",
         "DELETE_FAILED": command(seen, "teardown"),
-    }.get(stack.status, deploy(seen))
+    }.get(stack.status, f"correct the cause, then {deploy(seen)}")
     return Finding(
         kind="action-required",
         what=f"stack {stack.name} is {stack.status}",
-        why=stack.reason,
+        why=_cause(stack),
         next=next_,
         subject=stack.name,
     )

@@ -14,6 +14,24 @@ from ops.verdict.finding import (
     under_way,
 )
 
+NEARLY_FULL = 0.1
+"""Share of free space below which the next checkpoints fill the file system."""
+
+
+def free_space(seen: Snapshot) -> Iterator[Finding]:
+    """File systems that are nearly full: a run that cannot save ends."""
+    for item in seen.file_systems:
+        if item.free_gib is None or not item.capacity_gib or item.free_gib >= NEARLY_FULL * item.capacity_gib:
+            continue
+        yield Finding(
+            kind="action-required",
+            what=f"file system {item.id} is nearly full: {item.free_gib:,.0f} of {item.capacity_gib:,} GiB are free",
+            why="a run whose checkpoints cannot be written ends",
+            since=item.free_at,
+            next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(seen)}",
+            subject=item.id,
+        )
+
 
 def storage(seen: Snapshot) -> Iterator[Finding]:
     """The shared file system and the claim that mounts it."""

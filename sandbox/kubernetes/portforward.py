@@ -8,7 +8,8 @@ for its error, which belong together by their header `requestid`.
 Sources: k8s.io/kubernetes/pkg/kubelet/cri-streaming/portforward/{websocket,httpstream}.go and KEP 4006.
 
 A recorded pod runs no process. What would listen in it is named at `/rehearsal/bridges`: an address on loopback for a
-port of the pods that a label selector chooses. A port without a bridge answers as one on which nothing listens.
+port of the pods that a label selector chooses. A port without a bridge answers as one on which nothing listens, but
+for the dashboard of a Ray head, which answers as one without jobs (`idle_head`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from sandbox.kubernetes import spdy
+from sandbox.kubernetes.idle_head import IdleHead, is_head
 from sandbox.kubernetes.selectors import label_selector
 from sandbox.kubernetes.status import ApiError, bad_request
 
@@ -44,6 +46,7 @@ class Bridges:
 
     def __init__(self) -> None:
         self.entries: list[Json] = []
+        self.idle_head = IdleHead()
 
     def add(self, bridge: Any) -> Json:
         """Put a bridge up; raises 400 for one that cannot be read or that leads away from this machine."""
@@ -145,6 +148,8 @@ class Inside:
         """A connection to a port; raises `Refused`."""
         address = self._bridges.find(self._pod, port)
         try:
+            if address is None and is_head(self._pod, port):
+                return await self._bridges.idle_head.connect()
             if address is None:
                 raise ConnectionRefusedError
             return await asyncio.open_connection(*address)

@@ -13,7 +13,7 @@ import k8s
 from core.loader import parse
 from ops import connect, gather, wait
 from ops.clients import Target
-from ops.snapshot import Cluster
+from ops.snapshot import Cluster, Node
 from ops.verdict import judge
 from tests.ops.world import environment_text
 from tests.support.rbac import Ask, allows, asked
@@ -111,6 +111,16 @@ RAY = {
 }
 
 
+def pod(name: str, role: str) -> dict[str, Any]:
+    labels = {"ray.io/cluster": "ray", "ray.io/node-type": role}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    meta = {"name": name, "namespace": "ray", "labels": labels}
+    return {"metadata": meta, "spec": {"nodeName": f"hyperpod-i-{name}"}, "status": status}
+
+
+PODS = [pod("head", "head"), pod("one", "worker"), pod("two", "worker")]
+
+
 class Api:
     """A Kubernetes API that decides by rendered rules and holds one ready RayCluster."""
 
@@ -120,7 +130,7 @@ class Api:
     def items(self, path: str, **_: str) -> list[dict[str, Any]]:
         if not allows(self._rules, GROUP, asked("GET", path)):
             raise forbidden()
-        return [RAY] if path.endswith("/ray/rayclusters") else []
+        return {"rayclusters": [RAY], "pods": PODS}.get(path.rpartition("/")[2], []) if "/ray/" in path else []
 
     def request(self, method: str, path: str, **_: Any) -> dict[str, Any]:
         if not allows(self._rules, GROUP, asked(method, path)):
@@ -156,7 +166,45 @@ def test_a_ready_raycluster_shows_where_nodes_may_not_be_seen(rules: list[dict[s
     verdict = judge(seen)
     assert verdict.state == "Healthy", verdict.findings
     assert "Kubernetes nodes: not yours to see" in [finding.what for finding in verdict.findings]
+    assert "Kubernetes nodes" in verdict.without
     assert wait._ray(seen).done
+
+
+@pytest.mark.parametrize(
+    ("kind", "hidden"),
+    [
+        ("events", "warnings of namespace ray"),
+        ("persistentvolumeclaims", "volume claims of namespace ray"),
+        ("rayjobs", "RayJobs of namespace ray"),
+        ("rayclusters", "RayClusters of namespace ray"),
+        ("pods", "pods of namespace ray"),
+    ],
+)
+def test_one_list_that_is_forbidden_hides_no_other(
+    rules: list[dict[str, Any]], target: Target, kind: str, hidden: str
+) -> None:
+    class Without(Api):
+        def items(self, path: str, **more: str) -> list[dict[str, Any]]:
+            if path.endswith(f"/ray/{kind}"):
+                raise forbidden()
+            return super().items(path, **more)
+
+    target.__dict__["kubernetes"] = Without(rules)
+    seen = gather.snapshot(target, only=("Kubernetes",))
+    assert [item.source for item in seen.unseen] == [hidden, "namespace theirs"]
+    assert (bool(seen.ray_clusters), bool(seen.pods)) == (kind != "rayclusters", kind != "pods")
+    verdict = judge(replace(seen, nodes=tuple(Node(name=pod.node, ready=True) for pod in seen.pods)))
+    assert verdict.state == "Healthy", verdict.findings
+    assert verdict.without == (hidden, "namespace theirs")
+
+
+def test_controllers_that_may_not_be_seen_are_said(target: Target) -> None:
+    seen = gather.snapshot(target, only=("Kubernetes", "controllers"))
+    assert not seen.controllers
+    assert {item.source for item in seen.unseen if item.source.startswith("controllers")} == {
+        f"controllers of {namespace}" for namespace in ("kuberay-operator", "kube-system", "aws-hyperpod")
+    }
+    assert all(item.refused for item in seen.unseen)
 
 
 def test_a_namespace_of_ones_own_that_is_refused_is_no_small_thing(target: Target) -> None:

@@ -25,6 +25,7 @@ from ops.forward import Forward
 from sandbox.aws import paths
 from tests.ops.ray_head import RAY, Head
 from tests.ops.world import ROOT, World, environment_text
+from tests.support.ports import free_port
 from tests.support.ray_turn import ray_turn
 from tests.support.web import BLOCK, web_server
 
@@ -207,6 +208,15 @@ def test_a_head_that_goes_for_good_is_said_once(bridged: World) -> None:
 
 
 def test_nothing_listens_in_the_pod(faults: World) -> None:
+    closed = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265, "to": f"127.0.0.1:{free_port()}"}
+    faults.request("POST", "/rehearsal/bridges", closed)
+    try:
+        _nothing_listens(faults)
+    finally:
+        faults.request("DELETE", "/rehearsal/bridges")
+
+
+def _nothing_listens(faults: World) -> None:
     result = faults.ops("connect", "demo", "--check", "--port", "0")
     assert (result.code, result.out) == (1, "")
     found = re.search(r"nothing listens on port 8265 of pod ray/(\S+) \(connection refused\)", result.err)

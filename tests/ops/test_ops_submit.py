@@ -68,6 +68,7 @@ def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, mo
     try:
         # the image has `resilience` installed
         result = faults.ops("submit", faults.name, "--env", f"PYTHONPATH={ROOT}", *shlex.split(line))
+        seen = faults.ops("status", faults.name, "-o", "json").json
     finally:
         faults.request("DELETE", "/rehearsal/bridges")
     assert result.code == 0, result.out + result.err
@@ -75,6 +76,13 @@ def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, mo
     kinds = [json.loads(one)["kind"] for one in (tmp_path / "first" / "events.jsonl").read_text().splitlines()]
     assert kinds.count("step") == 3
     assert "save" in kinds
+    # `status` sees it by a forward of its own, with the RayCluster's token
+    assert not [item for item in seen["unseen"] if item["source"] == "Ray jobs"], seen["unseen"]
+    run = next(run for run in seen["runs"] if run["name"] == "first")
+    assert (run["state"], run["step"], run["last_checkpoint_step"]) == ("done", 3, 3)
+    assert [event["kind"] for event in run["events"]].count("step") == 3
+    job = next(job for job in seen["jobs"] if job["id"] == run["job"])
+    assert (job["state"], job["run"]) == ("SUCCEEDED", "first")
 
 
 @pytest.mark.rehearsal

@@ -4,132 +4,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from core.names import STACKS, node_name
 from ops.snapshot import (
     Claim,
-    Cluster,
-    ClusterEvent,
     FileSystem,
-    Group,
-    Instance,
     KubernetesEvent,
-    Node,
-    Pod,
-    RayCluster,
     Snapshot,
     Stack,
     Unseen,
 )
-from ops.verdict import Verdict, judge
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-def ago(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
-
-
-def instance(number: int, group: str = "workers", status: str = "Running", **more: object) -> Instance:
-    kind = "ml.m5.2xlarge" if group == "head" else "ml.g5.8xlarge"
-    return replace(Instance(id=f"i-{number:017x}", group=group, type=kind, status=status, launched=ago(300)), **more)  # type: ignore[arg-type]
-
-
-def node(of: Instance, **more: object) -> Node:
-    usual = Node(name=node_name(of.id), ready=True, group=of.group, health="Schedulable", since=ago(300))
-    return replace(usual, **more)  # type: ignore[arg-type]
-
-
-def pod(name: str, on: Instance | None, role: str = "worker", **more: object) -> Pod:
-    made = Pod(
-        name=name, namespace="ray", cluster="ray", role=role, group="gpu", phase="Running", ready=True,
-        node=node_name(on.id) if on else "", created=ago(200), instance_group="head" if role == "head" else "workers",
-    )  # fmt: skip
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
-def event(
-    minutes: float, of: Instance | None = None, *, level: str = "Info", group: str = "", failure: str = ""
-) -> ClusterEvent:
-    return ClusterEvent(
-        id=f"event-{minutes}", time=ago(minutes), level=level, description="something", failure=failure,
-        resource="Instance" if of else "InstanceGroup" if group else "Cluster",
-        group=of.group if of else group, instance=of.id if of else "",
-    )  # fmt: skip
-
-
-HEAD, SPARE_HEAD = instance(1, "head"), instance(2, "head")
-ONE, TWO, THREE = instance(3), instance(4), instance(5)
-
-
-def healthy() -> Snapshot:
-    everyone = (HEAD, SPARE_HEAD, ONE, TWO, THREE)
-    groups = (
-        Group(name="head", type="ml.m5.2xlarge", target=2, current=2, accelerated=False),
-        Group(name="workers", type="ml.g5.8xlarge", target=3, current=3, accelerated=True),
-    )
-    return Snapshot(
-        environment="demo",
-        at=NOW,
-        stacks=tuple(Stack(name=f"demo-{name}", status="CREATE_COMPLETE") for name in STACKS),
-        cluster=Cluster(name="c", arn="arn:…/abc", status="InService", groups=groups, created=ago(600)),
-        instances=everyone,
-        nodes=tuple(node(item) for item in everyone),
-        pods=(pod("ray-head", HEAD, role="head"), pod("w1", ONE), pod("w2", TWO)),
-        ray_clusters=(
-            RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2, since=ago(200)),
-        ),
-        file_systems=(FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200),),
-        claims=(Claim(name="fsx", namespace="ray", phase="Bound"),),
-    )
-
-
-def with_instance(seen: Snapshot, old: Instance, **more: object) -> Snapshot:
-    changed = replace(old, **more)  # type: ignore[arg-type]
-    return replace(seen, instances=tuple(changed if item.id == old.id else item for item in seen.instances))
-
-
-def with_node(seen: Snapshot, of: Instance, **more: object) -> Snapshot:
-    name = node_name(of.id)
-    return replace(seen, nodes=tuple(replace(item, **more) if item.name == name else item for item in seen.nodes))  # type: ignore[arg-type]
-
-
-def with_pod(seen: Snapshot, name: str, **more: object) -> Snapshot:
-    return replace(seen, pods=tuple(replace(item, **more) if item.name == name else item for item in seen.pods))  # type: ignore[arg-type]
-
-
-def with_cluster(seen: Snapshot, **more: object) -> Snapshot:
-    assert seen.cluster
-    return replace(seen, cluster=replace(seen.cluster, **more))  # type: ignore[arg-type]
-
-
-def with_stack(seen: Snapshot, name: str, status: str, reason: str = "") -> Snapshot:
-    stacks = tuple(replace(s, status=status, reason=reason) if s.name == f"demo-{name}" else s for s in seen.stacks)
-    return replace(seen, stacks=stacks)
-
-
-def without(seen: Snapshot, *gone: Instance) -> Snapshot:
-    ids = {item.id for item in gone}
-    return replace(
-        seen,
-        instances=tuple(item for item in seen.instances if item.id not in ids),
-        nodes=tuple(item for item in seen.nodes if item.name not in {node_name(i) for i in ids}),
-    )
-
-
-def replaced(status: str, minutes: float, *, old: Instance = THREE) -> Snapshot:
-    """`old` has gone and a fresh instance is in a state since so many minutes."""
-    fresh = instance(9, status=status, launched=ago(minutes))
-    seen = without(healthy(), old)
-    return replace(seen, instances=(*seen.instances, fresh), events=(event(minutes, fresh),))
-
-
-def said(verdict: Verdict) -> str:
-    return " | ".join(f"{f.kind}: {f.what} ({f.why}) next {f.next}" for f in verdict.findings)
-
+from ops.verdict import judge
+from tests.ops.snapshots import (
+    HEAD,
+    NOW,
+    ONE,
+    SPARE_HEAD,
+    THREE,
+    TWO,
+    ago,
+    event,
+    healthy,
+    instance,
+    replaced,
+    said,
+    with_cluster,
+    with_instance,
+    with_node,
+    with_pod,
+    with_stack,
+    without,
+)
 
 CASES: dict[str, tuple[Snapshot, str, str]] = {
     "all is well": (healthy(), "Healthy", ""),
@@ -147,10 +55,10 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "incomplete": (with_stack(healthy(), "Ray", ""), "Action required", "incomplete: demo-Ray is missing"),
     "first creation rolled back": (
-        with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Action required", "aws cloudformation delete-stack --stack-name demo-Ray",
+        with_stack(healthy(), "Ray", "ROLLBACK_COMPLETE", "timed out"), "Action required", "(timed out) next correct the cause, then hyperpod-ray deploy demo",
     ),
     "destroy got stuck": (with_stack(healthy(), "Network", "DELETE_FAILED", "has dependencies"), "Action required", "hyperpod-ray teardown demo"),
-    "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Action required", "cdk rollback demo/Eks"),
+    "update rollback failed": (with_stack(healthy(), "Eks", "UPDATE_ROLLBACK_FAILED"), "Action required", "aws cloudformation continue-update-rollback --stack-name demo-Eks, then hyperpod-ray deploy demo"),
     "cluster vanished": (replace(healthy(), cluster=None, instances=()), "Action required", "cluster is gone"),
     "cluster being created": (with_cluster(healthy(), status="Creating", created=ago(5)), "Recovering", "the cluster is Creating"),
     "cluster creating for far too long": (
@@ -185,7 +93,7 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     ),
     "faulty worker, never replaced": (
         replace(with_instance(healthy(), ONE, status="Failure"), events=(event(90, ONE, level="Error"),)),
-        "Action required", f"was not replaced in time () next hyperpod-ray nodes replace demo {ONE.id}",
+        "Action required", f"was not replaced in time; Ray's pod is on it: w1 () next hyperpod-ray nodes replace demo {ONE.id}",
     ),
     "faulty worker, recovery off": (
         with_cluster(with_instance(healthy(), ONE, status="Failure"), node_recovery="None"), "Action required", "node recovery is off",

@@ -178,6 +178,7 @@ class World:
         eks.create_addon(
             clusterName=plan.eks_cluster_name, addonName="aws-fsx-csi-driver", serviceAccountRoleArn=driver
         )
+        eks.create_addon(clusterName=plan.eks_cluster_name, addonName="coredns")
         self.client("sagemaker").create_cluster(**self._hyperpod(plan, role, subnet, group, cluster["arn"]))
         self.made = {"vpc": vpc, "subnet": subnet, "group": group, "role": role}
         if plan.settings.storage.kind == "static":
@@ -293,20 +294,15 @@ class World:
         )
         for manifest in (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, bindings)):
             self.apply(manifest.objects)
-        chart = ROOT / "sandbox" / "charts" / "kuberay-operator"
-        subprocess.run(
-            [
-                str(paths.KUBECTL_LAYER / "helm" / "helm"),
-                "install",
-                "kuberay-operator",
-                str(chart),
-                "--namespace",
-                "kuberay-operator",
-            ],
-            env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
-            check=True,
-            capture_output=True,
-        )
+        for release, namespace in (("hyperpod-dependencies", "kube-system"), ("kuberay-operator",) * 2):
+            command = [str(paths.KUBECTL_LAYER / "helm" / "helm"), "install", release]
+            chart = ROOT / "sandbox" / "charts" / release
+            subprocess.run(
+                [*command, str(chart), "--namespace", namespace, "--set", "global.region=us-west-2"],
+                env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
+                check=True,
+                capture_output=True,
+            )
         objects = k8s.ray_manifests(plan, bindings)
         if not bindings.file_system_id:  # Ray's claim creates it; the volume-owner Job's volume names it
             self.apply(objects[0].objects)

@@ -7,6 +7,7 @@ import logging
 
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.auth import control
+from sandbox.kubernetes.controllers.addons import Addons
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.fsx import FsxProvisioner
 from sandbox.kubernetes.controllers.karpenter import Karpenter
@@ -32,6 +33,7 @@ class Cloud:
         self.nodes = nodes
         self.fsx = FsxProvisioner(api, control(settings.aws_endpoint, settings.region))
         self.karpenter = Karpenter(api)
+        self.addons = Addons(api)
         self.aws = Aws(settings.aws_endpoint, settings.region)
 
     async def run(self) -> None:
@@ -66,4 +68,5 @@ class Cloud:
         if not arn:
             return
         self.karpenter.follow(await self.nodes.poll(self.aws, arn))
+        await self.addons.poll(self.aws, name, mark=mark)
         await self.fsx.poll(self.aws, name)
