@@ -123,11 +123,11 @@ def _run_of(jobs: Jobs, item: Json, job: Job) -> Run | None:
     node = str(item.get("driver_node_id") or "")
     if not node:
         return None
-    progress = _file(jobs, node, f"{names.PUBLISHED_RUNS}/{job.id}/progress.json")
+    progress = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/progress.json")
     if progress is None:
         return None
     at = jobs.clock or now()
-    events = _file(jobs, node, f"{names.PUBLISHED_RUNS}/{job.id}/events.jsonl", lines=EVENTS) or ""
+    events = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/events.jsonl", lines=EVENTS) or ""
     return run_of(progress, events.splitlines(), job=job, at=at)
 
 

@@ -1,7 +1,7 @@
 """Findings about training itself: jobs, the runs that they publish, RayJobs, and hung jobs that HyperPod found.
 
 A step's age is judged by the run's own history, never by one limit for all: the median of its newest steps, and the
-pauses between steps that it has made more than once. What stands on purpose (a save, a validation) says so itself.
+pauses between steps that it repeats. What stands on purpose (a save, a validation) says so itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HANG_SECONDS = 45.0
 HANG_STEPS = 3.0
 """The same as a multiple of the run's median step."""
 HANG_PAUSES = 1.5
-"""The same as a multiple of the longest pause that it has made more than once."""
+"""The same as a multiple of the longest pause that it repeats."""
 FIRST_STEP = timedelta(minutes=15)
 """From the start of the workers to the first step: compilation, and loading of data."""
 SLOW = 2.0
@@ -60,7 +60,7 @@ def jobs(seen: Snapshot) -> Iterator[Finding]:
                 what=f"job {job.id} runs and publishes no steps, so nothing is said of its training",
                 why=job.command,
                 since=job.started,
-                next=f"{_runs(seen, 'logs', job)} --follow",
+                next=f"{_logs(seen, job)} --follow",
                 subject=job.id,
             )
         elif job.state == "PENDING":
@@ -75,8 +75,16 @@ def unjudged(seen: Snapshot) -> list[str]:
     return [f"job {job.id}" for job in seen.jobs if job.state == "RUNNING" and (job.cluster, job.id) not in known]
 
 
-def _runs(seen: Snapshot, verb: str, job: Job) -> str:
-    return f"hyperpod-ray runs {verb} {seen.environment} {job.id}"
+def _logs(seen: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs logs {seen.environment} {job.id}"
+
+
+def _show(seen: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs show {seen.environment} {job.id}"
+
+
+def _stop(seen: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs stop {seen.environment} {job.id}"
 
 
 def _superseded(seen: Snapshot, job: Job) -> bool:
@@ -102,7 +110,7 @@ def _failed(seen: Snapshot, job: Job, run: Run | None) -> Iterator[Finding]:
         what=f"job {job.id} failed{code}{where}",
         why=(run.last_error if run else "") or job.message,
         since=ended,
-        next=f"{_runs(seen, 'logs', job)}; then submit the same command again, which resumes a run",
+        next=f"{_logs(seen, job)}; then submit the same command again, which resumes a run",
         subject=run.name if run else job.id,
     )
 
@@ -115,7 +123,7 @@ def _pending(seen: Snapshot, job: Job) -> Finding:
             what=f"job {job.id} has not started, far longer than the usual {usual}",
             why=job.message,
             since=job.started,
-            next=_runs(seen, "show", job),
+            next=_show(seen, job),
             subject=job.id,
         )
     return Finding(
@@ -170,7 +178,7 @@ def _hangs(seen: Snapshot, job: Job, run: Run, age: float) -> Finding:
         what=f"run '{run.name}' hangs: no step for {_seconds(age)} after step {run.step}, {usual}{saved}",
         why=_said_by_hyperpod(seen, job, run) or run.last_error,
         since=run.last_step_at,
-        next=f"{_runs(seen, 'logs', job)}; then {_runs(seen, 'stop', job)}, and submit the same command again",
+        next=f"{_logs(seen, job)}; then {_stop(seen, job)}, and submit the same command again",
         subject=run.name,
     )
 
@@ -184,7 +192,7 @@ def _standing(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Fin
             what=f"{what}, for {output.duration((run.at - began).total_seconds())}",
             why=run.last_error,
             since=began,
-            next=_runs(seen, "logs", job),
+            next=_logs(seen, job),
             subject=run.name,
         )
     return Finding(
@@ -199,14 +207,14 @@ def _standing(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Fin
 
 
 def _without_steps(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Finding:
-    what = f"run '{run.name}' has made no step since it started"
+    what = f"run '{run.name}' has finished no step since it started"
     if began is not None and run.at - began > FIRST_STEP:
         return Finding(
             kind="action-required",
             what=f"{what} {output.duration((run.at - began).total_seconds())} ago",
             why=_said_by_hyperpod(seen, job, run) or run.last_error,
             since=began,
-            next=_runs(seen, "logs", job),
+            next=_logs(seen, job),
             subject=run.name,
         )
     return Finding(
@@ -224,7 +232,7 @@ def _slow(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
             kind="note",
             what=f"run '{run.name}' is slow: a step takes {_seconds(run.step_seconds)}, and took "
             f"{_seconds(run.best_step_seconds)} with as many ranks",
-            next=_runs(seen, "show", job),
+            next=_show(seen, job),
             subject=run.name,
         )
 
@@ -243,7 +251,7 @@ def _late_checkpoint(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
             what=f"run '{run.name}' has saved no checkpoint for {_age(age)}, usually one in {_age(usual)}",
             why=run.last_error,
             since=run.last_checkpoint_at,
-            next=_runs(seen, "logs", job),
+            next=_logs(seen, job),
             subject=run.name,
         )
 
@@ -326,13 +334,13 @@ def hangs(seen: Snapshot) -> Iterator[Finding]:
             what=f"HyperPod reports a hung job on node {hang.instance} of group '{hang.group}'",
             why=hang.text,
             since=hang.at,
-            next=_runs(seen, "logs", job) if job else command(seen, f"logs --node {hang.instance}"),
+            next=_logs(seen, job) if job else command(seen, f"logs --node {hang.instance}"),
             subject=hang.instance,
         )
 
 
 def _over(seen: Snapshot, hang: Hang) -> bool:
-    """Whether training went on after a hang, or has ended."""
+    """Whether training continued after a hang, or has ended."""
     if not seen.saw("Ray jobs"):
         return False
     going = [job for job in seen.jobs if job.state == "RUNNING" and hang.job in ("", job.id)]

@@ -114,7 +114,7 @@ def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
             known = classes | FORM | {"SystemExit", "Exit"}
             if called in known or (called in WITHOUT_A_VALUE and owner in classes):
                 continue
-            if called in ("interrupted", "_interrupted", "unknown_group", "port_taken"):
+            if called in ("interrupted", "_interrupted", "unknown_group", "port_taken", "unanswered"):
                 continue  # a function that returns one of the errors; its own call of the class is judged
             if node.exc.args and isinstance(node.exc.args[0], ast.Call) and last(node.exc.args[0].func) in FORM:
                 continue
