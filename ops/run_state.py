@@ -183,7 +183,7 @@ def _state(item: dict[str, Any]) -> State:
         last_checkpoint_at=_moment(progress.get("last_checkpoint_t")),
         last_checkpoint_step=progress.get("last_checkpoint_step"),
         world_size=progress.get("world_size"),
-        attempt=None,
+        attempt=str(progress.get("attempt") or ""),
         last_error=str(progress.get("last_error") or ""),
         folder=folder,
         faults=sum(event.kind in FAULTS for event in events),

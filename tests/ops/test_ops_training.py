@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from core import names
+from ops import run_state
 from ops.errors import OpsError
 from ops.jobs_api import Jobs
 from ops.snapshot import Job, Run
@@ -182,6 +183,12 @@ def test_a_driver_without_a_submission_is_omitted(dashboard: tuple[type[Dashboar
     kind, jobs = dashboard
     kind.jobs = [{"type": "DRIVER", "job_id": "01000000", "status": "RUNNING", "submission_id": None}]
     assert read(jobs, namespace="ray", cluster="ray") == ([], [])
+
+
+def test_a_job_of_this_program_is_no_training(dashboard: tuple[type[Dashboard], Jobs]) -> None:
+    kind, jobs = dashboard
+    kind.jobs = [listed(1, "RUNNING", metadata={run_state.OURS: "runs"}), listed(2)]
+    assert [job.id for job in read(jobs, namespace="ray", cluster="ray")[0]] == ["job-2"]
 
 
 def test_a_refused_token_is_no_missing_file(dashboard: tuple[type[Dashboard], Jobs]) -> None:
