@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core import names
-from ops import gather, output
+from ops import gather, output, upkeep
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
 from ops.progress import Expected
@@ -48,7 +48,7 @@ class Reviewer:
         """
         base = deployed(self._head, deployed_stacks(self._target, stacks))
         made = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
-        made = add_outlook(made, [self._target.plan])
+        made = with_upkeep(add_outlook(made, [self._target.plan]), self._target)
         output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
         if refused := refusals(self._head):
             why = "; ".join(f"{name}: {reason}" for name, reason in refused)
@@ -89,6 +89,13 @@ class Reviewer:
         options = [word for effect in accepted or self._accepted for word in ("--accept", effect.code)]
         options += ["--app", str(self._given)] if self._given else []
         return self._target.command("deploy", *options)
+
+
+def with_upkeep(made: Review, chosen: Target) -> Review:
+    """The review with what of the running cluster ends or ages by itself, as notes."""
+    for one in made.environments:
+        one.notes += upkeep.sentences(chosen)
+    return made
 
 
 def deployed_stacks(chosen: Target, stacks: Sequence[Stack]) -> list[DeployedStack]:

@@ -101,7 +101,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:
-    from cli.deploy_review import deployed_stacks, read
+    from cli.deploy_review import deployed_stacks, read, with_upkeep
     from cli.options import target
     from cli.synthesis import assembly
     from core import plan_names
@@ -123,7 +123,8 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     with assembly(env, given=head) as folder:
         after = read(folder, env)
         before = deployed(after, deployed_stacks(chosen, stacks))
-        return add_outlook(review_deploy(before, after, base_name="deployed", head_name="this checkout"), [chosen.plan])
+        made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
+        return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
 
 
 def _plans(made: Review, *, revision: str = "") -> Iterator[Plan]:
