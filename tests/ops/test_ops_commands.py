@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import k8s
 from core import names as ops_names
-from tests.ops.world import ROOT, World, environment_text
+from core.loader import parse
+from tests.ops.world import ACCOUNT, ROOT, World, environment_text
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
@@ -525,3 +528,69 @@ def _status_until(world: World, state: str) -> dict:  # type: ignore[type-arg]
     except AssertionError as error:
         raise AssertionError(f"{error}: {json.dumps(seen['verdict'])}") from None
     return seen
+
+
+RESEARCHER = """
+eks:
+  ray_users:
+    - {role_arn: "arn:aws:iam::000000000001:role/Researcher", namespaces: [ray]}
+"""
+
+
+def test_a_researchers_token_sees_all_that_it_may(world: World) -> None:
+    """An IAM role with an access entry, the rendered Role of a namespace and nothing cluster-wide."""
+    iam, eks, sts = (world.client(service) for service in ("iam", "eks", "sts"))
+    who = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [who]})
+    role = iam.create_role(RoleName="Researcher", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [everything]})
+    iam.put_role_policy(RoleName="Researcher", PolicyName="aws", PolicyDocument=policy)
+    cluster = world.plan.eks_cluster_name
+    eks.create_access_entry(clusterName=cluster, principalArn=role, kubernetesGroups=["ray-users:ray"])
+    plan = parse(environment_text() + RESEARCHER, name="demo", path=Path("demo.yaml")).plan
+    (access,) = [found for found in k8s.namespace_manifests(plan) if found.name == "Access"]
+    world.apply([item for item in access.objects if not item["kind"].startswith("Cluster")])
+    key = sts.assume_role(RoleArn=role, RoleSessionName="one")["Credentials"]
+    mine = world.environ(
+        AWS_ACCESS_KEY_ID=key["AccessKeyId"],
+        AWS_SECRET_ACCESS_KEY=key["SecretAccessKey"],
+        AWS_SESSION_TOKEN=key["SessionToken"],
+    )
+    try:
+        result = world.ops("status", "demo", "-o", "json", env=mine)
+        seen = result.json
+    finally:
+        eks.delete_access_entry(clusterName=cluster, principalArn=role)
+    hidden = {
+        "Kubernetes nodes", "controllers of kuberay-operator", "controllers of kube-system",
+        "controllers of aws-hyperpod",
+    }  # fmt: skip
+    assert {item["source"] for item in seen["unseen"]} == hidden, seen["unseen"]
+    assert all(item["refused"] for item in seen["unseen"])
+    assert [(ray["name"], ray["state"]) for ray in seen["ray_clusters"]] == [("ray", "ready")]
+    assert len(seen["pods"]) == 3
+    assert seen["claims"]
+    assert (result.code, seen["verdict"]["state"]) == (0, "Healthy"), seen["verdict"]
+    assert set(seen["verdict"]["without"]) == hidden
+
+
+def test_the_operator_at_zero_is_not_healthy_and_back_it_is(faults: World) -> None:
+    """A scale to zero shows with its command, and the command repairs it."""
+    path = "/apis/apps/v1/namespaces/kuberay-operator/deployments/kuberay-operator"
+
+    def scale(replicas: int) -> None:
+        merge = "application/merge-patch+json"
+        faults.request("PATCH", path, {"spec": {"replicas": replicas}}, content_type=merge)
+
+    scale(0)
+    try:
+        faults.until(lambda: faults.ops("status", "demo").code == 3, "the operator's absence")
+        out = faults.ops("status", "demo", "-o", "json").json
+        assert out["verdict"]["state"] == "Action required"
+        (finding,) = [item for item in out["verdict"]["findings"] if item["subject"] == "kuberay-operator"]
+        assert "the KubeRay operator is scaled to zero" in finding["what"]
+        assert finding["next"] == "kubectl -n kuberay-operator scale deployment kuberay-operator --replicas=2"
+    finally:
+        scale(1)
+    faults.settle()
