@@ -308,6 +308,19 @@ class TieredStorage(Settings):
     """What `cdk destroy` does with the new bucket. A bucket that was retained is taken up again by `bucket`."""
 
 
+class NodeGuard(Settings):
+    """The node guard: two pods on the head's group that free the pods of a node that is gone.
+
+    Kubernetes replaces no pod of a node that is silent and whose object stays. The guard asks HyperPod about a silent
+    node. Where the instance is gone or failed, it puts the taint `node.kubernetes.io/out-of-service` on the node, and
+    takes it off when the node is ready again. A node that HyperPod calls `Running` is left alone.
+    """
+
+    not_ready_seconds: Annotated[int, Field(ge=0, le=600)] = 2
+    """Seconds a node is not ready before HyperPod is asked about it. Kubernetes calls a node not ready 40 to 50 s after
+    its last sign of life."""
+
+
 class HyperPod(Settings):
     """The HyperPod cluster (`AWS::SageMaker::Cluster`)."""
 
@@ -322,6 +335,8 @@ class HyperPod(Settings):
     managed_autoscaling: bool = False
     """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
     `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
+    node_guard: NodeGuard | None = NodeGuard()
+    """The node guard. Default: on. null: none; pods of a silent node that is kept then wait for `nodes free`."""
     tiered_storage: TieredStorage | None = None
     """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""
     instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]

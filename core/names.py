@@ -48,6 +48,10 @@ OPERATOR_NAMESPACE = "kuberay-operator"
 """Where the KubeRay operator runs; nothing of a user does."""
 STORAGE_NAMESPACE = "ray-storage"
 """Where the one Job runs that is root on the file system; nothing of a user does."""
+GUARD = "node-guard"
+"""The node guard's Deployment, service account and namespace; nothing of a user is there."""
+GUARD_MARK = "hyperpod-ray/freed-at"
+"""Annotation of a node that the guard put the out-of-service taint on: when it did."""
 SYSTEM_NAMESPACES = frozenset(
     {
         "default",
@@ -58,6 +62,7 @@ SYSTEM_NAMESPACES = frozenset(
         CLOUDWATCH_NAMESPACE,
         OPERATOR_NAMESPACE,
         STORAGE_NAMESPACE,
+        GUARD,
     }
 )
 """Namespaces of Kubernetes, EKS, the dependencies chart and the KubeRay operator."""

@@ -240,6 +240,11 @@ def image_lock() -> Mapping[str, str | None]:
     return dict((data or {}).get("images") or {})
 
 
+def api_endpoint(plan: Plan, prefix: str) -> str:
+    """URL of an AWS API in the environment's region, by the prefix that botocore calls `endpointPrefix`."""
+    return f"https://{prefix}.{plan.settings.region}.{_suffix(plan.settings.region)}"
+
+
 def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
@@ -269,6 +274,8 @@ def calls(plan: Plan) -> list[Call]:
         actions = ["s3:GetObject", "s3:ListBucket"]
         actions += ["s3:PutObject"] if any(entry.mode == "write" for entry in access.s3) else []
         made.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
+    if plan.settings.hyperpod.node_guard is not None:
+        made += [Call(**row) for row in catalogue()["node_guard_calls"]]
     if plan.tier_bucket_name:
         made += [Call(**row) for row in catalogue()["tiered_checkpoint_calls"]]
     return made

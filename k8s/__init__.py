@@ -9,6 +9,7 @@ Order of a deploy::
     platform_manifests(plan, bindings)     # StorageClass, or PersistentVolume and its claim
     kuberay_operator(plan)                 # Helm, waits; its Roles go into the Ray namespaces
     …  FSx CSI driver, beside these two …
+    guard_manifests(plan, bindings)        # what frees the pods of a node that is gone
     ray_manifests(plan, bindings)          # a claim that makes a file system, then what mounts it
 
 Names load on first use: what needs no cdk8s (the charts' commands) starts no Node.js.
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from k8s.bindings import Bindings, placeholders
     from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
     from k8s.manifest import Manifest
-    from k8s.manifests import namespace_manifests, platform_manifests, ray_manifests, system_manifests
+    from k8s.manifests import guard_manifests, namespace_manifests, platform_manifests, ray_manifests, system_manifests
     from k8s.rayjob import ray_cron_job, ray_job
 
 __all__ = [
     "Bindings",
     "HelmRelease",
     "Manifest",
+    "guard_manifests",
     "helm_releases",
     "hyperpod_dependencies",
     "kuberay_operator",
@@ -46,6 +48,7 @@ _HOME = {
     "Bindings": "bindings",
     "HelmRelease": "helm",
     "Manifest": "manifest",
+    "guard_manifests": "manifests",
     "helm_releases": "helm",
     "hyperpod_dependencies": "helm",
     "kuberay_operator": "helm",

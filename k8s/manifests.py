@@ -9,10 +9,11 @@ from core.model import DynamicStorage
 from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
+from k8s.guard import guard
 from k8s.image_pull import image_pull
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
-from k8s.network_policies import network_policies, operator_policies, system_policies
+from k8s.network_policies import guard_policies, network_policies, operator_policies, system_policies
 from k8s.node_pools import node_pools
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
@@ -22,7 +23,9 @@ from k8s.storage import claim, cluster_storage, owner_storage, volume_owner
 def namespace_manifests(plan: Plan) -> list[Manifest]:
     """The namespaces, and what protects them: there before the first node."""
     first = namespaces(plan)
-    inside = (operator_policies(plan), network_policies(plan), access(plan))
+    inside = [operator_policies(plan), network_policies(plan), access(plan)]
+    if plan.settings.hyperpod.node_guard is not None:
+        inside.append(guard_policies())
     return [first, *(replace(manifest, after=(first.name,)) for manifest in inside)]
 
 
@@ -41,6 +44,12 @@ def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     if not isinstance(plan.settings.storage, DynamicStorage):
         made.append(replace(claim(plan), after=(volume.name,)))
     return [*made, node_pools(plan)] if plan.scaled_groups else made
+
+
+def guard_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
+    """The node guard, where the environment has it. Its Pod Identity comes first: pods get theirs when they start."""
+    settings = plan.settings.hyperpod.node_guard
+    return [guard(plan, bindings, settings)] if settings is not None else []
 
 
 def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core.names import OPERATOR_NAMESPACE, STORAGE_NAMESPACE
+from core.names import GUARD, OPERATOR_NAMESPACE, STORAGE_NAMESPACE
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
 
 
 def namespaces(plan: Plan) -> Manifest:
-    """The operator's namespace, those that may hold RayClusters, and the volume-owner Job's.
+    """The operator's namespace, those that may hold RayClusters, the volume-owner Job's and the node guard's.
 
-    Pod security: the operator's and the Ray namespaces enforce `restricted`. The volume-owner Job is root with CHOWN:
-    it has `ray-storage` to itself, which enforces `baseline`. `aws-hyperpod` is the HyperPod chart's own (its agent
-    mounts host folders). https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    Pod security: the operator's, the guard's and the Ray namespaces enforce `restricted`. The volume-owner Job is root
+    with CHOWN: it has `ray-storage` to itself, which enforces `baseline`. `aws-hyperpod` is the HyperPod chart's own
+    (its agent mounts host folders). https://kubernetes.io/docs/concepts/security/pod-security-standards/
     """
 
     def define(chart: cdk8s.Chart) -> None:
@@ -24,6 +24,8 @@ def namespaces(plan: Plan) -> Manifest:
         for name in ray_namespaces(plan):
             _namespace(chart, name, enforce="restricted")
         _namespace(chart, STORAGE_NAMESPACE, enforce="baseline")
+        if plan.settings.hyperpod.node_guard is not None:
+            _namespace(chart, GUARD, enforce="restricted")
 
     return build("Namespaces", define)
 

@@ -15,6 +15,7 @@ from core import needs
 from core.names import (
     CLIENT_LABEL,
     DASHBOARD_PORT,
+    GUARD,
     HYPERPOD_NAMESPACE,
     KUBE_SYSTEM,
     METRICS_PORT,
@@ -104,6 +105,16 @@ def operator_policies(plan: Plan) -> Manifest:
     return build("OperatorNetworkPolicy", define)
 
 
+def guard_policies() -> Manifest:
+    """The node guard out: DNS, the Kubernetes and AWS APIs, EKS Pod Identity; in: nothing."""
+    spec = {"podSelector": {}, "policyTypes": BOTH, "egress": [_dns(), _https(), _pod_identity()]}
+
+    def define(chart: cdk8s.Chart) -> None:
+        _policy(chart, GUARD, GUARD, spec)
+
+    return build("GuardNetworkPolicy", define)
+
+
 def _policy(chart: cdk8s.Chart, namespace: str, name: str, spec: dict[str, Any]) -> None:
     policy = cdk8s.ApiObject(
         chart,
@@ -116,8 +127,7 @@ def _policy(chart: cdk8s.Chart, namespace: str, name: str, spec: dict[str, Any])
 
 
 def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
-    dns, https = _dns(), _https()
-    pod_identity = {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": [_port(80)]}
+    dns, https, pod_identity = _dns(), _https(), _pod_identity()
     made: dict[str, dict[str, Any]] = {
         "default-deny": NOTHING,
         "ray-pods": {
@@ -212,6 +222,10 @@ def _dns() -> dict[str, Any]:
 
 def _https() -> dict[str, Any]:
     return {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(443)]}
+
+
+def _pod_identity() -> dict[str, Any]:
+    return {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": [_port(80)]}
 
 
 def _named(namespace: str) -> dict[str, Any]:

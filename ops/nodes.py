@@ -361,7 +361,7 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     path = f"/api/v1/nodes/{name}"
     current = target.kubernetes.request("GET", path)
     taints = [taint for taint in current.get("spec", {}).get("taints") or [] if taint["key"] != names.OUT_OF_SERVICE]
-    taints.append({"key": names.OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"})
+    taints.append({"key": names.OUT_OF_SERVICE, "value": names.OUT_OF_SERVICE_VALUE, "effect": "NoExecute"})
     # the version guards against a taint that the node controller sets in between
     version = current["metadata"]["resourceVersion"]
     target.kubernetes.patch(path, {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}})

@@ -62,6 +62,7 @@ class EnvironmentStage(cdk.Stage):
             image=image,
             file_system=file_system,
             claim_waiter=hyperpod.claim_waiter,
+            cluster_arn=hyperpod.hyperpod.cluster.attr_cluster_arn,
         )
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"

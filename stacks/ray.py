@@ -1,11 +1,11 @@
-"""The RayCluster and its claim."""
+"""The RayCluster and its claim, and the node guard, which runs in the same image."""
 
 from __future__ import annotations
 
 import k8s
 from constructs import Construct, IDependable
 from core.model import RayAccess
-from core.names import CLAIM, DASHBOARD_PORT, SERVICE_ACCOUNT
+from core.names import CLAIM, DASHBOARD_PORT, GUARD, SERVICE_ACCOUNT
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from hyperpod_ray.claims import ClaimedFileSystem, ClaimGuard, ClaimWaiter
@@ -34,6 +34,7 @@ class RayStack(EnvironmentStack):
         image: TrainingImage | None,
         file_system: LustreFileSystem | None,
         claim_waiter: ClaimWaiter | None,
+        cluster_arn: str,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="RayCluster")
         ray = plan.settings.ray
@@ -79,6 +80,17 @@ class RayStack(EnvironmentStack):
                 )
             )
         known = bindings(plan, network=network, file_system=claimed or file_system, image=image)
+        if plan.settings.hyperpod.node_guard is not None:
+            identity = PodIdentity(
+                self,
+                "NodeGuard",
+                purpose="node guard: what HyperPod says of its instances",
+                nodes_of=cluster_arn,
+                cluster=eks.cluster,
+                namespaces=[GUARD],
+                service_account=GUARD,
+            )
+            Manifests(self, "Guard", cluster=eks.cluster, manifests=k8s.guard_manifests(plan, known), after=[identity])
         made = Manifests(self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, known), after=after)
         if claimed is not None:
             claimed.ready.node.add_dependency(made.resources["PersistentVolumeClaim"])

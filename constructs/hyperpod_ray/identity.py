@@ -1,4 +1,4 @@
-"""The AWS identity of Ray's pods."""
+"""The AWS identities of pods: Ray's, and the node guard's."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ MLFLOW_ACTIONS = [
 """What a training job calls: it records runs and deletes none.
 https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerwithmlflow.html"""
 
+NODE_ACTIONS = ["sagemaker:DescribeClusterNode", "sagemaker:ListClusterNodes"]
+"""What HyperPod says of a cluster's instances.
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerai.html"""
+
 
 class PodIdentity(Construct):
     """A role that one service account has by EKS Pod Identity, limited to what you name.
@@ -39,6 +43,8 @@ class PodIdentity(Construct):
         secret_arns: Secrets in AWS Secrets Manager that the pods may read. Default: none.
         mlflow_arn: MLflow tracking server or app. Default: none.
         tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
+        nodes_of: ARN of a HyperPod cluster whose instances the pods may ask about. Default: none.
+        purpose: What it is for: the role's description.
         namespaces: Where the service account is.
         service_account: Its name.
     """
@@ -53,6 +59,8 @@ class PodIdentity(Construct):
         secret_arns: Sequence[str] = (),
         mlflow_arn: str | None = None,
         tier_bucket: str | None = None,
+        nodes_of: str | None = None,
+        purpose: str = "Ray's pods: ray.access of the environment",
         cluster: eks.ICluster,
         namespaces: Sequence[str],
         service_account: str,
@@ -72,11 +80,12 @@ class PodIdentity(Construct):
             "Role",
             # the principal's own tags become the session's; `with_session_tags` adds sts:TagSession to the trust
             assumed_by=principal.with_session_tags(),
-            description="Ray's pods: ray.access of the environment",
+            description=purpose,
         )
         for statement in [
             *self._statements(buckets, kms_key_arns, secret_arns, mlflow_arn),
             *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
+            *([iam.PolicyStatement(actions=NODE_ACTIONS, resources=[nodes_of])] if nodes_of else []),
         ]:
             self.role.add_to_policy(statement)
         for namespace in namespaces:

@@ -8,6 +8,7 @@ from typing import Any
 from sandbox.kubernetes import schema
 from sandbox.kubernetes.authorization import defaults as roles
 from sandbox.kubernetes.authorization.rbac import Rbac
+from sandbox.kubernetes.authorization.tokens import Tokens
 from sandbox.kubernetes.options import Options
 from sandbox.kubernetes.resources import Registry, Resource, builtin_resources
 from sandbox.kubernetes.status import ApiError, bad_request, not_found
@@ -27,6 +28,7 @@ class Api:
         self.store = store
         self.registry = Registry(builtin_resources())
         self.rbac = Rbac(store)
+        self.tokens = Tokens(store)
         for crd in store.objects("apiextensions.k8s.io/customresourcedefinitions"):
             self.registry.install(crd)
         self._furnish()

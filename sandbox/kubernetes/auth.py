@@ -1,4 +1,7 @@
-"""Who speaks: the static token of this server's administrator, or an EKS token that the embedded AWS vouches for."""
+"""Who speaks.
+
+The static token of this server's administrator, a service account's, or an EKS token that the embedded AWS vouches for.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,18 @@ KEPT_SECONDS = 5.0
 class Authenticator:
     """Takes bearer tokens; `cluster_arn` says which EKS cluster this API stands for now, empty for none."""
 
-    def __init__(self, *, static_token: str, aws_endpoint: str, region: str, cluster_arn: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        *,
+        static_token: str,
+        aws_endpoint: str,
+        region: str,
+        cluster_arn: Callable[[], str],
+        service_account: Callable[[str], Identity | None],
+    ) -> None:
         self._static = static_token.encode()
         self._cluster_arn = cluster_arn
+        self._service_account = service_account
         self._client = control(aws_endpoint, region) if aws_endpoint else None
         self._known: dict[tuple[str, str], tuple[float, Identity]] = {}
 
@@ -37,6 +49,8 @@ class Authenticator:
             return None
         if hmac.compare_digest(token.encode(), self._static):
             return ADMINISTRATOR
+        if account := self._service_account(token):
+            return account
         arn = self._cluster_arn()
         if self._client is None or not arn:
             return None

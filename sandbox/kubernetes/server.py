@@ -106,6 +106,7 @@ class Server:
             aws_endpoint=settings.aws_endpoint,
             region=settings.region,
             cluster_arn=lambda: self.store.note("eks").partition("@")[0],
+            service_account=self.api.tokens.identify,
         )
         self.app = App(self.api, authenticator, self.faults, self._go_unreachable, self.controllers.hook)
         self._stop = asyncio.Event()

@@ -15,7 +15,7 @@ from core import names
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
     *("cli", "core", "charts", "image", "jobs", "k8s", "ops", "pricing", "rehearsal", "review", "sandbox", "stacks"),
-    *("planner", "service_rules", "constructs", "docs", "resilience", "app.py"),
+    *("planner", "service_rules", "constructs", "docs", "resilience", "guard", "app.py"),
 )
 ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID), str(names.RAY_GID), *names.STACKS}
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
@@ -32,9 +32,14 @@ COPIES = {
         )
     ),
     ("ops/in_ray/with_secrets.py", names.SECRETS_PATH),
+    ("guard/__init__.py", names.GUARD),
+    ("guard/__init__.py", names.GUARD_MARK),
     ("constructs/hyperpod_ray/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
 }
-"""What imports nothing of ours: the training library, what is sent to Ray, and a function that runs alone in Lambda."""
+"""What imports nothing of ours.
+
+The training library, what is sent to Ray, the node guard, and a function that runs alone in Lambda.
+"""
 
 
 def shared() -> list[str]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sandbox.kubernetes.admission import limits, pod_security, quota, references
+from sandbox.kubernetes.admission import limits, pod_security, policies, quota, references
 from sandbox.kubernetes.admission.amounts import quality
 from sandbox.kubernetes.resources import Resource
 from sandbox.kubernetes.status import forbidden
 
 if TYPE_CHECKING:
     from sandbox.kubernetes.api import Api
+
+__all__ = ["policies", "prepare", "review"]
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
-_ACCOUNT = "system:serviceaccount:"
+ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def impersonated(headers: Mapping[str, str], groups: tuple[str, ...]) -> Identit
     if not name:
         return None
     found = list(groups)
-    if name.startswith(_ACCOUNT) and not groups:
-        namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
+    if name.startswith(ACCOUNT) and not groups:
+        namespace = name.removeprefix(ACCOUNT).partition(":")[0]
         found = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     if name != "system:anonymous" and AUTHENTICATED not in found:
         found.append(AUTHENTICATED)

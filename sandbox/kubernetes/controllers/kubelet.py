@@ -1,10 +1,13 @@
 """What kubelets and the node lifecycle controller do to pods: start, end, and be lost with their node.
 
 Times in real life, multiplied by `time_scale`: a container starts after 20 s; a Job's container ends after another 20
-s; a deleted pod goes after 2 s; a pod on a node that does not answer is evicted after its toleration of the
-unreachable taint (300 s unless it says otherwise) and then stays Terminating until the node's object goes or carries
-the taint `node.kubernetes.io/out-of-service` (a node that is unreachable but whose object is kept). A container starts
-when its node has the image (`pulls.py`), else it waits in ErrImagePull and ImagePullBackOff.
+s; a deleted pod goes after 2 s. A container starts when its node has the image (`pulls.py`), else it waits in
+ErrImagePull and ImagePullBackOff.
+
+A taint with the effect NoExecute evicts pods that do not tolerate it, on every node (pkg/controller/tainteviction);
+those of a node that is not ready are tolerated for 300 s unless the pod says otherwise. On a node that does not answer,
+an evicted pod stays Terminating until the node's object goes, or until the node has the taint
+`node.kubernetes.io/out-of-service` and the garbage collector comes by, every 20 s (pkg/controller/podgc).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 from sandbox.kubernetes.api import Api
 from sandbox.kubernetes.controllers.common import alive, condition, event, has, node_ready, remove, set_status
 from sandbox.kubernetes.controllers.pulls import Pull, Pulls
+from sandbox.kubernetes.controllers.scheduler import tolerates
 from sandbox.kubernetes.times import now
 from service_rules import names
 
@@ -25,6 +29,7 @@ RUN_SECONDS = 20.0
 STOP_SECONDS = 2.0
 ERROR_SECONDS = 2.0
 TOLERATION_SECONDS = 300.0
+COLLECT_SECONDS = 20.0
 UNREACHABLE = names.UNREACHABLE
 OUT_OF_SERVICE = names.OUT_OF_SERVICE
 # a pod with this annotation set to "failed" ends badly: a hook for tests
@@ -39,6 +44,7 @@ class Kubelet:
         self.scale = time_scale
         self.pulls = pulls
         self._since: dict[str, float] = {}
+        self._collected = time.monotonic()
 
     def _waited(self, mark: str, seconds: float) -> bool:
         """Whether so many (real-life) seconds have gone by since this was first asked."""
@@ -49,6 +55,9 @@ class Kubelet:
         nodes = {n["metadata"]["name"]: n for n in self.api.all("v1", "Node")}
         self.pulls.forget({n["metadata"]["uid"] for n in nodes.values()})
         marks = set()
+        collects = time.monotonic() - self._collected >= COLLECT_SECONDS * self.scale
+        if collects:
+            self._collected = time.monotonic()
         for pod in self.api.all("v1", "Pod"):
             name = pod["spec"].get("nodeName")
             if not name:
@@ -61,13 +70,14 @@ class Kubelet:
             elif node_ready(node):
                 self._served(pod, node)
             else:
-                self._lost(pod, node)
+                self._lost(pod, node, collects=collects)
         for mark in [m for m in self._since if m.split("/")[0] not in marks]:
             del self._since[mark]
 
     def _served(self, pod: Json, node: Json) -> None:
         uid = pod["metadata"]["uid"]
-        self._since.pop(f"{uid}/evict", None)
+        if not pod["metadata"].get("deletionTimestamp") and self._evict(pod, node):
+            return
         if pod["metadata"].get("deletionTimestamp"):
             if self._waited(f"{uid}/stop", STOP_SECONDS) and not pod["metadata"].get("finalizers"):
                 self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
@@ -180,29 +190,45 @@ class Kubelet:
 
         set_status(self.api, pod, fill)
 
-    def _lost(self, pod: Json, node: Json) -> None:
-        taints = (node.get("spec") or {}).get("taints") or []
+    def _lost(self, pod: Json, node: Json, *, collects: bool) -> None:
         if has(pod, "Ready"):
             self._ready(pod, ready=False)
             event(self.api, pod, "Warning", "NodeNotReady", "Node is not ready", "node-controller")
-        if pod["metadata"].get("deletionTimestamp"):
-            if any(t["key"] == OUT_OF_SERVICE for t in taints):
-                self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
-            return
-        if not alive(pod) or not any(t["key"] == UNREACHABLE and t["effect"] == "NoExecute" for t in taints):
-            return
-        if any(t["key"] == OUT_OF_SERVICE for t in taints):
-            remove(self.api, pod)
-            return
-        seconds: float | None = TOLERATION_SECONDS
-        for toleration in pod["spec"].get("tolerations") or []:
-            if toleration.get("key") in (None, "", UNREACHABLE) and toleration.get("effect") in (None, "", "NoExecute"):
-                seconds = toleration.get("tolerationSeconds")  # without one: forever
-        if seconds is not None and self._waited(f"{pod['metadata']['uid']}/evict", float(seconds)):
-            event(
-                self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller"
-            )
-            remove(self.api, pod)
+        if not pod["metadata"].get("deletionTimestamp"):
+            self._evict(pod, node)
+        elif collects and any(taint["key"] == OUT_OF_SERVICE for taint in _taints(node)):
+            self.api.finish(("/pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+
+    def _evict(self, pod: Json, node: Json) -> bool:
+        """Delete a pod whose toleration of its node's taints is over; say whether."""
+        seconds = _tolerated_seconds(pod, node)
+        mark = f"{pod['metadata']['uid']}/evict"
+        if seconds is None or not alive(pod):
+            self._since.pop(mark, None)
+            return False
+        if not self._waited(mark, seconds):
+            return False
+        event(self.api, pod, "Normal", "TaintManagerEviction", "Marking for deletion Pod", "taint-eviction-controller")
+        remove(self.api, pod)
+        return True
+
+
+def _taints(node: Json) -> list[Json]:
+    return list((node.get("spec") or {}).get("taints") or [])
+
+
+def _tolerated_seconds(pod: Json, node: Json) -> float | None:
+    """How long a pod stays on its node under the taints that evict; None: without end."""
+    found: list[float] = []
+    for taint in _taints(node):
+        if taint["effect"] != "NoExecute":
+            continue
+        matching = [t for t in pod["spec"].get("tolerations") or [] if tolerates(taint, [t])]
+        if not matching:
+            # the API server adds these tolerations to every pod (DefaultTolerationSeconds)
+            found.append(TOLERATION_SECONDS if taint["key"] in (UNREACHABLE, names.NOT_READY) else 0.0)
+        found += [float(t["tolerationSeconds"]) for t in matching if t.get("tolerationSeconds") is not None]
+    return min(found, default=None)
 
 
 def _containers(pod: Json) -> list[Json]:

@@ -50,7 +50,7 @@ def act(  # noqa: PLR0911, PLR0912
         api.delete(resource, namespace, name, options)
         return 201, success()
     if target.subresource == "token":
-        raise ApiError(501, "NotImplemented", "this recording API issues no service account tokens")
+        return 201, api.tokens.issue(api.get(resource, namespace, name), request.object())
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)
         return 200, stored

@@ -96,6 +96,7 @@ def check_policies(api: Api, resource: Resource, obj: Json, old: Json | None, op
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
     warnings: list[str] = []
     admission.review(api, resource, obj, old, warnings)
+    admission.policies.review(api, resource, obj, old, options)
     options.warnings += warnings
     if resource.kind == "CustomResourceDefinition" and not resource.crd and options.user is not None:
         for text in validation.custom.unreadable(obj["spec"].get("versions")):
