@@ -6,7 +6,7 @@ from typing import Any
 
 from core import names
 from review.changes import Changes, Kind
-from review.effects import raycluster
+from review.effects import guard, raycluster
 from review.facts import facts, source
 from review.findings import Effect, Findings, Row
 from review.kubernetes import Cluster, KubernetesObject, ObjectName, Release, pairs
@@ -21,7 +21,10 @@ def find(changes: Changes, findings: Findings) -> None:
     base, head = changes.base_cluster, changes.head_cluster
     doomed = _namespaces_deleted(base, head)
     for before, now in pairs(base, head):
-        if now is None and before is not None:
+        one = now or before
+        if one is not None and guard.concerns(one):
+            guard.find(before, now, findings)
+        elif now is None and before is not None:
             _gone(before, changes, doomed, findings)
         elif before is None and now is not None:
             _new(now, findings)

@@ -61,9 +61,7 @@ class Stub:
         }
 
     def hyperpod(self) -> HyperPod:
-        return HyperPod(
-            cluster="demo", region="us-west-2", endpoint=self.url, identity=PodIdentity(self.environment)
-        )
+        return HyperPod(cluster="demo", region="us-west-2", endpoint=self.url, identity=PodIdentity(self.environment))
 
 
 @pytest.fixture
@@ -116,14 +114,18 @@ def test_no_answer_at_all(stub: Stub) -> None:
         found.statuses()
 
 
-@pytest.mark.parametrize("code", ["ResourceNotFound", "com.amazonaws.sagemaker#ResourceNotFound", "ValidationException"])
+@pytest.mark.parametrize(
+    "code", ["ResourceNotFound", "com.amazonaws.sagemaker#ResourceNotFound", "ValidationException"]
+)
 def test_an_instance_that_the_cluster_does_not_have(stub: Stub, code: str) -> None:
     stub.answers = [(400, {"__type": code, "message": "no such node"})]
     assert stub.hyperpod().status(LOST) == "NotFound"
     assert stub.asked[0][:2] == ("SageMaker.DescribeClusterNode", {"ClusterName": "demo", "NodeId": LOST})
 
 
-@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "InternalFailure", "UnknownOperation"])
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "AccessDeniedException", "InternalFailure", "UnknownOperation"]
+)
 def test_another_error_says_nothing_of_the_instance(stub: Stub, code: str) -> None:
     stub.answers = [(400, {"__type": code, "message": "x"})]
     with pytest.raises(RefusedError) as raised:

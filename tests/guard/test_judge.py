@@ -16,10 +16,10 @@ TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 INSTANCES = [f"hyperpod-i-{number:017x}" for number in range(40)]
 
 
-def a_node(number: int = 0, *, ready: str = "True", since: float = 0, mark: str = "", taints: Sequence[Any] = ()) -> Node:
-    return Node(
-        name=INSTANCES[number], uid="u", version="1", ready=ready, since=since, mark=mark, taints=list(taints)
-    )
+def a_node(
+    number: int = 0, *, ready: str = "True", since: float = 0, mark: str = "", taints: Sequence[Any] = ()
+) -> Node:
+    return Node(name=INSTANCES[number], uid="u", version="1", ready=ready, since=since, mark=mark, taints=list(taints))
 
 
 def nodes(lost: int, of: int) -> list[Node]:
@@ -30,7 +30,7 @@ def test_the_states_are_those_of_the_service() -> None:
     """Every value of botocore's enum is dealt with: a new one fails here."""
     model = botocore.session.get_session().get_service_model("sagemaker")
     known = set(model.shape_for("ClusterInstanceStatus").enum)  # type: ignore[attr-defined]
-    assert judge.FAILED <= known
+    assert known >= judge.FAILED
     assert known - judge.FAILED == {"Running", "Pending", "SystemUpdating", "DeepHealthCheckInProgress"}
     assert model.shape_for("ClusterNodeId").metadata["pattern"] == judge.INSTANCE.pattern
 
@@ -74,8 +74,8 @@ def test_who_returned() -> None:
 
 @pytest.mark.parametrize(
     ("lost", "of", "cut"),
-    [(1, 2, False), (1, 3, False), (2, 3, False), (3, 5, True), (3, 6, False), (5, 9, True), (5, 10, False), (11, 20, True),
-     (2, 2, True), (1, 1, True), (0, 4, False), (18, 40, False), (22, 40, True)],
+    [(1, 2, False), (1, 3, False), (2, 3, False), (3, 5, True), (3, 6, False), (5, 9, True), (5, 10, False),
+     (11, 20, True), (2, 2, True), (1, 1, True), (0, 4, False), (18, 40, False), (22, 40, True)],
 )  # fmt: skip
 def test_many_silent_nodes_are_a_network_that_is_cut(lost: int, of: int, cut: bool) -> None:
     """More than two and 55 %, or all: as node_lifecycle_controller.go's ComputeZoneState has it."""

@@ -13,7 +13,9 @@ import pytest
 
 from guard.signing import Credentials, signed
 
-KEYS = Credentials(key="ASIAEXAMPLE", secret="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", token="Fwo//token==", expires=0)
+KEYS = Credentials(
+    key="ASIAEXAMPLE", secret="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", token="Fwo//token==", expires=0
+)
 HEADERS = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "SageMaker.ListClusterNodes"}
 
 
@@ -22,7 +24,9 @@ HEADERS = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "SageMa
 @pytest.mark.parametrize("region", ["us-west-2", "eu-central-1"])
 def test_the_signature_is_botocores(monkeypatch: pytest.MonkeyPatch, host: str, body: bytes, region: str) -> None:
     now = time.time()
-    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *_: datetime.fromtimestamp(now, UTC).replace(tzinfo=None))
+    monkeypatch.setattr(
+        botocore.auth, "get_current_datetime", lambda *_: datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
+    )
     scheme = "https" if "amazonaws" in host else "http"
     request: Any = botocore.awsrequest.AWSRequest("POST", f"{scheme}://{host}/", headers=HEADERS, data=body)
     keys = botocore.credentials.Credentials(KEYS.key, KEYS.secret, KEYS.token)

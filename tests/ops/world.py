@@ -303,6 +303,8 @@ class World:
                 check=True,
                 capture_output=True,
             )
+        for manifest in k8s.guard_manifests(plan, bindings):
+            self.apply(manifest.objects)
         objects = k8s.ray_manifests(plan, bindings)
         if not bindings.file_system_id:  # Ray's claim creates it; the volume-owner Job's volume names it
             self.apply(objects[0].objects)

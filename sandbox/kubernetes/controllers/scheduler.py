@@ -1,9 +1,9 @@
 """Puts pods on nodes: a model of kube-scheduler.
 
 A node takes a pod when it is not cordoned, the pod tolerates its taints, nodeSelector and required node affinity
-match, required pod (anti-)affinity holds, and requests fit into what is allocatable (pods counted too). Among those,
-the node with the highest preferred node affinity wins, then the emptiest. Topology spread and priorities are not
-looked at.
+match, required pod (anti-)affinity and topology spread hold, and requests fit into what is allocatable (pods counted
+too). Among those, the node with the highest preferred node affinity wins, then the emptiest. Of topology spread, what
+must hold (`DoNotSchedule`) is looked at; priorities are not.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Scheduler:
         for name, amount in requests(pod).items():
             if amount > room.get(name, Fraction(0)):
                 return "Too many pods" if name == "pods" else f"Insufficient {name}"
-        return self._affinity(pod, node, running, nodes)
+        return self._affinity(pod, node, running, nodes) or _spread(pod, node, running, nodes)
 
     def _affinity(self, pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:
         affinity = pod["spec"].get("affinity") or {}
@@ -188,3 +188,28 @@ class Scheduler:
         affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
         preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
         return sum(int(p["weight"]) for p in preferred if node_term(p["preference"], node))
+
+
+def _spread(pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:
+    """Why a node would have more of the pod's kind than topology spread allows; empty where it would not."""
+    for constraint in pod["spec"].get("topologySpreadConstraints") or []:
+        if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
+            continue
+        key, honor = constraint["topologyKey"], constraint.get("nodeTaintsPolicy") == "Honor"
+        domains = {
+            n["metadata"]["name"]: n["metadata"].get("labels", {}).get(key)
+            for n in nodes
+            if selects(pod, n) and not (honor and untolerated(pod, n))
+        }
+        counts = {domain: 0 for domain in domains.values() if domain is not None}
+        for other in running:
+            domain = domains.get(other["spec"]["nodeName"])
+            same = other["metadata"]["namespace"] == pod["metadata"]["namespace"]
+            labels = other["metadata"].get("labels") or {}
+            ends = other["metadata"].get("deletionTimestamp")
+            if domain is not None and same and not ends and matches(constraint.get("labelSelector"), labels):
+                counts[domain] += 1
+        here = domains.get(node["metadata"]["name"])
+        if here is None or counts[here] + 1 - min(counts.values()) > int(constraint["maxSkew"]):
+            return "node(s) didn't match pod topology spread constraints"
+    return ""
