@@ -218,7 +218,12 @@ def rendered(name: str) -> Rendered:
     return Rendered(
         name,
         plan,
-        (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, BINDINGS), *k8s.ray_manifests(plan, BINDINGS)),
+        (
+            *k8s.namespace_manifests(plan),
+            *k8s.platform_manifests(plan, BINDINGS),
+            *k8s.guard_manifests(plan, BINDINGS),
+            *k8s.ray_manifests(plan, BINDINGS),
+        ),
     )
 
 

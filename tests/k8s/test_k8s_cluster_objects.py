@@ -12,7 +12,7 @@ import k8s
 from core import Plan
 from core.loader import FOLDER
 from core.model import Environment, RayUser
-from core.names import OPERATOR_NAMESPACE
+from core.names import GUARD, OPERATOR_NAMESPACE
 from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
 from core.plan_names import ray_namespaces, user_groups
 
@@ -121,7 +121,7 @@ class TestNamespaces:
 
     def test_namespaces_of_users_are_made_too(self, render: Render) -> None:
         names = {item["metadata"]["name"] for item in render("several-groups").kind("Namespace")}
-        assert names == {OPERATOR_NAMESPACE, "ray", "ray-storage", "team-a", "team-b"}
+        assert names == {OPERATOR_NAMESPACE, GUARD, "ray", "ray-storage", "team-a", "team-b"}
 
 
 class TestStorage:

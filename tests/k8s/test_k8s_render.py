@@ -38,14 +38,16 @@ def test_one_file_per_concern_in_apply_order(local: Path) -> None:
         "03-operator-network-policy.yaml",
         "04-network-policies.yaml",
         "05-access.yaml",
-        "06-system-network-policies.yaml",
-        "07-persistent-volume.yaml",
-        "08-persistent-volume-claim.yaml",
-        "09-kuberay-operator.rendered.yaml",
-        "09-kuberay-operator.values.yaml",
-        "10-volume-owner.yaml",
-        "11-image-pull.yaml",
-        "12-ray-cluster.yaml",
+        "06-guard-network-policy.yaml",
+        "07-system-network-policies.yaml",
+        "08-persistent-volume.yaml",
+        "09-persistent-volume-claim.yaml",
+        "10-kuberay-operator.rendered.yaml",
+        "10-kuberay-operator.values.yaml",
+        "11-node-guard.yaml",
+        "12-volume-owner.yaml",
+        "13-image-pull.yaml",
+        "14-ray-cluster.yaml",
         "README.md",
     ]
 
@@ -59,6 +61,7 @@ def test_files_hold_the_objects_a_deploy_applies(local: Path) -> None:
             *k8s.namespace_manifests(plan),
             *k8s.system_manifests(plan),
             *k8s.platform_manifests(plan, bindings),
+            *k8s.guard_manifests(plan, bindings),
             *k8s.ray_manifests(plan, bindings),
         )
         for item in manifest.objects
@@ -75,13 +78,13 @@ def test_what_only_the_stack_knows_is_a_placeholder(local: Path) -> None:
 
 
 def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
-    kinds = [item["kind"] for item in yaml.safe_load_all((local / "09-kuberay-operator.rendered.yaml").read_text())]
+    kinds = [item["kind"] for item in yaml.safe_load_all((local / "10-kuberay-operator.rendered.yaml").read_text())]
     assert "Deployment" in kinds
-    values = yaml.safe_load((local / "09-kuberay-operator.values.yaml").read_text())
+    values = yaml.safe_load((local / "10-kuberay-operator.values.yaml").read_text())
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
     assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
-    assert "kubectl apply -f 12-ray-cluster.yaml" in readme
+    assert "kubectl apply -f 14-ray-cluster.yaml" in readme
 
 
 def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:
@@ -174,6 +177,7 @@ class TestTokens:
             manifests = [
                 *k8s.namespace_manifests(plan),
                 *k8s.platform_manifests(plan, bindings),
+                *k8s.guard_manifests(plan, bindings),
                 *k8s.ray_manifests(plan, bindings),
             ]
             resolved = stack.resolve([item for manifest in manifests for item in manifest.objects])

@@ -161,6 +161,8 @@ def test_cluster_scoped_kinds_carry_no_namespace_and_the_others_do(variant: Any)
             "PersistentVolume",
             "ClusterRole",
             "ClusterRoleBinding",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
         }
         assert ("namespace" in item["metadata"]) is not cluster_scoped, item["metadata"]
 
@@ -170,7 +172,8 @@ def test_namespaces_come_first_and_policies_before_pods(variant: Any) -> None:
     assert names[0] == "Namespaces"
     assert names[-1] == "RayCluster"
     assert names.index("NetworkPolicies") < names.index("VolumeOwner")
-    made = {item["metadata"]["name"] for item in variant.kind("Namespace")}
+    assert names.index("GuardNetworkPolicy") < names.index("NodeGuard")
+    made = {item["metadata"]["name"] for item in variant.kind("Namespace")} | {"default"}
     assert {item["metadata"]["namespace"] for item in variant.objects if "namespace" in item["metadata"]} <= made
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from core import Plan, load
 from core.access import covers
+from core.names import GUARD, SERVICE_ACCOUNT
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
@@ -21,6 +22,12 @@ POD = {
     "aws:RequestTag/kubernetes-namespace": "ray",
     "aws:RequestTag/kubernetes-service-account": "ray",
 }
+
+
+def associations(assembly: Assembly, account: str) -> dict[str, Any]:
+    """Associations of a service account, by `stack/logical id`."""
+    found = assembly.of_type("AWS::EKS::PodIdentityAssociation")
+    return {key: one for key, one in found.items() if one["Properties"]["ServiceAccount"] == account}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +42,19 @@ def references(everything: Assembly) -> References:
 
 @pytest.fixture(scope="module")
 def role(everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
-    """ARN, trust and permissions of the role of the pods."""
-    (association,) = everything.of_type("AWS::EKS::PodIdentityAssociation").values()
+    """ARN, trust and permissions of the role of Ray's pods."""
+    return role_of(SERVICE_ACCOUNT, everything, references)
+
+
+@pytest.fixture(scope="module")
+def guard(everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
+    """The same of the node guard's."""
+    return role_of(GUARD, everything, references)
+
+
+def role_of(account: str, everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
+    """ARN, trust and permissions of the role of a service account."""
+    (association,) = associations(everything, account).values()
     arn = references.resolve("everything-Ray", association["Properties"]["RoleArn"])
     trust: list[Any] = []
     permissions: list[Any] = []
@@ -168,16 +186,37 @@ def test_what_submit_lets_through_is_what_the_role_allows(
 def test_the_role_is_there_before_the_pods(everything: Assembly) -> None:
     """Credentials come with a pod's admission: a pod that is older than the association never gets them."""
     template = everything.templates["everything-Ray"]["Resources"]
-    (association,) = [key for key, r in template.items() if r["Type"] == "AWS::EKS::PodIdentityAssociation"]
+    found = {key.partition("/")[2] for name in (SERVICE_ACCOUNT, GUARD) for key in associations(everything, name)}
+    assert len(found) == 2
     before: set[str] = set()
     for resource in template.values():
         if resource["Type"] == "Custom::AWSCDK-EKS-KubernetesResource":
-            before |= {association} & set(resource.get("DependsOn", []))
-    assert before == {association}
+            before |= found & set(resource.get("DependsOn", []))
+    assert before == found
 
 
 def test_without_access_there_is_no_identity(assemblies: dict[str, Assembly]) -> None:
-    assert not assemblies["local"].of_type("AWS::EKS::PodIdentityAssociation")
+    assert not associations(assemblies["local"], SERVICE_ACCOUNT)
+
+
+def test_the_node_guard_may_ask_about_this_clusters_nodes_and_no_more(
+    guard: tuple[str, list[Any], list[Any]], everything: Assembly, references: References
+) -> None:
+    _, trust, permissions = guard
+    (key,) = everything.of_type("AWS::SageMaker::Cluster")
+    own = references.arn(*key.split("/"))
+    other = f"{own.rpartition('/')[0]}/other1234567"
+    for action in ("DescribeClusterNode", "ListClusterNodes"):
+        assert allows(permissions, Request(action=f"sagemaker:{action}", resource=own))
+        assert not allows(permissions, Request(action=f"sagemaker:{action}", resource=other))
+    for action in ("BatchDeleteClusterNodes", "BatchRebootClusterNodes", "DescribeCluster", "UpdateCluster"):
+        assert not allows(permissions, Request(action=f"sagemaker:{action}", resource=own)), action
+    (statement,) = permissions
+    assert len(statement["Action"]) == 2
+    for where, allowed in (("ray", False), (GUARD, True)):
+        tags = {"eks-cluster-arn": CLUSTER, "kubernetes-namespace": where, "kubernetes-service-account": where}
+        context = {f"aws:RequestTag/{name}": value for name, value in tags.items()}
+        assert allows(trust, Request(action="sts:AssumeRole", resource="*", context=context)) is allowed
 
 
 TIER = "tier-everything-111122223333-us-west-2"

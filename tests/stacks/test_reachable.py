@@ -19,6 +19,7 @@ from charts.contents import images_of
 from core import Plan, environment_names, load, needs
 from core.images import ChartImage, Reference, chart_images
 from core.loader import FOLDER
+from core.names import GUARD
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
@@ -107,7 +108,7 @@ class World:
             if properties["AddonName"] == "aws-fsx-csi-driver":
                 made["fsx-csi"] = properties["ServiceAccountRoleArn"]
         for _, properties in self.resolved("AWS::EKS::PodIdentityAssociation"):
-            made["ray"] = properties["RoleArn"]
+            made["guard" if properties["ServiceAccount"] == GUARD else "ray"] = properties["RoleArn"]
         for _, properties in self.resolved("AWS::Lambda::Function"):
             if properties.get("Description", "").startswith("onEvent handler for EKS kubectl"):
                 made["kubectl"] = properties["Role"]
@@ -275,6 +276,11 @@ class TestImages:
             assert bool(unknown) == any("make pin" in json.dumps(rule) for rule in template.get("Rules", {}).values())
 
 
+def self_arn(world: World, key: str) -> str:
+    """ARN of a resource by `stack/logical id`."""
+    return world.references.arn(*key.split("/"))
+
+
 class TestCalls:
     def test_roles_may_call_what_the_catalogue_says(self, world: World) -> None:
         """Calls whose resource is this environment's own; images are judged above, managed policies are AWS's."""
@@ -291,6 +297,7 @@ class TestCalls:
             "file-system": [file_system],
             "tier": [f"arn:aws:s3:::{world.plan.tier_bucket_name}{end}" for end in ("", "/checkpoints/x")],
             "tier-metrics": ["*"],
+            "hyperpod-cluster": [self_arn(world, key) for key in world.assembly.of_type("AWS::SageMaker::Cluster")],
         }
         there = world.plan.existing_vpc
         (vpc,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EC2::VPC")] or [
