@@ -91,7 +91,7 @@ def epoch(text: str) -> float:
 def silent(nodes: Sequence[Node]) -> list[Node]:
     """HyperPod nodes that are not ready, and that nobody has dealt with.
 
-    A mark without the taint is a person's decision: they took the taint off a node that is not ready.
+    A mark without the taint is your decision: you took the taint off a node that is not ready.
     """
     return [node for node in nodes if node.instance and node.ready != "True" and not node.tainted and not node.mark]
 

@@ -39,7 +39,7 @@ class Kubernetes:
         self._context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
     def nodes(self) -> tuple[list[Json], str]:
-        """Every node, and the version of the list, from which a watch goes on."""
+        """Every node, and the version of the list, from which a watch continues."""
         # version 0: what the API server has at hand. An older state does no harm, as a patch names its version.
         answer = self._call("GET", "/api/v1/nodes?resourceVersion=0")
         return list(answer["items"]), str(answer["metadata"]["resourceVersion"])

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 log = logging.getLogger(NAME)
 
 QUIET_SECONDS = 60
-"""How long a watch goes on while every node is ready."""
+"""How long a watch lasts while every node is ready."""
 FIRST_PAUSE, LONGEST_PAUSE = 2, 30
 """Seconds until HyperPod is asked again about a silent node; doubled while nothing changes."""
 PROOF_SECONDS = 300
@@ -175,7 +175,7 @@ class Guard:
         except KubernetesError as error:
             if error.code not in (404, 409):
                 raise
-            return False  # it changed or went meanwhile: the next look decides
+            return False  # it changed or went: the next look decides
         self._pause = 1  # the next look sees the change
         return True
 

@@ -80,9 +80,10 @@ def interface_policy(scope: Construct, service: str, calls: Sequence[EndpointCal
             _allow(taking, [roles]),
             _allow(sorted(set(actions) - set(taking)), ["*"], condition=_account("Principal", stack)),
         ]
-    if all(call.resource == "service" for call in mine):
-        return [_allow(actions, ["*"])]
-    return [_allow(actions, ["*"], condition=_account("Principal", stack))]
+    services = {action for call in mine if call.resource == "service" for action in call.actions}
+    own = {action for call in mine if call.resource != "service" for action in call.actions}
+    made = [_allow(sorted(services), ["*"])] if services else []
+    return made + ([_allow(sorted(own), ["*"], condition=_account("Principal", stack))] if own else [])
 
 
 def gateway_policy(scope: Construct, *, access: Sequence[BucketAccess] = ()) -> list[iam.PolicyStatement]:

@@ -33,6 +33,7 @@ from core.names import (
     node_name,
 )
 from k8s.guard import CODE_FOLDER, READY_FILE
+from sandbox.aws import paths
 from sandbox.errors import SandboxError
 from tests.ops.world import World, environment_text
 from tests.support import roles
@@ -175,6 +176,16 @@ class Guarded:
             and not pod["metadata"].get("deletionTimestamp") and pod["status"].get("phase") == "Running"
         ]  # fmt: skip
 
+    def run(self, *arguments: str) -> str:
+        """Run kubectl; what it prints."""
+        tool = paths.KUBECTL_LAYER / arguments[0] / arguments[0]
+        done = subprocess.run(
+            [str(tool), *arguments[1:]],
+            env={**self.world.environ(), "KUBECONFIG": self.world.running.kubeconfig},
+            capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        return done.stdout
+
     def worker_node(self) -> str:
         """A node that carries a worker and answers."""
         self.until(lambda: len(self.ray_pods("worker")) == 2, "two workers")
@@ -268,6 +279,13 @@ def test_a_lost_nodes_pods_are_replaced_and_it_may_return(guarded: Guarded) -> N
     guarded.until(lambda: guarded.freed(lost) == (False, False), "taint and mark are gone")
     assert guarded.answers(lost) == "True"
     assert sorted(set(guarded.reasons(lost)) - {"NodeGuardWaits"}) == ["NodeGuardFreed", "NodeGuardReturned"]
+    for arguments in (
+        ("kubectl", "describe", "node", lost),
+        ("kubectl", "get", "events", "--field-selector", "involvedObject.kind=Node"),
+    ):
+        shown = guarded.run(*arguments)
+        assert "NodeGuardFreed" in shown
+        assert "NodeGuardReturned" in shown
 
 
 def test_no_answer_of_hyperpod_changes_nothing(guarded: Guarded) -> None:

@@ -216,7 +216,10 @@ def test_the_node_guard_may_ask_about_this_clusters_nodes_and_no_more(
     for where, allowed in (("ray", False), (GUARD, True)):
         tags = {"eks-cluster-arn": CLUSTER, "kubernetes-namespace": where, "kubernetes-service-account": where}
         context = {f"aws:RequestTag/{name}": value for name, value in tags.items()}
-        assert allows(trust, Request(action="sts:AssumeRole", resource="*", context=context)) is allowed
+        assert (
+            allows(trust, Request(action="sts:AssumeRole", service="pods.eks.amazonaws.com", context=context))
+            is allowed
+        )
 
 
 TIER = "tier-everything-111122223333-us-west-2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,3 +242,29 @@ def test_get_wide_and_api_resources(cluster: Any) -> None:
     assert "rayclusters" not in cluster.kubectl("api-resources").stdout
     assert "Number of desired pods" in cluster.kubectl("explain", "deployment.spec.replicas").stdout
     assert cluster.kubectl("auth", "can-i", "create", "pods").stdout.strip() == "yes"
+
+
+def test_a_service_accounts_token_is_judged_by_its_rights(cluster: Any) -> None:
+    """It counts for the account that it was issued for, and for no later one of the same name."""
+    cluster.apply(namespace("tokens"))
+    cluster.kubectl("create", "serviceaccount", "one", "-n", "tokens")
+    token = cluster.kubectl("create", "token", "one", "-n", "tokens").stdout.strip()
+
+    def pods(given: str = token) -> Any:
+        return cluster.kubectl("--kubeconfig", str(bare), "--token", given, "get", "pods", "-n", "tokens", ok=False)
+
+    config = yaml.safe_load(Path(cluster.server["kubeconfig"]).read_text())
+    config["users"][0]["user"] = {}
+    bare = cluster.state / "bare"
+    bare.write_text(yaml.safe_dump(config))
+    refused = pods()
+    assert 'User "system:serviceaccount:tokens:one" cannot list resource "pods"' in refused.stderr
+    cluster.kubectl("create", "rolebinding", "one", "-n", "tokens", "--clusterrole=view", "--serviceaccount=tokens:one")
+    assert pods().returncode == 0
+    assert pods(f"{token[:-2]}xx").returncode != 0, "a signature of its own"
+    cluster.kubectl("delete", "serviceaccount", "one", "-n", "tokens")
+    assert pods().returncode != 0
+    cluster.kubectl("create", "serviceaccount", "one", "-n", "tokens")
+    assert pods().returncode != 0
+    unknown = cluster.kubectl("create", "token", "two", "-n", "tokens", ok=False)
+    assert 'serviceaccounts "two" not found' in unknown.stderr
