@@ -1,4 +1,4 @@
-"""Tokens of service accounts: what `kubectl create token` and a pod's projected volume give.
+"""Tokens of service accounts: what a TokenRequest and a pod's projected volume give.
 
 A token is a JWT with Kubernetes' claims, signed with a key of this server alone. It counts until it expires or its
 service account goes; one of the same name that was made later is another. A model of the TokenRequest API and of the

@@ -246,9 +246,20 @@ def test_get_wide_and_api_resources(cluster: Any) -> None:
 
 def test_a_service_accounts_token_is_judged_by_its_rights(cluster: Any) -> None:
     """It counts for the account that it was issued for, and for no later one of the same name."""
-    cluster.apply(namespace("tokens"))
-    cluster.kubectl("create", "serviceaccount", "one", "-n", "tokens")
-    token = cluster.kubectl("create", "token", "one", "-n", "tokens").stdout.strip()
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "one", "namespace": "tokens"}}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "one", "namespace": "tokens"},
+        "roleRef": reference,
+        "subjects": [{"kind": "ServiceAccount", "name": "one", "namespace": "tokens"}],
+    }
+    request = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
+    path = "/api/v1/namespaces/tokens/serviceaccounts/{}/token"
+    cluster.apply(namespace("tokens"), account)
+    given = cluster.kubectl("create", "--raw", path.format("one"), "-f", "-", stdin=request).stdout
+    token = json.loads(given)["status"]["token"]
 
     def pods(given: str = token) -> Any:
         return cluster.kubectl("--kubeconfig", str(bare), "--token", given, "get", "pods", "-n", "tokens", ok=False)
@@ -259,12 +270,12 @@ def test_a_service_accounts_token_is_judged_by_its_rights(cluster: Any) -> None:
     bare.write_text(yaml.safe_dump(config))
     refused = pods()
     assert 'User "system:serviceaccount:tokens:one" cannot list resource "pods"' in refused.stderr
-    cluster.kubectl("create", "rolebinding", "one", "-n", "tokens", "--clusterrole=view", "--serviceaccount=tokens:one")
+    cluster.apply(binding)
     assert pods().returncode == 0
     assert pods(f"{token[:-2]}xx").returncode != 0, "a signature of its own"
     cluster.kubectl("delete", "serviceaccount", "one", "-n", "tokens")
     assert pods().returncode != 0
-    cluster.kubectl("create", "serviceaccount", "one", "-n", "tokens")
+    cluster.apply(account)
     assert pods().returncode != 0
-    unknown = cluster.kubectl("create", "token", "two", "-n", "tokens", ok=False)
+    unknown = cluster.kubectl("create", "--raw", path.format("two"), "-f", "-", stdin=request, ok=False)
     assert 'serviceaccounts "two" not found' in unknown.stderr
