@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from core import names
 from review.facts import load_yaml
 from review.findings import Effect
 from review.references import references
@@ -64,6 +65,8 @@ def when_removed(change: ResourceChange, changes: Changes) -> Effect:
         return when_gone(change.type, kept=True)
     if "guard" in found and followed(change, changes):
         return Effect.SAFE
+    if (change.base or {}).get("Properties", {}).get("Namespace") == names.GUARD:
+        return Effect.SAFE  # the node guard's identity: `effects.guard` reports what goes with it
     if "helper" in found and of_helpers(change, changes):
         return Effect.of(found["helper"])
     if "unused" in found and not _used(change, changes):
