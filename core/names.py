@@ -105,6 +105,9 @@ CLIENT_LABEL = "hyperpod-ray/client"
 JOB_LABEL = "hyperpod-ray/job"
 """The RayJob that the pods of its own cluster belong to."""
 
+COMMAND_ANNOTATION = "hyperpod-ray/command"
+"""Annotation of a RayJob: the job's own command; its entrypoint only starts it."""
+
 # --- environment variables ---------------------------------------------------------------------------------------
 
 ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"

@@ -64,6 +64,8 @@ def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None
                 verbs=READ,
             ),
             k8s.PolicyRule(api_groups=["batch"], resources=["jobs"], verbs=READ),
+            # which queues a job can name; nothing is there without Kueue
+            k8s.PolicyRule(api_groups=["kueue.x-k8s.io"], resources=["localqueues"], verbs=READ),
             # over WebSocket the request is a GET: "get" always, since Kubernetes 1.35 "create" too; SPDY asks "create"
             k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["get", "create"]),
             # the token that KubeRay keeps under the RayCluster's name; without "list", no other Secret's name shows

@@ -235,6 +235,19 @@ class Kubernetes:
         data: Json = json.loads(raw or b"{}")
         return data
 
+    def text(self, path: str) -> str:
+        """What the API server sends as text, such as a container's log."""
+        from kubernetes.client.exceptions import ApiException
+
+        serialized = self.api.param_serialize(
+            method="GET", resource_path=path, header_params={"Accept": "*/*"}, auth_settings=["BearerToken"]
+        )
+        answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+        raw: bytes = answer.read()
+        if not 200 <= answer.status < 300:
+            raise ApiException(status=answer.status, reason=answer.reason, body=raw.decode(errors="replace"))
+        return raw.decode(errors="replace")
+
     def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Json]:
         """Objects of a listing, a few hundred at a time."""
         found: list[Json] = []

@@ -15,9 +15,11 @@ from typing import Any
 
 from core import job
 from core.findings import meant
-from ops import output, run_plot, run_state
+from core.names import COMMAND_ANNOTATION
+from ops import output, own_cluster, run_plot, run_state
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
+from ops.gather import moment
 from ops.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, jobs_of
 from ops.output import Format
 from ops.run_state import Mode, State
@@ -59,6 +61,11 @@ class Run:
     """The training run's name; empty where the job names none."""
     folder: str = ""
     """The training run's folder."""
+    own_cluster: bool = False
+    """Whether it has a RayCluster of its own, which is then `cluster`."""
+    cluster: str = ""
+    waits: str = ""
+    """Why it has not begun; empty where it has."""
 
     @property
     def seconds(self) -> float | None:
@@ -84,7 +91,8 @@ def listing(target: Target, *, form: Format, source: Source, state: str = "", pr
         took = "" if run.seconds is None else output.duration(run.seconds)
         there = states.get(run.folder)
         table.add_row(
-            run.id, run.name, Text(run.state, style=STYLE.get(run.state, "note")), *_progress(there),
+            run.id, run.name, Text(run.state, style=STYLE.get(run.state, "note")),
+            *((f"waits: {run.waits}", "", "") if run.waits else _progress(there)),
             output.clock(run.started), took, run.command,
         )  # fmt: skip
     output.console(form).print(table)
@@ -112,8 +120,9 @@ def seen(
         chosen = [pick(found, name, environment=target.name) for name in names] if names else found
         listed = sorted(chosen, key=_newest, reverse=True) if not names else chosen
         return [run for run in listed if state in ("", run.state.lower())], {one.folder: one for one in states}
+    own = [] if source.address else own_runs(target)
     with jobs_of(target, address=source.address) as jobs:
-        found = all_of(jobs)
+        found = sorted([*all_of(jobs), *own], key=_newest, reverse=True)
         if names:
             found = [pick(found, name, environment=target.name) for name in names]
         found = [run for run in found if state in ("", run.state.lower())]
@@ -132,7 +141,9 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
     (run,), states = seen(target, source, names=[name])
     there = states.get(run.folder)
     lines: list[str] = []
-    if not source.here:
+    if run.own_cluster:
+        lines = own_cluster.log_of(target, run.id).splitlines()[-TAIL_LINES:]
+    elif not source.here:
         with jobs_of(target, address=source.address) as jobs:
             lines = log_of(jobs, run.id).splitlines()[-TAIL_LINES:]
     if form is Format.json:
@@ -143,6 +154,8 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
     table = output.table("run", run.id)
     rows = {
         "name": run.name if run.name != run.id else "",
+        "cluster": f"{run.cluster}, of its own" if run.own_cluster else "",
+        "waits": run.waits,
         "state": run.state + (f", exit code {run.exit_code}" if run.exit_code else ""),
         "started": output.clock(run.started),
         "ended": output.clock(run.ended),
@@ -349,6 +362,15 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
 
 def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
     """Print a run's log; with `following`, until the run has ended, and exit with its own exit code."""
+    if not source.address and (mine := _own(target, name)):
+        if not following:
+            output.write_text(own_cluster.log_of(target, mine.id))
+            return OK
+        try:
+            return own_cluster.follow(target, mine.id)
+        except KeyboardInterrupt:
+            output.log(f"stopped following; {mine.id} continues")
+            return INTERRUPTED
     with jobs_of(target, address=source.address) as jobs:
         run = one(jobs, name, environment=target.name)
         if not following:
@@ -363,6 +385,15 @@ def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
 
 def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float = STOP_SECONDS) -> int:
     """Stop a run, and wait until it has ended. Its checkpoints stay."""
+    if not source.address and (mine := _own(target, name)):
+        if mine.state in ENDED:
+            output.log(f"{mine.id} has ended: {mine.state}")
+            return OK
+        what = f"stop {mine.id} and delete its RayCluster: {mine.command}. Its checkpoints stay"
+        output.confirm(f"{what}; steps after the last one are lost.", yes=yes)
+        own_cluster.stop(target, mine.id, limit_s=limit_s)
+        output.log(f"{mine.id} is deleted, with its RayCluster")
+        return OK
     with jobs_of(target, address=source.address) as jobs:
         run = one(jobs, name, environment=target.name)
         if run.state in ENDED:
@@ -394,6 +425,43 @@ def all_of(jobs: Jobs) -> list[Run]:
     answered = jobs.json("GET", "/api/jobs/")
     theirs = [item for item in answered if run_state.OURS not in (item.get("metadata") or {})]
     return sorted((_run(item) for item in theirs if item.get("submission_id")), key=_newest, reverse=True)
+
+
+def own_runs(target: Target) -> list[Run]:
+    """Runs on clusters of their own: the environment's RayJobs. Why one waits is its `waits`."""
+    return [_of_ray_job(target, item) for item in own_cluster.listed(target)]
+
+
+def _own(target: Target, name: str) -> Run | None:
+    """The run on a cluster of its own that has this ID or name."""
+    found = sorted(own_runs(target), key=_newest, reverse=True)
+    return next((run for run in found if name in (run.id, run.name)), None)
+
+
+def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
+    status, metadata = item.get("status") or {}, item["spec"].get("metadata") or {}
+    deployment = str(status.get("jobDeploymentStatus") or "")
+    state = str(status.get("jobStatus") or "")
+    if deployment in ("Failed", "ValidationFailed") and state not in ENDED:
+        state = "FAILED"
+    waiting = None if state in ENDED else own_cluster.why_it_waits(target, item)
+    container = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    return Run(
+        id=str(item["metadata"]["name"]),
+        state=state or "PENDING",
+        command=str((item["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or item["spec"]["entrypoint"]),
+        started=moment(status.get("startTime") or item["metadata"].get("creationTimestamp")),
+        ended=moment(status.get("endTime")),
+        message=str(status.get("message") or "").strip(),
+        exit_code=own_cluster.exit_code(status),
+        variables=tuple(sorted(one["name"] for one in container.get("env") or [])),
+        working_dir="",
+        name=str(metadata.get("run") or ""),
+        folder=str(metadata.get("run_folder") or ""),
+        own_cluster=True,
+        cluster=str(status.get("rayClusterName") or ""),
+        waits=str(waiting) if waiting else "",
+    )
 
 
 def _newest(run: Run) -> float:

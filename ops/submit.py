@@ -46,14 +46,38 @@ def run(
 ) -> int:
     """Check, estimate, submit and follow. Exit code of the job's driver where it failed, 0 where it succeeded."""
     checked(target, file)
+    if file.job.cluster == "own":
+        return _on_own_cluster(target, file, runtime_env=runtime_env, name=submission_id, address=address, wait=wait)
     runtime = _given(runtime_env)
     require_access(target, [], variables=runtime.get("env_vars") or {})
     request = request_of(target, file.job, runtime=runtime, submission_id=submission_id)
     packages = packages_of(file)
-    for line in estimate.lines(estimate.of_job(target.plan, file.job, folder=target.folder), now=output.now()):
-        output.log(line)
+    _say_what_it_takes(target, file.job)
     with jobs_of(target, address=address) as jobs:
         return submit(jobs, request, packages=packages, wait=wait, environment=target.name)
+
+
+def _say_what_it_takes(target: Target, job: Job) -> None:
+    for line in estimate.lines(estimate.of_job(target.plan, job, folder=target.folder), now=output.now()):
+        output.log(line)
+
+
+def _on_own_cluster(
+    target: Target, file: JobFile, *, runtime_env: Path | None, name: str, address: str, wait: bool
+) -> int:
+    from ops import own_cluster
+
+    for option, given in (("--address", address), ("--runtime-env", runtime_env)):
+        if given:
+            raise OpsError(
+                f"{option}: with a cluster of the job's own",
+                expected="the standing RayCluster, which is there before the job",
+                fix=f"remove {option}, or use cluster: standing",
+                code=BAD_USE,
+            )
+    require_access(target, [], variables=file.job.variables)
+    _say_what_it_takes(target, file.job)
+    return own_cluster.submit(target, file, name=name, wait=wait)
 
 
 def checked(target: Target, file: JobFile) -> None:

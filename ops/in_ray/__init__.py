@@ -17,6 +17,9 @@ PACKAGE = "hyperpod_ray_job"
 SETUP_HOOK = f"{PACKAGE}.with_secrets.load"
 SECRETS_VARIABLE = "HYPERPOD_RAY_SECRETS"
 """References of a job's secrets, as JSON. `with_secrets.py` has the same name; a test compares."""
+COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
+COMMAND = f"python -m {PACKAGE}.with_secrets"
+"""Runs the command of that variable: plain words, whatever shells are in between."""
 MODULES = ("runs", "with_secrets")
 
 

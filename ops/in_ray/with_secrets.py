@@ -1,5 +1,6 @@
 """Starts a command with its secrets as environment variables: `python -m hyperpod_ray_job.with_secrets -- COMMAND`.
 
+Without a command it runs that of `HYPERPOD_RAY_COMMAND`, in a shell.
 `HYPERPOD_RAY_SECRETS` maps each variable to a reference. A reference is `NAME/KEY`, a file of a Kubernetes Secret that
 the pods mount, or the ARN of a secret in AWS Secrets Manager, read with the pod's own role. Values are in the memory
 of the job's processes: in no argument, no file and no answer of Ray's APIs. `load` is Ray's
@@ -15,6 +16,7 @@ from pathlib import Path
 
 VARIABLE = "HYPERPOD_RAY_SECRETS"
 FOLDER_VARIABLE = "HYPERPOD_RAY_SECRETS_FOLDER"
+COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
 FOLDER = "/etc/ray-secrets"
 
 
@@ -68,6 +70,7 @@ def _from_secrets_manager(reference: str) -> str:
 def main(arguments: list[str]) -> None:
     """Become the command; exits with 2 where a secret cannot be read."""
     words = arguments[1:] if arguments[:1] == ["--"] else arguments
+    words = words or ["sh", "-c", os.environ[COMMAND_VARIABLE]]
     try:
         load()
     except SecretError as error:

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from ops import in_ray
 from ops.jobs_api import Jobs
 from sandbox import leash
 from tests.ops.world import ROOT
 from tests.support.ports import free_port
 
+COMMAND = "python main.py 'two words' \"$HOME\" && echo piped | cat"
+"""What the pods of a job's own cluster have as its command: quotes, a variable and operators of a shell."""
 RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
 
 
@@ -47,6 +50,7 @@ def ray_head(home: Path, *, token: str) -> Iterator[str]:
     environ = {
         **os.environ,
         leash.VARIABLE: leash.SEPARATOR.join(filter(None, [os.environ.get(leash.VARIABLE, ""), mark])),
+        in_ray.COMMAND_VARIABLE: COMMAND,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
         "PATH": f"{RAY.parent}:{os.environ['PATH']}",

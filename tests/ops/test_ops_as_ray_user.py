@@ -51,6 +51,7 @@ ALLOWED = [
     Ask(verb="list", resource="events", namespace="ray"),
     Ask(verb="list", resource="persistentvolumeclaims", namespace="ray"),
     Ask(verb="list", resource="jobs", namespace="ray", api_group="batch"),
+    Ask(verb="list", resource="localqueues", namespace="ray", api_group="kueue.x-k8s.io"),
     Ask(verb="get", resource="secrets", namespace="ray", name="ray"),
     *(Ask(verb=v, resource="nodes", name="n") for v in ("get", "list", "watch")),
 ]  # fmt: skip
@@ -76,6 +77,7 @@ REFUSED = [
     Ask(verb="create", resource="rolebindings", namespace="ray", api_group="rbac.authorization.k8s.io"),
     Ask(verb="create", resource="jobs", namespace="ray", api_group="batch"),
     Ask(verb="create", resource="deployments", namespace="ray", api_group="apps"),
+    Ask(verb="create", resource="localqueues", namespace="ray", api_group="kueue.x-k8s.io"),
     Ask(verb="list", resource="pods", namespace="theirs"),
     Ask(verb="list", resource="pods", namespace="kube-system"),
     Ask(verb="list", resource="namespaces"),
