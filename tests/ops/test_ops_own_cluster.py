@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import os
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 import pytest
 
 from core.job_file import load
-from ops import own_cluster
+from ops import own_cluster, runs
 from ops.clients import target as target_of
 from ops.errors import OpsError
-from tests.ops.ray_head import COMMAND, RAY, Head
 from tests.ops.world import World
 
 Json = dict[str, Any]
@@ -95,6 +93,15 @@ def test_a_job_has_a_cluster_of_its_own_from_its_creation_to_its_end(  # noqa: P
 
         faults.until(reason, "the second says why")
         assert f"RayCluster {cluster} has 1, RayCluster ray has 2" in waits[0]
+        listed = {run.id: run for run in runs.own_runs(target)}
+        assert "find no node" in listed["two"].waits
+        assert (listed["one"].waits, listed["one"].name, listed["one"].folder) == (
+            "",
+            "first_run",
+            "/fsx/runs/first_run",
+        )
+        assert listed["one"].command == "python main.py --steps 3"
+        assert "HF_TOKEN" in listed["one"].variables
         queued = own_cluster.why_it_waits(
             target, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": True}}
         )
@@ -135,30 +142,6 @@ def test_a_queue_that_does_not_exist_is_refused_before_anything_is_created(fault
         done = faults.ops("submit", faults.name, "--cluster", "own", *option, "--", "true")
         assert done.code == 2
         assert f"{option[0]}: with a cluster of the job's own" in done.err
-
-
-@pytest.mark.rehearsal
-@pytest.mark.slow
-def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> None:
-    """`ray job submit` as KubeRay's submitter writes it, with the code of the ConfigMap, through all its shells."""
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "main.py").write_text("import sys, helper\nprint('got', sys.argv[1:], helper.ONE)\n")
-    (tmp_path / "lib" / "helper").mkdir(parents=True)
-    (tmp_path / "lib" / "helper" / "__init__.py").write_text("ONE = 1\n")
-    file = load(None, {"command": COMMAND, "working_dir": str(code), "py_modules": [str(tmp_path / "lib" / "helper")]})
-    (tmp_path / "code.zip").write_bytes(own_cluster.code_of(file))
-    runtime = json.dumps({"working_dir": str(tmp_path / "code.zip")})
-    quoted = '"' + runtime.replace("\\", "\\\\").replace('"', '\\"') + '"'  # Go's strconv.Quote
-    at = f"--address {ray.url}"
-    script = f"{RAY} job submit {at} --no-wait --runtime-env-json {quoted} --submission-id own-code -- "
-    script += f"{own_cluster.in_ray.COMMAND} ; {RAY} job logs {at} --follow own-code"
-    environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ray.token}
-    environ["PATH"] = f"{RAY.parent}:{os.environ['PATH']}"
-    shell = ["/bin/sh", "-c", script]
-    done = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=300, check=False)
-    assert f"got ['two words', '{os.environ['HOME']}'] 1" in done.stdout, done.stdout + done.stderr
-    assert "piped" in done.stdout
 
 
 def test_two_files_of_one_name_and_too_much_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

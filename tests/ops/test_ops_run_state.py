@@ -157,6 +157,8 @@ def test_runs_of_this_machine_are_listed_and_shown(storage: Path, capfd: pytest.
     listed = json.loads(run("list", "demo", *here, "-o", "json", capfd=capfd))["runs"]
     assert {one["id"]: one["progress"]["step"] for one in listed} == {"first": 32, "second": 20}
     assert "32 of 100" in run("list", "demo", *here, capfd=capfd)
+    assert len(json.loads(run("list", "demo", *here, "--state", "running", "-o", "json", capfd=capfd))["runs"]) == 2
+    assert json.loads(run("list", "demo", *here, "--state", "succeeded", "-o", "json", capfd=capfd))["runs"] == []
     shown = run("show", "demo", "first", *here, capfd=capfd)
     for words in ("running, 2 ranks", "32 of 100, 0.5 steps/s, 2 min left", "step-00000020-abc123", "restarts"):
         assert words in shown

@@ -14,11 +14,12 @@ import pytest
 
 from cli.main import main
 from core import names
-from ops import in_ray
+from core.job_file import load
+from ops import in_ray, own_cluster
 from ops.in_ray import with_secrets
 from ops.jobs_api import Jobs
 from ops.submit import files_of, pack
-from tests.ops.ray_head import Head
+from tests.ops.ray_head import COMMAND, RAY, Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.emulator import until
 from tests.support.ports import free_port
@@ -313,6 +314,30 @@ def test_a_job_file_with_options_and_secrets(
     (mounted / "hugging-face" / "token").unlink()
     assert main(["submit", "demo", "-f", str(job), *here[:-1], "secret-missing"]) == 2
     assert "secret hugging-face/token" in capfd.readouterr().out
+
+
+@pytest.mark.rehearsal
+@pytest.mark.slow
+def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> None:
+    """`ray job submit` as KubeRay's submitter writes it, with the code of the ConfigMap, through all its shells."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "main.py").write_text("import sys, helper\nprint('got', sys.argv[1:], helper.ONE)\n")
+    (tmp_path / "lib" / "helper").mkdir(parents=True)
+    (tmp_path / "lib" / "helper" / "__init__.py").write_text("ONE = 1\n")
+    file = load(None, {"command": COMMAND, "working_dir": str(code), "py_modules": [str(tmp_path / "lib" / "helper")]})
+    (tmp_path / "code.zip").write_bytes(own_cluster.code_of(file))
+    runtime = json.dumps({"working_dir": str(tmp_path / "code.zip")})
+    quoted = '"' + runtime.replace("\\", "\\\\").replace('"', '\\"') + '"'  # Go's strconv.Quote
+    at = f"--address {ray.url}"
+    script = f"{RAY} job submit {at} --no-wait --runtime-env-json {quoted} --submission-id own-code -- "
+    script += f"{own_cluster.in_ray.COMMAND} ; {RAY} job logs {at} --follow own-code"
+    environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ray.token}
+    environ["PATH"] = f"{RAY.parent}:{os.environ['PATH']}"
+    shell = ["/bin/sh", "-c", script]
+    done = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert f"got ['two words', '{os.environ['HOME']}'] 1" in done.stdout, done.stdout + done.stderr
+    assert "piped" in done.stdout
 
 
 @pytest.mark.parametrize(
