@@ -331,7 +331,7 @@ def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> N
     quoted = '"' + runtime.replace("\\", "\\\\").replace('"', '\\"') + '"'  # Go's strconv.Quote
     at = f"--address {ray.url}"
     script = f"{RAY} job submit {at} --no-wait --runtime-env-json {quoted} --submission-id own-code -- "
-    script += f"{own_cluster.in_ray.COMMAND} ; {RAY} job logs {at} --follow own-code"
+    script += f"{in_ray.COMMAND} ; {RAY} job logs {at} --follow own-code"
     environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ray.token}
     environ["PATH"] = f"{RAY.parent}:{os.environ['PATH']}"
     shell = ["/bin/sh", "-c", script]
