@@ -88,8 +88,8 @@ times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo a
 walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
 	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py
 
-browser: setup  ## look at the page of `status --web` in headless Chromium, which is installed; pictures in .cache/browser
-	$(BIN)/python -m pytest -q tests/ops/walk_page.py
+browser: setup docs  ## open the page of `status --web` and the built site in headless Chromium; pictures in .cache/browser
+	$(BIN)/python -m pytest -q tests/ops/walk_page.py tests/docs/walk_site.py
 
 review: setup  ## what this branch will do to running training, against BASE (origin/main)
 	$(RUN) review --base $(or $(BASE),origin/main)

@@ -352,6 +352,8 @@ def rehearse(  # noqa: PLR0917
     spares: Spares = 0,
     ranks_per_node: RanksPerNode = 1,
     out: ReportFolder = None,
+    web: Annotated[bool, typer.Option("--web", help="Serve a live page on 127.0.0.1 while it runs.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --web: local port; 0: any free port.")] = 0,
     form: Plain = "table",
 ) -> int:
     """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
@@ -373,7 +375,9 @@ def rehearse(  # noqa: PLR0917
             spares=spares,
             ranks_per_node=ranks_per_node,
         )
-        survived = commands.rehearse(env, options=options, out=out, as_json=form == "json")
+        survived = commands.rehearse(
+            env, options=options, out=out, as_json=form == "json", web_port=port if web else None
+        )
     return OK if survived else CONDITION_FALSE
 
 

@@ -244,7 +244,7 @@ def _table(head: Row, rows: Iterable[Row]) -> list[str]:
 
 def _cell(text: str) -> str:
     flat = " ".join(text.split())
-    return flat.replace("|", "\\|").replace("<", "\\<")
+    return flat.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _list(value: Any) -> list[Any]:

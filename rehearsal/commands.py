@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ from rehearsal.options import Options
 from rehearsal.runner import run
 from rehearsal.show import Show, summary
 from rehearsal.soak import soak as run_soak
+from rehearsal.web import page
 
 
-def rehearse(env: str, *, options: Options, out: Path | None = None, as_json: bool = False) -> bool:
+def rehearse(
+    env: str, *, options: Options, out: Path | None = None, as_json: bool = False, web_port: int | None = None
+) -> bool:
     """Rehearse and show the report.
 
     Args:
@@ -25,6 +29,7 @@ def rehearse(env: str, *, options: Options, out: Path | None = None, as_json: bo
         options: Faults, job and times.
         out: Folder of report and picture. Default: `.rehearsal/TIME`.
         as_json: Write the report as JSON to stdout, and everything else to stderr.
+        web_port: Serve a live page on this port of 127.0.0.1; 0 takes any. Default: no page.
 
     Returns:
         Whether everything survived.
@@ -34,7 +39,10 @@ def rehearse(env: str, *, options: Options, out: Path | None = None, as_json: bo
     """
     console = Console(stderr=as_json)
     with _ended_by_sigterm(), Show(console) as show:
-        report = run(env, faults=options.faults, job=options.job, out=out, options=options, listener=show)
+        watched = None if web_port is None else functools.partial(page, environment=env, port=web_port)
+        report = run(
+            env, faults=options.faults, job=options.job, out=out, options=options, listener=show, watched=watched
+        )
     summary(report, log=lambda item: _log(console, item))
     if as_json:
         sys.stdout.write(report.to_json() + "\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -232,6 +233,7 @@ def run(
     listener: Listener | None = None,
     manifest: Manifest | None = None,
     project: Path = PROJECT,
+    watched: Callable[[Scene], AbstractContextManager[None]] | None = None,
 ) -> Report:
     """Rehearse an environment's recovery on this machine: real Ray processes, real kills, nothing deployed.
 
@@ -244,6 +246,7 @@ def run(
         listener: shows progress. Default: none.
         manifest: a RayCluster to use instead of the environment's.
         project: the project's folder.
+        watched: entered with the cluster before the first run, left after the last one.
 
     Raises:
         LocalError: bad input (`code` 2), or the rehearsal could not be carried through (`code` 1).
@@ -264,7 +267,8 @@ def run(
         project=project,
     )
     try:
-        report = Rehearsal(environment=environment, scene=scene).all()
+        with watched(scene) if watched else nullcontext():
+            report = Rehearsal(environment=environment, scene=scene).all()
     finally:
         scene.close()
     folder = out or project / OUT / datetime.fromtimestamp(scene.start, tz=UTC).strftime("%Y%m%d-%H%M%S")

@@ -116,7 +116,7 @@ def _legend(record: Record, *, nodes: bool) -> str:
     if timeline.again(record.steps):
         keys.append(("again", "step done again"))
     if nodes:
-        keys.append(("node", "HyperPod reports an error of a node"))
+        keys.append(("node", "an error among the events below"))
     shapes = {
         "save": '<rect class="save" x="3" y="3" width="8" height="8"/>',
         "gap": '<rect class="gap" x="1" y="1" width="12" height="12"/>',

@@ -89,3 +89,10 @@ def test_the_check_of_the_built_site(tmp_path: Path, text: str, fault: str | Non
 
 def test_a_site_without_pages_is_a_fault(tmp_path: Path) -> None:
     assert load("check_site").faults(tmp_path) != []
+
+
+def test_no_page_escapes_a_tag_as_only_github_reads_it() -> None:
+    r"""MkDocs takes `\<Image/Repository>` for a tag, and the browser shows nothing of it: `&lt;` is right."""
+    pages = sorted((PROJECT / "docs").rglob("*.md"))
+    assert len(pages) > 30
+    assert [str(page) for page in pages if "\\<" in page.read_text("utf-8")] == []
