@@ -101,14 +101,22 @@ EXPECTED = (
         )
         for brand, stem, resource, serves in PLUGINS
     ),
+    Expected(
+        name="node guard",
+        purpose="the pods of a silent node whose object stays are not replaced",
+        namespace=names.GUARD,
+        kind="Deployment",
+        stem=names.GUARD,
+    ),
 )
-"""Names: the charts of charts.lock.yaml, and EKS's add-ons `coredns` and `aws-fsx-csi-driver`."""
+"""Names: the charts of charts.lock.yaml, EKS's add-ons `coredns` and `aws-fsx-csi-driver`, and `k8s.guard`."""
 PATHS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
 
 def expected(plan: Plan) -> list[Expected]:
     """What an environment deploys."""
-    return [item for item in EXPECTED if item.serves is None or item.types(plan)]
+    absent = () if plan.settings.hyperpod.node_guard is not None else (names.GUARD,)
+    return [item for item in EXPECTED if item.stem not in absent and (item.serves is None or item.types(plan))]
 
 
 def listing(kubernetes: Kubernetes, namespace: str, kind: str) -> list[Json]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from core import names
 from ops.snapshot import Controller, Snapshot
-from ops.verdict.finding import DEAD_STACK, JOIN_GRACE, Finding
+from ops.verdict.finding import DEAD_STACK, JOIN_GRACE, Finding, deploy
 
 START_GRACE = timedelta(minutes=5)
 """A pod that is not ready for longer does not just start."""
@@ -146,6 +146,8 @@ def _next(seen: Snapshot, controller: Controller) -> str:
     if not controller.present and workload in ADDONS:
         cluster = f"--cluster-name {seen.eks_cluster} --addon-name {ADDONS[workload]}"
         return f"aws eks update-addon {cluster} --resolve-conflicts OVERWRITE"
+    if not controller.present and workload == names.GUARD:
+        return deploy(seen)
     if not controller.present:
         release = names.OPERATOR_CHART if workload == names.OPERATOR_CHART else names.DEPENDENCIES_CHART
         where = namespace if workload == names.OPERATOR_CHART else names.KUBE_SYSTEM

@@ -204,7 +204,7 @@ def test_controllers_that_may_not_be_seen_are_said(target: Target) -> None:
     seen = gather.snapshot(target, only=("Kubernetes", "controllers"))
     assert not seen.controllers
     assert {item.source for item in seen.unseen if item.source.startswith("controllers")} == {
-        f"controllers of {namespace}" for namespace in ("kuberay-operator", "kube-system", "aws-hyperpod")
+        f"controllers of {namespace}" for namespace in ("kuberay-operator", "kube-system", "aws-hyperpod", "node-guard")
     }
     assert all(item.refused for item in seen.unseen)
 

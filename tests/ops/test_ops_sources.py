@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,10 @@ def test_a_workload_is_found_by_the_charts_name(
 def test_only_what_serves_an_instance_type_is_expected() -> None:
     names_ = {item.name for item in controllers.expected(PLAN)}
     assert {"NVIDIA device plugin", "EFA device plugin", "HyperPod's health-monitoring agent", "CoreDNS"} <= names_
+    assert "node guard" in names_
+    hyperpod = PLAN.settings.hyperpod.model_copy(update={"node_guard": None})
+    refused = replace(PLAN, settings=PLAN.settings.model_copy(update={"hyperpod": hyperpod}))
+    assert {item.name for item in controllers.expected(refused)} == names_ - {"node guard"}
     assert "Neuron device plugin" not in names_
 
 
