@@ -37,7 +37,7 @@ ANSWERS: dict[tuple[str, str], Json] = {
     },
     ("sagemaker", "describe_training_plan"): {
         "TrainingPlanArn": ARN, "TrainingPlanName": "block", "Status": "Active", "StartTime": NOW - timedelta(days=9),
-        "EndTime": NOW + timedelta(hours=20), "UnhealthyInstanceCount": 1,
+        "EndTime": NOW + timedelta(hours=20, minutes=40), "UnhealthyInstanceCount": 1,
     },
     ("cloudwatch", "get_metric_data"): {
         "MetricDataResults": [
@@ -109,7 +109,7 @@ def test_groups_have_their_plan_and_their_ami(target: Target) -> None:
 
 def test_a_review_says_what_ends_and_what_is_old(target: Target) -> None:
     ends, old = upkeep.sentences(target)
-    assert ends.startswith("Training plan 'block' of group 'workers' ends in 19 h")
+    assert ends.startswith("Training plan 'block' of group 'workers' ends in 20 h")
     assert "Group 'workers' runs an AMI that is no longer supported (2025.01.01, newest 2026.10.02)" in old
     assert "Next: `aws sagemaker update-cluster-software --cluster-name ray-ops" in old
 
@@ -177,6 +177,7 @@ def test_the_first_failure_of_the_last_operation_is_the_cause() -> None:
         event("B", "UPDATE_FAILED", "Resource update cancelled"),
         event("C", "CREATE_FAILED", "later"),
         event("A", "UPDATE_FAILED", "spec is immutable"),
+        event("D", "UPDATE_FAILED", "Resource update cancelled"),
         event("demo-Ray", "UPDATE_IN_PROGRESS", "User Initiated"),
         event("Old", "CREATE_FAILED", "of another day"),
         event("demo-Ray", "CREATE_IN_PROGRESS"),

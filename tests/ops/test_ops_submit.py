@@ -406,7 +406,7 @@ def test_no_dashboard_there(environment: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_what_answers_is_not_ray(environment: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with web_server() as address:
+    with web_server(ray=False) as address:
         assert main(["runs", "list", "demo", "--address", f"http://{address}"]) == 1
     assert "/api/jobs/ without JSON: 'ok'. Expected Ray's Jobs API" in capfd.readouterr().err
 

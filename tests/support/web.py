@@ -11,7 +11,7 @@ BLOCK = bytes(range(256)) * 256
 
 
 class Handler(BaseHTTPRequestHandler):
-    """`GET /bytes/N`: N bytes; `GET /hold`: the beginning of an answer; `POST /echo`: what came; else `ok`."""
+    """`GET /bytes/N`: N bytes; `GET /api/jobs/`: none; `GET /hold`: part of an answer; `POST /echo`: what came."""
 
     protocol_version = "HTTP/1.1"
 
@@ -22,6 +22,9 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"begun")
             self.server.held.wait(300)  # type: ignore[attr-defined]
+            return
+        if self.path == "/api/jobs/" and self.server.ray:  # type: ignore[attr-defined]
+            self._answer(b"[]")
             return
         count = int(self.path.rpartition("/")[2]) if self.path.startswith("/bytes/") else 0
         self._answer((BLOCK * (count // len(BLOCK) + 1))[:count] if count else b"ok")
@@ -40,18 +43,20 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def web_server() -> Iterator[str]:
-    """Its address, as `127.0.0.1:PORT`."""
+def web_server(*, ray: bool = True) -> Iterator[str]:
+    """Its address, as `127.0.0.1:PORT`; with `ray`, it has the list of jobs that `status` asks a head for."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
         request_queue_size = 128
         held = threading.Event()
+        ray = True
 
         def handle_error(self, request: object, client_address: object) -> None:
             """A connection that was cut is what these tests do."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    server.ray = ray
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"
