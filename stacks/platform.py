@@ -64,6 +64,7 @@ class PlatformStack(EnvironmentStack):
         self.health = HealthNotifications(
             self,
             "Health",
+            environment=plan.name,
             cluster_arn=cluster_arn,
             emails=settings.hyperpod.alarm_emails,
             event_log_group=names.event_log_group(plan.name),
@@ -77,4 +78,4 @@ class PlatformStack(EnvironmentStack):
         )
         self.output("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
         if file_system is not None and plan.new_file_system is not None:
-            file_system.alarm_when_full(self.health.topic, scope=self, capacity_gib=plan.new_file_system.capacity_gib)
+            file_system.alarm_when_full(self.health.watch, capacity_gib=plan.new_file_system.capacity_gib)

@@ -17,7 +17,9 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
+from core import notifications
 from core.names import HYPERPOD_NAMESPACE, KUBE_SYSTEM, OPERATOR_NAMESPACE
+from core.notifications import AlarmMail
 
 MANY_EVENTS_PER_HOUR = 10
 """Node health events in one hour from which the trouble is likelier a change or a zone than one node."""
@@ -39,11 +41,15 @@ class Signal:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
     """
 
-    name: str
+    mail: AlarmMail
     pattern: Callable[[Sequence[str]], str]
     minutes: int
     threshold: Callable[[int], int]
-    description: str
+
+    @property
+    def name(self) -> str:
+        """Name of the metric, and of the alarm that reads it."""
+        return self.mail.name
 
 
 def _gpu_faults(_namespaces: Sequence[str]) -> str:
@@ -54,15 +60,40 @@ def _gpu_faults(_namespaces: Sequence[str]) -> str:
     return f'{{ ($.detail.HealthSummary.HealthStatus = "Unhealthy") && ({reasons}) }}'
 
 
+DESCRIPTION = "$.detail.EventDetails.Description"
+NOT_CREATED = (
+    "*failed*as part of instance replacement*",
+    "*Instance creation*failed*",
+    "*Failed to provision*",
+    "*Failed to start Instance*",
+)
+LIFECYCLE = ("*lifecycle script execution*has Failed*",)
+"""Descriptions of events as
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html has them."""
+
+
+def _any_of(words: Sequence[str]) -> str:
+    return " || ".join(f'({DESCRIPTION} = "{word}")' for word in words)
+
+
+def _none_of(words: Sequence[str]) -> str:
+    return " && ".join(f'({DESCRIPTION} != "{word}")' for word in words)
+
+
+def _unhealthy(_namespaces: Sequence[str]) -> str:
+    return '{ $.detail.HealthSummary.HealthStatus = "Unhealthy" }'
+
+
 def _failed_instances(_namespaces: Sequence[str]) -> str:
-    words = (
-        "*failed*as part of instance replacement*",
-        "*Instance creation*failed*",
-        "*Failed to provision*",
-        "*Failed to start Instance*",
-    )
-    any_of = " || ".join(f'($.detail.EventDetails.Description = "{word}")' for word in words)
-    return f"{{ {any_of} }}"
+    return f"{{ {_any_of(NOT_CREATED)} }}"
+
+
+def _failed_scripts(_namespaces: Sequence[str]) -> str:
+    return f"{{ {_any_of(LIFECYCLE)} }}"
+
+
+def _other_errors(_namespaces: Sequence[str]) -> str:
+    return f'{{ ($.detail.EventDetails.EventLevel = "Error") && {_none_of((*NOT_CREATED, *LIFECYCLE))} }}'
 
 
 def _silent_nodes(_namespaces: Sequence[str]) -> str:
@@ -86,38 +117,27 @@ def _crash_loops(namespaces: Sequence[str]) -> str:
 
 
 EVENT_SIGNALS = (
+    Signal(mail=notifications.REPEATED_GPU_FAULTS, pattern=_gpu_faults, minutes=24 * 60, threshold=lambda _nodes: 3),
     Signal(
-        name="RepeatedGpuFaults",
-        pattern=_gpu_faults,
-        minutes=24 * 60,
-        threshold=lambda _nodes: 3,
-        description="three GPU faults (Xid, DCGM) within a day: hyperpod-ray nodes shows on which nodes",
-    ),
-    Signal(
-        name="InstanceFailed",
-        pattern=_failed_instances,
+        mail=notifications.MANY_UNHEALTHY,
+        pattern=_unhealthy,
         minutes=60,
-        threshold=lambda _nodes: 1,
-        description="an instance, perhaps a replacement, could not be created: hyperpod-ray status says why",
+        threshold=lambda _nodes: MANY_EVENTS_PER_HOUR,
     ),
+    Signal(mail=notifications.INSTANCE_FAILED, pattern=_failed_instances, minutes=60, threshold=lambda _nodes: 1),
+    Signal(mail=notifications.LIFECYCLE_FAILED, pattern=_failed_scripts, minutes=60, threshold=lambda _nodes: 1),
+    Signal(mail=notifications.CLUSTER_ERROR, pattern=_other_errors, minutes=60, threshold=lambda _nodes: 1),
 )
 """What the archive of HyperPod's events says."""
 
 KUBERNETES_SIGNALS = (
     Signal(
-        name="NodesSilent",
+        mail=notifications.NODES_SILENT,
         pattern=_silent_nodes,
         minutes=15,
         threshold=lambda nodes: max(2, math.ceil(nodes * SILENT_SHARE)),
-        description="a fifth of the nodes became NotReady within 15 minutes: hyperpod-ray nodes",
     ),
-    Signal(
-        name="CrashLoop",
-        pattern=_crash_loops,
-        minutes=30,
-        threshold=lambda _nodes: 3,
-        description="containers of Ray or of the system crash again and again: hyperpod-ray status",
-    ),
+    Signal(mail=notifications.CRASH_LOOP, pattern=_crash_loops, minutes=30, threshold=lambda _nodes: 3),
 )
 """What the audit log of the EKS control plane says. It holds the requests of kubelets with their bodies:
 https://docs.aws.amazon.com/eks/latest/best-practices/auditing-and-logging.html"""
@@ -127,6 +147,7 @@ class Watch(Construct):
     """Metric filters (`AWS::Logs::MetricFilter`) and alarms (`AWS::CloudWatch::Alarm`) that notify one topic.
 
     Args:
+        environment: Name of the environment: first part of the alarms' names, and in what they say.
         nodes: Nodes of the cluster at full count, of which thresholds are a share.
     """
 
@@ -136,12 +157,15 @@ class Watch(Construct):
         construct_id: str,
         *,
         topic: sns.ITopic,
+        environment: str,
         eks_cluster_name: str,
         namespaces: Sequence[str],
         nodes: int,
     ) -> None:
         super().__init__(scope, construct_id)
         self._topic, self._eks_cluster_name, self._nodes = topic, eks_cluster_name, nodes
+        self._environment = environment
+        self.names: list[str] = []
         self._namespaces = [*namespaces, *(name for name in SYSTEM_NAMESPACES if name not in namespaces)]
 
     def count(self, signal: Signal, *, log_group: logs.ILogGroup) -> None:
@@ -164,25 +188,11 @@ class Watch(Construct):
             statistic="Sum",
             period=Duration.minutes(signal.minutes),
         )
-        self._alarm(signal.name, metric, signal.threshold(self._nodes), signal.description)
+        self.alarm(signal.mail, metric, threshold=signal.threshold(self._nodes))
 
-    def undelivered(self, rule: events.Rule) -> None:
+    def undelivered(self, rule: events.CfnRule) -> None:
         """Events of a rule that could not be delivered."""
-        self._alarm(
-            f"Undelivered{rule.node.id}",
-            _of_rule(rule, "FailedInvocations"),
-            1,
-            f"events of rule {rule.node.id} could not be delivered",
-        )
-
-    def many_unhealthy(self, rule: events.Rule) -> None:
-        """More node health events within an hour than one node makes."""
-        self._alarm(
-            "ManyUnhealthy",
-            _of_rule(rule, "TriggeredRules"),
-            MANY_EVENTS_PER_HOUR,
-            "many node health events within an hour: hyperpod-ray nodes",
-        )
+        self.alarm(notifications.undelivered(rule.node.id), _of_rule(rule, "FailedInvocations"), threshold=1)
 
     def overdue(self) -> None:
         """Pods that no node can take, for longer than a replacement takes; EKS publishes the figure by itself.
@@ -197,35 +207,48 @@ class Watch(Construct):
             statistic="Minimum",
             period=Duration.minutes(period),
         )
-        self._alarm(
-            "ReplacementOverdue",
-            metric,
-            1,
-            f"pods have waited {OVERDUE_MINUTES} minutes for a node: a replacement is overdue, or capacity is missing",
-            periods=OVERDUE_MINUTES // period,
-        )
+        self.alarm(notifications.REPLACEMENT_OVERDUE, metric, threshold=1, periods=OVERDUE_MINUTES // period)
 
-    def _alarm(
-        self, name: str, metric: cloudwatch.Metric, threshold: int, description: str, *, periods: int = 1
+    def alarm(
+        self,
+        mail: AlarmMail,
+        metric: cloudwatch.Metric,
+        *,
+        threshold: float,
+        periods: int = 1,
+        below: bool = False,
     ) -> None:
+        """An alarm that notifies the topic (`AWS::CloudWatch::Alarm`).
+
+        Args:
+            mail: What its mail says.
+            metric: What it reads, with its period.
+            threshold: From which value on it alarms; with `below`, under which.
+            periods: For how many periods in a row.
+            below: Alarm under the threshold.
+        """
+        greater = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        name = mail.alarm_name(self._environment)
         alarm = cloudwatch.Alarm(
             self,
-            name,
+            mail.name,
+            alarm_name=name,
             metric=metric,
             threshold=threshold,
             evaluation_periods=periods,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD if below else greater,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
+            alarm_description=mail.description(self._environment),
         )
         alarm.add_alarm_action(actions.SnsAction(self._topic))
+        self.names.append(name)
 
 
-def _of_rule(rule: events.Rule, metric: str) -> cloudwatch.Metric:
+def _of_rule(rule: events.CfnRule, metric: str) -> cloudwatch.Metric:
     return cloudwatch.Metric(
         namespace="AWS/Events",
         metric_name=metric,
-        dimensions_map={"RuleName": rule.rule_name},
+        dimensions_map={"RuleName": rule.ref},
         statistic="Sum",
         period=Duration.hours(1),
     )

@@ -13,12 +13,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 
 from constructs import Construct
+from core import notifications
+from core.notifications import CLUSTER_EVENT, NODE_HEALTH, STATE_CHANGE, EventMail
 from hyperpod_ray.alarms import EVENT_SIGNALS, KUBERNETES_SIGNALS, Watch
 from hyperpod_ray.logs import named_log_group
-
-NODE_HEALTH = "SageMaker HyperPod Cluster Node Health Event"
-CLUSTER_EVENTS = ["SageMaker HyperPod Cluster State Change", "SageMaker HyperPod Cluster Event"]
-"""https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html"""
 
 
 class HealthNotifications(Construct):
@@ -26,9 +24,11 @@ class HealthNotifications(Construct):
 
     Creates `AWS::KMS::Key`; `AWS::SNS::Topic` (TLS only; CloudWatch and EventBridge of this account may publish) with
     one e-mail subscription per address; `AWS::Logs::LogGroup` with every event, because the service keeps 500;
-    three `AWS::Events::Rule`; and the metric filters and alarms of `hyperpod_ray.alarms`.
+    an `AWS::Events::Rule` for the archive and for each `EventMail` of `core.notifications`; and the metric filters and
+    alarms of `hyperpod_ray.alarms`.
 
     Args:
+        environment: Name of the environment, which every mail says.
         cluster_arn: Of the HyperPod cluster.
         emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
         event_log_group: Name of the archive's log group.
@@ -47,6 +47,7 @@ class HealthNotifications(Construct):
         scope: Construct,
         construct_id: str,
         *,
+        environment: str,
         cluster_arn: str,
         emails: Sequence[str],
         event_log_group: str,
@@ -77,47 +78,72 @@ class HealthNotifications(Construct):
             protected=protected,
             exists=event_log_group_exists,
         )
-        # Two rules to the topic, so that node health can be counted by itself and no event is mailed twice.
-        topic, archive = self.topic.topic_arn, self._group_arn()
-        health = self._rule("NodeHealth", [NODE_HEALTH], cluster_arn, target=topic)
-        others = self._rule("ClusterEvents", CLUSTER_EVENTS, cluster_arn, target=topic)
-        archived = self._rule("Archive", [NODE_HEALTH, *CLUSTER_EVENTS], cluster_arn, target=archive)
-        self._let_archive(archived)
-        self._let_publish(key, [health, others])
-        watch = Watch(
+        self._environment = environment
+        stack = Stack.of(self)
+        self._alarms = (
+            f"arn:{stack.partition}:cloudwatch:{stack.region}:{stack.account}:alarm:"
+            f"{notifications.alarm_prefix(environment)}"
+        )
+        archived = self._archive_all(cluster_arn)
+        self.watch = Watch(
             self,
             "Alarms",
             topic=self.topic,
+            environment=environment,
             eks_cluster_name=eks_cluster_name,
             namespaces=namespaces,
             nodes=nodes,
         )
-        for rule in (health, others, archived):
-            watch.undelivered(rule)
-        watch.many_unhealthy(health)
-        watch.overdue()
+        rules = [self._mail(mail, cluster_arn) for mail in notifications.CLUSTER_MAILS]
+        rules.append(self._mail(notifications.ALARM_ENDED, {"prefix": self._alarms}))
+        self._let_archive(archived)
+        self._let_publish(key, rules)
+        for rule in (*rules, archived):
+            self.watch.undelivered(rule)
+        self.watch.overdue()
         for signal in EVENT_SIGNALS:
-            watch.count(signal, log_group=self.archive)
+            self.watch.count(signal, log_group=self.archive)
         if control_plane_logs is not None:
             group = logs.LogGroup.from_log_group_name(self, "ControlPlane", control_plane_logs)
             for signal in KUBERNETES_SIGNALS:
-                watch.count(signal, log_group=group)
+                self.watch.count(signal, log_group=group)
 
-    def _rule(self, name: str, detail_types: list[str], cluster_arn: str, *, target: str) -> events.Rule:
-        """With an L1 target: the L2 ones let every account's rules publish, or make a function to write a policy."""
-        pattern = events.EventPattern(source=["aws.sagemaker"], detail_type=detail_types, resources=[cluster_arn])
-        rule = events.Rule(self, name, event_pattern=pattern)
-        resource = rule.node.default_child
-        assert isinstance(resource, events.CfnRule)  # noqa: S101  (narrowing only)
-        resource.targets = [events.CfnRule.TargetProperty(id="Target0", arn=target)]
-        return rule
+    def _archive_all(self, cluster_arn: str) -> events.CfnRule:
+        """Every event of the cluster to the archive."""
+        pattern = {
+            "source": ["aws.sagemaker"],
+            "detail-type": [NODE_HEALTH, STATE_CHANGE, CLUSTER_EVENT],
+            "resources": [cluster_arn],
+        }
+        return self._rule(notifications.ARCHIVE, pattern, arn=self._group_arn())
+
+    def _mail(self, mail: EventMail, resource: object) -> events.CfnRule:
+        """A rule that mails its events in words."""
+        stack = Stack.of(self)
+        transformer = events.CfnRule.InputTransformerProperty(
+            input_template=mail.template(self._environment, account=stack.account, region=stack.region),
+            input_paths_map=mail.paths(),
+        )
+        return self._rule(mail.name, mail.pattern([resource]), arn=self.topic.topic_arn, transformer=transformer)
+
+    def _rule(
+        self,
+        name: str,
+        pattern: dict[str, object],
+        *,
+        arn: str,
+        transformer: events.CfnRule.InputTransformerProperty | None = None,
+    ) -> events.CfnRule:
+        """As L1: the L2 targets let every account's rules publish, or make a function to write a policy."""
+        target = events.CfnRule.TargetProperty(id="Target0", arn=arn, input_transformer=transformer)
+        return events.CfnRule(self, name, event_pattern=pattern, state="ENABLED", targets=[target])
 
     def _group_arn(self) -> str:
         """Without the `:*` at its end, as a rule's target requires it."""
         stack = Stack.of(self)
         return f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{self.archive.log_group_name}"
 
-    def _let_archive(self, rule: events.Rule) -> None:
+    def _let_archive(self, rule: events.CfnRule) -> None:
         """The archive takes events of this rule.
 
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html#eb-cloudwatchlogs-permissions
@@ -136,7 +162,7 @@ class HealthNotifications(Construct):
                     actions=["logs:PutLogEvents"],
                     resources=[f"{group}:*"],
                     conditions={
-                        "ArnEquals": {"aws:SourceArn": rule.rule_arn},
+                        "ArnEquals": {"aws:SourceArn": rule.attr_arn},
                         "StringEquals": {"aws:SourceAccount": stack.account},
                     },
                 ),
@@ -149,20 +175,19 @@ class HealthNotifications(Construct):
             policy_document=stack.to_json_string(policy.to_json()),
         )
 
-    def _let_publish(self, key: kms.Key, rules: Sequence[events.Rule]) -> None:
-        """Alarms and rules of this account may publish, and their services use the topic's key for it.
+    def _let_publish(self, key: kms.Key, rules: Sequence[events.CfnRule]) -> None:
+        """Alarms and rules of this environment may publish, and their services use the topic's key for it.
 
         A topic policy replaces the default one, which lets CloudWatch in. A key policy with a source does not work for
         EventBridge: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html
         """
         stack = Stack.of(self)
-        alarms = f"arn:{stack.partition}:cloudwatch:{stack.region}:{stack.account}:alarm:*"
         by_alarms = {
-            "ArnLike": {"aws:SourceArn": alarms},
+            "ArnLike": {"aws:SourceArn": f"{self._alarms}*"},
             "StringEquals": {"aws:SourceAccount": stack.account},
         }
         by_rules = {
-            "ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]},
+            "ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]},
             "StringEquals": {"aws:SourceAccount": stack.account},
         }
         for sid, service, conditions in (

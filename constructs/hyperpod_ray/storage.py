@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sns as sns
 
 from constructs import Construct
+from core import notifications
 from core.names import CSI_ADDON, CSI_SERVICE_ACCOUNT, ENVIRONMENT_TAG, KUBE_SYSTEM
+from hyperpod_ray.alarms import Watch
 from hyperpod_ray.cluster import addon
 
 CONTROLLER_TOLERATIONS: tuple[dict[str, object], ...] = (
@@ -134,8 +134,8 @@ class LustreFileSystem(Construct):
         """Lustre mount name."""
         return self.file_system.attr_lustre_mount_name
 
-    def alarm_when_full(self, topic: sns.ITopic, *, scope: Construct, capacity_gib: int) -> cloudwatch.Alarm:
-        """Tell `topic` (the alarm becomes part of `scope`) when less than a tenth is free.
+    def alarm_when_full(self, watch: Watch, *, capacity_gib: int) -> None:
+        """Let `watch` alarm when less than a tenth is free.
 
         A full file system ends training at the next checkpoint.
         """
@@ -146,18 +146,13 @@ class LustreFileSystem(Construct):
             statistic="Sum",
             period=Duration.minutes(5),
         )
-        alarm = cloudwatch.Alarm(
-            scope,
-            "FileSystemNearlyFull",
-            metric=metric,
+        watch.alarm(
+            notifications.FILE_SYSTEM_FULL,
+            metric,
             threshold=capacity_gib * 1024**3 * FREE_SPACE_ALARM_SHARE,
-            evaluation_periods=3,
-            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description="the shared file system has less than a tenth free",
+            periods=3,
+            below=True,
         )
-        alarm.add_alarm_action(actions.SnsAction(topic))
-        return alarm
 
 
 def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: DataRepository) -> None:

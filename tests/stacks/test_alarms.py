@@ -179,15 +179,6 @@ def health(reason: str, status: str = "Unhealthy") -> dict[str, Any]:
     }
 
 
-def cluster_event(description: str) -> dict[str, Any]:
-    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html"""
-    return {
-        "detail-type": "SageMaker HyperPod Cluster Event",
-        "resources": [CLUSTER],
-        "detail": {"EventDetails": {"EventLevel": "Error", "Description": description}},
-    }
-
-
 def audit(user: str, verb: str, resource: str, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
     """https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/#audit-k8s-io-v1-Event"""
     return {
@@ -211,22 +202,12 @@ NODE_CONTROLLER = "system:serviceaccount:kube-system:node-controller"
 LINES: list[tuple[dict[str, Any], set[str]]] = [
     (
         health("HyperPod Health Monitoring Agent (HMA) has detected fault type NvidiaErrorTerminate"),
-        {"RepeatedGpuFaults"},
+        {"RepeatedGpuFaults", "ManyUnhealthy"},
     ),
-    (health("NVRM: Xid 79: GPU has fallen off the bus"), {"RepeatedGpuFaults"}),
-    (health("GPU_DCGM_HEALTH_CHECK_FAILED"), {"RepeatedGpuFaults"}),
-    (health("HMA has detected fault type EC2InstanceStatusCheckFailed"), set()),
+    (health("NVRM: Xid 79: GPU has fallen off the bus"), {"RepeatedGpuFaults", "ManyUnhealthy"}),
+    (health("GPU_DCGM_HEALTH_CHECK_FAILED"), {"RepeatedGpuFaults", "ManyUnhealthy"}),
+    (health("HMA has detected fault type EC2InstanceStatusCheckFailed"), {"ManyUnhealthy"}),
     (health("NvidiaErrorTerminate repaired", status="Healthy"), set()),
-    (cluster_event("Instance creation in Cluster c and InstanceGroup g failed"), {"InstanceFailed"}),
-    (cluster_event("Failed to provision EC2 Instance in Cluster c and IG g"), {"InstanceFailed"}),
-    (
-        cluster_event("Instance i-1 failed to start as part of instance replacement in Cluster c and IG g"),
-        {"InstanceFailed"},
-    ),
-    (
-        cluster_event("Instance i-1 create completed successfully as part of instance replacement in Cluster c"),
-        set(),
-    ),
     (audit(NODE_CONTROLLER, "update", "nodes", "", {}), {"NodesSilent"}),
     (audit(NODE_CONTROLLER, "patch", "nodes", "", {}), set()),
     (audit(KUBELET, "patch", "nodes", "", {}), set()),
@@ -257,7 +238,7 @@ def test_every_filter_feeds_an_alarm_and_reads_a_group_of_the_environment(assemb
     groups = {refs.name(*split(key)) for key in assembly.of_type("AWS::Logs::LogGroup")}
     watched = {(a.get("Namespace"), a.get("MetricName")) for a in alarms(assembly).values()}
     filters = assembly.of_type("AWS::Logs::MetricFilter")
-    assert len(filters) == 4
+    assert len(filters) == 7
     for key, found in filters.items():
         properties = refs.resolve(split(key)[0], found["Properties"])
         assert properties["LogGroupName"] in groups, key

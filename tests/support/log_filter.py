@@ -13,7 +13,7 @@ from tests.support.iam import like
 
 MAXIMUM = 1024
 """Characters of a pattern that the service takes."""
-_TOKEN = re.compile(r'\s*(?:(&&|\|\||[(){}]|=)|"([^"]*)"|(\$[\w.\[\]]+))')
+_TOKEN = re.compile(r'\s*(?:(&&|\|\||[(){}]|!?=)|"([^"]*)"|(\$[\w.\[\]]+))')
 
 
 def matches(pattern: str, line: str) -> bool:
@@ -59,10 +59,12 @@ def _term(tokens: list[str], event: Any) -> tuple[bool, list[str]]:
         result, rest = _any(tokens[1:], event)
         assert rest[0] == ")", rest
         return result, rest[1:]
-    selector, equals, value = tokens[:3]
-    assert equals == "="
+    selector, operator, value = tokens[:3]
+    assert operator in ("=", "!=")
     given = _select(selector, event)
-    return isinstance(given, str) and like(value.removeprefix('"'), given), tokens[3:]
+    # a comparison with a property that is not there is never true
+    same = isinstance(given, str) and like(value.removeprefix('"'), given)
+    return isinstance(given, str) and same == (operator == "="), tokens[3:]
 
 
 def _select(selector: str, event: Any) -> Any:

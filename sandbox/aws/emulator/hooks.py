@@ -171,7 +171,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_access_entry_for_principal": 4,
         "_access_policy_associations": 3,
     },
-    "eventbridge": {},
+    "eventbridge": {"_put_events": 2},
     "iam": {
         "_aws_managed_policies": None,
         "_create_oidc_provider": 1,

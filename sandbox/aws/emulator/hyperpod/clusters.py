@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 from sandbox.aws.emulator.context import Context, hex_id, word
 from sandbox.aws.emulator.errors import ServiceError
-from sandbox.aws.emulator.hyperpod.records import event, node_event, of_group
+from sandbox.aws.emulator.hyperpod.records import event, health, node_event, of_group, state_change
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.roles import Roles
 from service_rules import hyperpod as rules
@@ -52,6 +53,7 @@ class Clusters:
         """Put a cluster into a state that passes."""
         cluster.update(ClusterStatus=status, _ready_at=self._context.later())
         event(cluster, description)
+        state_change(cluster)
 
     def in_status(self, cluster: Json, operation: str, *allowed: str) -> None:
         """Refuse an operation in a state of the cluster that does not allow it."""
@@ -70,7 +72,23 @@ class Clusters:
                 self.advance(cluster, now)
 
     def advance(self, cluster: Json, now: float) -> None:
-        """Bring a cluster and its nodes to the states of this time."""
+        """Bring a cluster and its nodes to the states of this time, and EventBridge what happened on the way."""
+        self._advance(cluster, now)
+        self._deliver(cluster)
+
+    def _deliver(self, cluster: Json) -> None:
+        """Hand the outbox to EventBridge: its rules match, transform and notify as for any event."""
+        sent, cluster["_outbox"] = cluster.get("_outbox", []), []
+        for detail_type, detail in sent:
+            entry = {
+                "Source": "aws.sagemaker",
+                "DetailType": detail_type,
+                "Detail": json.dumps(detail),
+                "Resources": [cluster["ClusterArn"]],
+            }
+            self._hooks.eventbridge._put_events({"Entries": [entry]}, True)
+
+    def _advance(self, cluster: Json, now: float) -> None:
         for node in list(cluster["_nodes"]):
             self._advance_node(cluster, node, now)
         if cluster["ClusterStatus"] == "Deleting" and now >= cluster["_ready_at"]:
@@ -92,11 +110,13 @@ class Clusters:
                 cluster["FailureMessage"] = short
                 cluster["ClusterStatus"] = "Failed"
                 event(cluster, "Cluster operation failed", level="Error", failure=short)
+                state_change(cluster)
                 return
             if any(n["_status"] not in ("Running", "Failure") for n in cluster["_nodes"]):
                 return
         cluster["ClusterStatus"] = "InService"
         event(cluster, f"Cluster {cluster['ClusterName']} is InService")
+        state_change(cluster)
 
     def _short_of_capacity(self, cluster: Json) -> str:
         for group in cluster["_groups"].values():
@@ -201,6 +221,8 @@ class Clusters:
             else:
                 node.update(_status=status, _message="")
                 node_event(cluster, node, f"Instance {node['InstanceId']} is {status}")
+                if status == "Running" and node.pop("_unhealthy", False):
+                    health(cluster, node, "Healthy", "no fault is detected any longer")
 
     def shut_down(self, node: Json) -> None:
         """Let an instance go away."""
@@ -223,10 +245,11 @@ class Clusters:
     def fail(self, cluster: Json, node: Json, message: str) -> None:
         """Make an instance unhealthy; with automatic recovery an accelerated one is replaced."""
         recovers = cluster.get("NodeRecovery") == "Automatic" and rules.Where().accelerated(node["InstanceType"])
-        node.update(_status="Failure", _message=message, _next=[])
+        node.update(_status="Failure", _message=message, _next=[], _unhealthy=True)
         if recovers:  # the service replaces accelerated nodes only
             node["_next"] = [(self._context.later(2), "replace")]
         node_event(cluster, node, f"Instance {node['InstanceId']} is unhealthy", level="Error", failure=message)
+        health(cluster, node, "Unhealthy", message, repair="Replace" if recovers else "None")
 
     def _denied(self, cluster: Json, group: Json) -> str:
         """Why an instance of a group cannot start with its role: network interface, lifecycle script; or nothing."""

@@ -64,6 +64,52 @@ def event(
     new |= {"InstanceGroupName": group} if group else {}
     new |= {"InstanceId": instance} if instance else {}
     cluster["_events"].append(new)
+    sent = {**{k: v for k, v in new.items() if not k.startswith("_")}, "EventTime": int(new["EventTime"] * 1000)}
+    if failure:
+        sent["EventDetails"] = {"EventMetadata": {new["ResourceType"]: {"FailureMessage": failure}}}
+    send(cluster, "SageMaker HyperPod Cluster Event", {"EventDetails": sent})
+
+
+def state_change(cluster: Json) -> None:
+    """Announce the state that a cluster is in now."""
+    said = ("ClusterArn", "ClusterName", "ClusterStatus", "NodeRecovery", "Orchestrator", "VpcConfig")
+    detail = {key: cluster[key] for key in said if key in cluster}
+    groups = [
+        {
+            "InstanceGroupName": name,
+            "InstanceType": group.get("InstanceType", ""),
+            "CurrentCount": len(of_group(cluster, group)),
+            "TargetCount": group["InstanceCount"],
+        }
+        for name, group in cluster["_groups"].items()
+    ]
+    detail |= {
+        "CreationTime": int(cluster["CreationTime"] * 1000),
+        "FailureMessage": cluster.get("FailureMessage", ""),
+        "InstanceGroups": groups,
+    }
+    send(cluster, "SageMaker HyperPod Cluster State Change", detail)
+
+
+def health(cluster: Json, node: Json, status: str, reason: str, *, repair: str = "None") -> None:
+    """Announce that an instance is `Unhealthy` or `Healthy`; `repair` is None, Replace or Reboot."""
+    summary = {"HealthStatus": status, "HealthStatusReason": reason, "RepairAction": repair, "Recommendation": ""}
+    detail = {
+        "ClusterName": cluster["ClusterName"],
+        "ClusterArn": cluster["ClusterArn"],
+        "InstanceId": node["InstanceId"],
+        "Tags": {},
+        "HealthSummary": summary,
+    }
+    send(cluster, "SageMaker HyperPod Cluster Node Health Event", detail)
+
+
+def send(cluster: Json, detail_type: str, detail: Json) -> None:
+    """Put an event into the cluster's outbox; `Clusters.advance` hands it to EventBridge.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html
+    """
+    cluster.setdefault("_outbox", []).append((detail_type, detail))
 
 
 def page(items: list[Json], data: Json) -> tuple[list[Json], Json]:

@@ -1,0 +1,138 @@
+"""A fault of the embedded HyperPod becomes the text of a mail, through rule, transformer and topic.
+
+MiniStack's EventBridge is another hand's: its patterns and its transformer judge ours, and the evaluators of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core import notifications
+from tests.sandbox.aws.test_hyperpod import Clusters, group
+from tests.support.emulator import Emulator, until
+from tests.support.eventbridge import matches, plain, transformed
+from tests.support.faults import AWS, FAULTS
+
+pytestmark = pytest.mark.emulator
+
+
+class Inbox:
+    """A queue that gets what subscribers of a topic get, or what a rule delivers."""
+
+    def __init__(self, emulator: Emulator, name: str) -> None:
+        self.sqs = emulator.boto("sqs")
+        self.url = self.sqs.create_queue(QueueName=f"{name}-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+        attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        self.arn = attributes["Attributes"]["QueueArn"]
+        self.got: list[str] = []
+
+    def read(self) -> list[str]:
+        """Everything that came so far."""
+        while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", []):
+            for message in messages:
+                self.got.append(message["Body"])
+                self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+        return self.got
+
+
+class Post:
+    """The rules of an environment for one cluster, with a reader of its mails and one of the events themselves."""
+
+    def __init__(self, emulator: Emulator, cluster_arn: str) -> None:
+        self.mails, self.events = Inbox(emulator, "mails"), Inbox(emulator, "events")
+        sns, self.bus = emulator.boto("sns"), emulator.boto("events")
+        topic = sns.create_topic(Name=f"mails-{uuid.uuid4().hex[:8]}")["TopicArn"]
+        raw = {"RawMessageDelivery": "true"}
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=self.mails.arn, Attributes=raw)
+        self.rules = []
+        for mail in notifications.CLUSTER_MAILS:
+            account, region = cluster_arn.split(":")[4], cluster_arn.split(":")[3]
+            transformer = {
+                "InputPathsMap": mail.paths(),
+                "InputTemplate": mail.template("demo", account=account, region=region),
+            }
+            self._rule(mail.name, mail.pattern([cluster_arn]), {"Arn": topic, "InputTransformer": transformer})
+        self._rule("every", {"source": ["aws.sagemaker"], "resources": [cluster_arn]}, {"Arn": self.events.arn})
+
+    def _rule(self, name: str, pattern: dict[str, Any], target: dict[str, Any]) -> None:
+        rule = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.bus.put_rule(Name=rule, EventPattern=json.dumps(pattern))
+        failed = self.bus.put_targets(Rule=rule, Targets=[{"Id": "Target0", **target}])["FailedEntryCount"]
+        assert failed == 0
+        self.rules.append(rule)
+
+    def close(self) -> None:
+        for rule in self.rules:
+            self.bus.remove_targets(Rule=rule, Ids=["Target0"])
+            self.bus.delete_rule(Name=rule)
+
+
+@pytest.fixture
+def clusters(emulator: Emulator) -> Iterator[Clusters]:
+    made = Clusters(emulator)
+    yield made
+    for name in made.made:
+        made.api.delete_cluster(ClusterName=name)
+    until(lambda: all(made.gone(name) for name in made.made))
+
+
+def test_a_fault_arrives_as_the_text_of_a_mail(emulator: Emulator, clusters: Clusters) -> None:
+    cpu = group("head", count=1, kind="ml.m5.2xlarge")
+    name = clusters.create(group("gpu", count=1), cpu, NodeRecovery="Automatic")
+    clusters.all_running(name, 2)
+    listed = clusters.api.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
+    nodes = {node["InstanceGroupName"]: node["InstanceId"] for node in listed}
+    post = Post(emulator, clusters.api.describe_cluster(ClusterName=name)["ClusterArn"])
+    try:
+        emulator.control.fail_node(nodes["gpu"])
+        emulator.control.fail_node(nodes["head"])
+        mails = until(lambda: len(post.mails.read()) >= 2 and post.mails.got)
+        events = [json.loads(text) for text in until(lambda: len(post.events.read()) >= 4 and post.events.got)]
+    finally:
+        post.close()
+    lines = [plain(mail) for mail in mails]
+    gpu = next(found for found in lines if nodes["gpu"] in found[0])
+    assert gpu[0].endswith(f"node {nodes['gpu']} is faulty, and the service repairs it (Replace)")
+    assert gpu[3] == "Run: hyperpod-ray status demo"
+    head = next(found for found in lines if nodes["head"] in found[0])
+    assert head[3] == f"Run: hyperpod-ray nodes replace demo {nodes['head']}"
+    # two implementations of the transformer, one text; and the sandbox's events have the documented members
+    faulty = [event for event in events if event["detail-type"] == notifications.NODE_HEALTH]
+    assert len(faulty) >= 2
+    account, region = faulty[0]["account"], faulty[0]["region"]
+    for event in faulty[:2]:
+        mail = next(m for m in notifications.CLUSTER_MAILS if matches({"detail": dict(m.detail)}, event))
+        ours = {"InputPathsMap": mail.paths(), "InputTemplate": mail.template("demo", account=account, region=region)}
+        assert transformed(ours, event) in mails
+        assert event.keys() == AWS["node-health"].keys()
+        assert event["detail"].keys() == AWS["node-health"]["detail"].keys()
+        assert event["detail"]["HealthSummary"].keys() == AWS["node-health"]["detail"]["HealthSummary"].keys()
+    said = next(event for event in events if event["detail-type"] == notifications.CLUSTER_EVENT)
+    assert said["detail"]["EventDetails"].keys() <= AWS["cluster-event"]["detail"]["EventDetails"].keys()
+
+
+def test_another_implementation_matches_the_same_events(emulator: Emulator) -> None:
+    bus, disagree = emulator.boto("events"), []
+    for mail in notifications.CLUSTER_MAILS:
+        for fault in FAULTS:
+            pattern = mail.pattern(fault.event["resources"])
+            answer = bus.test_event_pattern(EventPattern=json.dumps(pattern), Event=json.dumps(fault.event))
+            if not answer["Result"] == matches(pattern, fault.event) == (fault.mail == mail.name):
+                disagree.append((mail.name, fault.name))
+    assert disagree == []
+
+
+def test_an_alarms_end_is_matched_by_the_prefix_of_its_environment(emulator: Emulator) -> None:
+    bus = emulator.boto("events")
+    prefix = f"arn:aws:cloudwatch:us-east-1:123456789012:alarm:{notifications.alarm_prefix('prod')}"
+    pattern = json.dumps(notifications.ALARM_ENDED.pattern([{"prefix": prefix}]))
+    ended = json.loads(json.dumps(AWS["alarm"]))
+    ended["detail"]["state"]["value"], ended["detail"]["previousState"]["value"] = "OK", "ALARM"
+    for resource, expected in ((f"{prefix}CrashLoop", True), (prefix.replace("prod/", "prod-2/CrashLoop"), False)):
+        event = json.dumps({**ended, "resources": [resource]})
+        assert bus.test_event_pattern(EventPattern=pattern, Event=event)["Result"] is expected
