@@ -268,7 +268,7 @@ class InstanceGroup(Settings):
     """Zone of the group. Default: the network's first zone. Another one becomes `OverrideVpcConfig`, immutable."""
     deep_health_checks: Annotated[list[DeepHealthCheck], Field(max_length=2)] | None = None
     """`OnStartDeepHealthChecks`. Default: both on accelerated types with two or more nodes, stress alone on a single
-    one, none on CPU types. An empty list switches them off."""
+    one, none on CPU types. An empty list switches them off. What each runs: docs/deep-health-checks.md."""
     threads_per_core: Literal[1, 2] = 1
     """`ThreadsPerCore`: 1 switches hyper-threading off, which collective communication prefers."""
     labels: Annotated[dict[str, str], Field(max_length=50)] = {}

@@ -180,6 +180,7 @@ def _unwell(seen: Snapshot, node: Node, instance: Instance) -> Iterator[Finding]
             usual=durations.DEEP_CHECK,
             next_=f"{command(seen, 'logs')} --node {instance.id} --kind deep-health-check",
             subject=instance.id,
+            why="what they run, and where their logs are: docs/deep-health-checks.md",
         )
     elif node.deep_check == "Failed" or node.health == "Unschedulable":
         what = "failed its deep health checks" if node.deep_check == "Failed" else "is unschedulable"
