@@ -679,6 +679,21 @@ class Helm(Settings):
     stand-in charts have theirs."""
 
 
+class Budget(Settings):
+    """A monthly budget of this environment (`AWS::Budgets::Budget`), by the tag `hyperpod-ray:environment`.
+
+    Activate the tag once in the Billing console as a cost allocation tag; until then AWS counts nothing.
+    """
+
+    usd_per_month: Annotated[float, Field(gt=0, le=1_000_000_000)]
+    """US dollars of a calendar month."""
+    alert_percent: Annotated[list[Annotated[int, Field(ge=1, le=1000)]], Field(min_length=1, max_length=4)] = [80, 100]
+    """Percent of the budget at whose cost so far a mail is sent."""
+    forecast_percent: Annotated[int, Field(ge=1, le=1000)] | None = 100
+    """Percent of the budget at whose forecast a mail is sent. AWS needs about five weeks of costs for a forecast. null:
+    no mail."""
+
+
 class InstanceTypeSpec(Settings):
     """Figures of an instance type this project does not know yet."""
 
@@ -743,6 +758,8 @@ class Environment(Settings):
     """The RayCluster."""
     training: Training | None = None
     """What is trained. Default: not said; the command `plan` then needs it as options."""
+    budget: Budget | None = None
+    """A monthly budget with mails. Default: none."""
     helm: Helm = Helm()
     """Chart versions."""
     instance_types: dict[InstanceTypeName, InstanceTypeSpec] = {}

@@ -275,6 +275,17 @@ def undelivered(rule: str) -> AlarmMail:
 
 
 CLUSTER_RULES = (*CLUSTER_MAILS, ALARM_ENDED)
+COST = "What does it cost?"
+
+
+def budget_name(environment: str) -> str:
+    """Name of an environment's budget, which AWS's mail repeats: the one place for a command. It has no colon.
+
+    https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Budget.html
+    """
+    return f"{environment} per month. Run {PROGRAM} cost {environment}. Runbook, {COST}"
+
+
 ARCHIVE = "Archive"
 """The rule that archives every event of the cluster."""
 ALARM_MAILS: Sequence[AlarmMail] = (

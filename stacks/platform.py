@@ -7,6 +7,7 @@ from constructs import Construct
 from core import names
 from core.plan import Plan
 from core.plan_names import ray_namespaces
+from hyperpod_ray.budget import MonthlyBudget
 from hyperpod_ray.cluster import addon
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
@@ -76,6 +77,17 @@ class PlatformStack(EnvironmentStack):
             namespaces=ray_namespaces(plan),
             nodes=sum(group.count for group in settings.hyperpod.instance_groups),
         )
+        if (budget := settings.budget) is not None:
+            self.health.let_budgets_publish()
+            MonthlyBudget(
+                self,
+                "Budget",
+                environment=plan.name,
+                usd_per_month=budget.usd_per_month,
+                alert_percent=budget.alert_percent,
+                forecast_percent=budget.forecast_percent,
+                topic=self.health.topic,
+            )
         self.output("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
         if file_system is not None and plan.new_file_system is not None:
             file_system.alarm_when_full(self.health.watch, capacity_gib=plan.new_file_system.capacity_gib)

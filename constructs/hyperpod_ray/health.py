@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_events as events
@@ -60,14 +60,14 @@ class HealthNotifications(Construct):
         nodes: int,
     ) -> None:
         super().__init__(scope, construct_id)
-        key = kms.Key(
+        self._key = kms.Key(
             self,
             "Key",
             description="HyperPod notifications",
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        self.topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True, display_name="HyperPod health")
+        self.topic = sns.Topic(self, "Topic", master_key=self._key, enforce_ssl=True, display_name="HyperPod health")
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         self.archive = named_log_group(
@@ -97,7 +97,7 @@ class HealthNotifications(Construct):
         rules = [self._mail(mail, cluster_arn) for mail in notifications.CLUSTER_MAILS]
         rules.append(self._mail(notifications.ALARM_ENDED, {"prefix": self._alarms}))
         self._let_archive(archived)
-        self._let_publish(key, rules)
+        self._let_publish(rules)
         for rule in (*rules, archived):
             self.watch.undelivered(rule)
         self.watch.overdue()
@@ -129,14 +129,14 @@ class HealthNotifications(Construct):
     def _rule(
         self,
         name: str,
-        pattern: dict[str, object],
+        pattern: Mapping[str, object],
         *,
         arn: str,
         transformer: events.CfnRule.InputTransformerProperty | None = None,
     ) -> events.CfnRule:
         """As L1: the L2 targets let every account's rules publish, or make a function to write a policy."""
         target = events.CfnRule.TargetProperty(id="Target0", arn=arn, input_transformer=transformer)
-        return events.CfnRule(self, name, event_pattern=pattern, state="ENABLED", targets=[target])
+        return events.CfnRule(self, name, event_pattern=dict(pattern), state="ENABLED", targets=[target])
 
     def _group_arn(self) -> str:
         """Without the `:*` at its end, as a rule's target requires it."""
@@ -175,40 +175,55 @@ class HealthNotifications(Construct):
             policy_document=stack.to_json_string(policy.to_json()),
         )
 
-    def _let_publish(self, key: kms.Key, rules: Sequence[events.CfnRule]) -> None:
-        """Alarms and rules of this environment may publish, and their services use the topic's key for it.
+    def let_publish(self, sid: str, service: str, conditions: Mapping[str, object], *, of_key: bool) -> None:
+        """Let a service publish to the encrypted topic, and use its key for it.
+
+        Args:
+            sid: Name of the statements.
+            service: Principal.
+            conditions: What the service publishes for.
+            of_key: Whether the service gives the same conditions when it uses the key.
+        """
+        principal = iam.ServicePrincipal(service)
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid=sid,
+                principals=[principal],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions=dict(conditions),
+            )
+        )
+        self._key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid=sid,
+                principals=[principal],
+                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                resources=["*"],
+                conditions=dict(conditions) if of_key else {},
+            )
+        )
+
+    def _let_publish(self, rules: Sequence[events.CfnRule]) -> None:
+        """Alarms and rules of this environment may publish.
 
         A topic policy replaces the default one, which lets CloudWatch in. A key policy with a source does not work for
         EventBridge: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html
         """
+        account = {"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
+        alarms = {"ArnLike": {"aws:SourceArn": f"{self._alarms}*"}}
+        sources = {"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}}
+        self.let_publish("Alarms", "cloudwatch.amazonaws.com", {**alarms, **account}, of_key=True)
+        self.let_publish("Rules", "events.amazonaws.com", {**sources, **account}, of_key=False)
+
+    def let_budgets_publish(self) -> None:
+        """AWS Budgets of this account may publish.
+
+        https://docs.aws.amazon.com/cost-management/latest/userguide/budgets-sns-policy.html
+        """
         stack = Stack.of(self)
-        by_alarms = {
-            "ArnLike": {"aws:SourceArn": f"{self._alarms}*"},
+        conditions = {
+            "ArnLike": {"aws:SourceArn": f"arn:{stack.partition}:budgets::{stack.account}:*"},
             "StringEquals": {"aws:SourceAccount": stack.account},
         }
-        by_rules = {
-            "ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]},
-            "StringEquals": {"aws:SourceAccount": stack.account},
-        }
-        for sid, service, conditions in (
-            ("Alarms", "cloudwatch.amazonaws.com", by_alarms),
-            ("Rules", "events.amazonaws.com", by_rules),
-        ):
-            self.topic.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=sid,
-                    principals=[iam.ServicePrincipal(service)],
-                    actions=["sns:Publish"],
-                    resources=[self.topic.topic_arn],
-                    conditions=conditions,
-                )
-            )
-            key.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=sid,
-                    principals=[iam.ServicePrincipal(service)],
-                    actions=["kms:Decrypt", "kms:GenerateDataKey*"],
-                    resources=["*"],
-                    conditions=by_alarms if service.startswith("cloudwatch") else {},
-                )
-            )
+        self.let_publish("Budgets", "budgets.amazonaws.com", conditions, of_key=True)

@@ -49,7 +49,7 @@ class Post:
         topic = sns.create_topic(Name=f"mails-{uuid.uuid4().hex[:8]}")["TopicArn"]
         raw = {"RawMessageDelivery": "true"}
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=self.mails.arn, Attributes=raw)
-        self.rules = []
+        self.rules: list[str] = []
         for mail in notifications.CLUSTER_MAILS:
             account, region = cluster_arn.split(":")[4], cluster_arn.split(":")[3]
             transformer = {
