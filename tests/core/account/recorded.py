@@ -178,6 +178,13 @@ class RecordedAccount:
         groups = self.data["security_groups"]
         return {"SecurityGroups": [{"GroupId": one, "IpPermissions": groups[one]} for one in wanted]}
 
+    # --- Cost Explorer ---------------------------------------------------------------------------------------------
+
+    def _ce_list_cost_allocation_tags(self, asked: Json) -> Json:
+        tags = self.data.get("cost_tags", {})
+        found = [{"TagKey": k, "Type": "UserDefined", "Status": s} for k, s in tags.items() if k in asked["TagKeys"]]
+        return {"CostAllocationTags": found}
+
     # --- EKS -------------------------------------------------------------------------------------------------------
 
     def _eks_describe_cluster(self, asked: Json) -> Json:

@@ -22,6 +22,7 @@ ON_SHARED = {"Orchestrator": {"Eks": {"ClusterArn": f"arn:aws:eks:{REGION}:{ACCO
 MINE = {"status": "CREATE_COMPLETE", "tags": TAG}
 STACKS = {f"test-{name}": MINE for name in ("Network", "Eks", "Storage", "Image", "HyperPod", "Platform", "Ray")}
 EXPORT = "test-Network:ExportsOutputRefVpc8378EB38272D6E3A"
+BUDGET: Json = {**NEW, "budget": {"usd_per_month": 1000}}
 ARM, INTEL = ({"platform": {"architecture": one, "os": "linux"}} for one in ("arm64", "amd64"))
 
 
@@ -66,6 +67,12 @@ CASES: list[tuple[str, str, Json, Json, str]] = [
     ("a gateway endpoint is no way out", "routes", EXISTING, routes({"DestinationPrefixListId": "pl-1", "GatewayId": "vpce-1", "State": "active"}), "error"),
     ("a transit gateway may be one", "routes", EXISTING, routes({"DestinationCidrBlock": "10.0.0.0/8", "TransitGatewayId": "tgw-1", "State": "active"}), "warning"),
     ("a plan that lasts", "training plans", EXISTING, {}, "fine"),
+    ("no budget", "cost allocation tag", NEW, {"cost_tags": {}}, "skipped"),
+    ("a budget whose tag is active", "cost allocation tag", BUDGET, {"cost_tags": {"hyperpod-ray:environment": "Active"}}, "fine"),
+    ("a budget whose tag is inactive", "cost allocation tag", BUDGET, {"cost_tags": {"hyperpod-ray:environment": "Inactive"}}, "warning"),
+    ("a budget whose tag was never used", "cost allocation tag", BUDGET, {"cost_tags": {}}, "warning"),
+    ("another tag is active", "cost allocation tag", BUDGET, {"cost_tags": {"team": "Active"}}, "warning"),
+    ("the payer's tags are not ours to see", "cost allocation tag", BUDGET, {"errors": {"ce.list_cost_allocation_tags": "AccessDeniedException"}}, "unknown"),
 ]  # fmt: skip
 
 
