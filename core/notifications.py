@@ -283,7 +283,7 @@ def budget_name(environment: str) -> str:
 
     https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Budget.html
     """
-    return f"{environment} per month. Run {PROGRAM} cost {environment}. Runbook, {COST}"
+    return f"{environment}. Run {PROGRAM} cost {environment}. Runbook, {COST}"
 
 
 ARCHIVE = "Archive"

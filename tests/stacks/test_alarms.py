@@ -153,7 +153,9 @@ def test_the_archive_takes_every_kind_of_event_of_this_cluster_and_keeps_it(asse
         "SageMaker HyperPod Cluster Event",
     }
     assert len(pattern["resources"]) == 1
-    for _, rule in rules(assembly).values():
+    of_clusters = [rule for _, rule in rules(assembly).values() if rule["EventPattern"]["source"] == ["aws.sagemaker"]]
+    assert len(of_clusters) == 5
+    for rule in of_clusters:
         assert rule["EventPattern"]["resources"] == pattern["resources"], "events of every cluster of the account"
     archive = next(r for r in rules(assembly).values() if ":logs:" in r[1]["Targets"][0]["Arn"])[1]["Targets"][0]["Arn"]
     for key, group in assembly.of_type("AWS::Logs::LogGroup").items():

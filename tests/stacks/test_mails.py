@@ -157,7 +157,7 @@ def sections() -> Iterator[tuple[str, str]]:
         yield mail.name, mail.section
 
 
-@pytest.mark.parametrize(("name", "section"), sections())
+@pytest.mark.parametrize(("name", "section"), list(sections()))
 def test_every_mail_leads_to_a_section_of_the_runbook(name: str, section: str) -> None:
     page = PROJECT / notifications.RUNBOOK
     assert f"## {section}\n" in page.read_text("utf-8"), name

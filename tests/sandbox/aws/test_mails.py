@@ -29,6 +29,9 @@ class Inbox:
         self.url = self.sqs.create_queue(QueueName=f"{name}-{uuid.uuid4().hex[:8]}")["QueueUrl"]
         attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
         self.arn = attributes["Attributes"]["QueueArn"]
+        statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": self.arn}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
         self.got: list[str] = []
 
     def read(self) -> list[str]:
