@@ -554,13 +554,13 @@ class GcsFaultTolerance(Settings):
 
 
 class Observability(Settings):
-    """Who may scrape Ray's metrics, and where Grafana and Prometheus are, for the Ray dashboard's charts.
+    """A Prometheus and a Grafana of your own: who may scrape Ray's metrics, and where the Ray dashboard finds charts.
 
-    Nothing is installed: the add-on `amazon-sagemaker-hyperpod-observability` or a Prometheus of your own is yours.
+    Nothing is installed for it. The section `observability` at the top level installs AWS's add-on, and lets it scrape.
     """
 
     scrape_namespaces: Annotated[list[KubernetesName], Field(max_length=10)] = []
-    """Namespaces whose pods may scrape port 8080 of Ray's pods. For the add-on: `hyperpod-observability`."""
+    """Namespaces whose pods may scrape port 8080 of Ray's pods."""
     grafana_host: str | None = None
     """`RAY_GRAFANA_HOST`: Grafana's URL as the head reaches it. Default: not set."""
     grafana_iframe_host: str | None = None
@@ -679,6 +679,46 @@ class Helm(Settings):
     stand-in charts have theirs."""
 
 
+class GrafanaWorkspace(Settings):
+    """An Amazon Managed Grafana workspace that you have; it needs IAM Identity Center or SAML.
+
+    The add-on imports its dashboards into it, four of Ray among them (Core, Data, Train, Serve).
+    """
+
+    workspace_name: Annotated[str, Field(min_length=1, max_length=255)]
+    """Name of the workspace."""
+    workspace_arn: Annotated[str, shapes.GRAFANA_ARN.field()]
+    """ARN of the workspace."""
+
+
+class ManagedMetrics(Settings):
+    """Metrics of nodes, GPUs and Ray, and alerts on them.
+
+    The Platform stack installs the add-on `amazon-sagemaker-hyperpod-observability`, with a workspace of Amazon Managed
+    Service for Prometheus (`AWS::APS::Workspace`).
+    """
+
+    level: Literal["BASIC", "ADVANCED"] = "BASIC"
+    """Metrics of nodes, GPUs and the cluster. `ADVANCED` adds those that AWS leaves off by default, and EFA's."""
+    scrape_seconds: Annotated[int, Field(ge=15, le=300)] = 30
+    """Seconds between two samples. Half of it doubles what Amazon Managed Service for Prometheus charges."""
+    retention_days: Annotated[int, Field(ge=1, le=1095)] = 150
+    """Days for which the workspace keeps samples."""
+    container_logs: bool = False
+    """Let the add-on send the logs of containers to CloudWatch Logs."""
+    workers_missing_minutes: Annotated[int, Field(ge=1, le=1440)] | None = 40
+    """Minutes with fewer Ray nodes than the file asks for, until a mail. Default: longer than a replacement takes.
+    null: no alert."""
+    operator_down_minutes: Annotated[int, Field(ge=1, le=1440)] | None = 10
+    """Minutes without metrics of the KubeRay operator, until a mail. null: no alert."""
+    gpus_idle_minutes: Annotated[int, Field(ge=5, le=1440)] | None = 60
+    """Minutes in which no GPU of Ray's is used by 5 percent, until a mail. null: no alert."""
+    grafana: GrafanaWorkspace | None = None
+    """A Grafana workspace for the add-on's dashboards. Default: none; the metrics are in Prometheus only."""
+    on_destroy: Literal["retain", "delete"] = "delete"
+    """What `cdk destroy` does with the Prometheus workspace and its samples."""
+
+
 class Budget(Settings):
     """A monthly budget of this environment (`AWS::Budgets::Budget`), by the tag `hyperpod-ray:environment`.
 
@@ -758,6 +798,8 @@ class Environment(Settings):
     """The RayCluster."""
     training: Training | None = None
     """What is trained. Default: not said; the command `plan` then needs it as options."""
+    observability: ManagedMetrics | None = None
+    """Metrics, and alerts on them. Default: no add-on. Alarms on AWS's own metrics and events do not need it."""
     budget: Budget | None = None
     """A monthly budget with mails. Default: none."""
     helm: Helm = Helm()

@@ -167,6 +167,9 @@ def repositories(plan: Plan) -> list[str]:
         reference = Reference.parse(text)
         assert reference.ecr is not None  # noqa: S101 (the setting's pattern)
         made.append(f"arn:{partition}:ecr:{reference.ecr[1]}:{reference.ecr[0]}:repository/{reference.repository}")
+    if plan.settings.observability is not None:
+        # AWS does not publish the registry and the repositories of the add-on's images
+        made.append(f"{arn}:*:repository/*")
     return sorted({*made, *cache_repositories(plan)})
 
 
@@ -276,6 +279,8 @@ def calls(plan: Plan) -> list[Call]:
         made.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
     if plan.settings.hyperpod.node_guard is not None:
         made += [Call(**row) for row in catalogue()["node_guard_calls"]]
+    if plan.settings.observability is not None:
+        made += [Call(**row) for row in catalogue()["observability_calls"]]
     if plan.tier_bucket_name:
         made += [Call(**row) for row in catalogue()["tiered_checkpoint_calls"]]
     return made

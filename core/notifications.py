@@ -3,8 +3,8 @@
 Two ways lead to the topic of an environment:
 
 - A CloudWatch alarm notifies the topic itself. CloudWatch then writes the mail: the alarm's name, and with it the
-  environment, is in the subject; the time of the change and the alarm's description, which is made here, are in the
-  body. EventBridge could reformat it, but every mail of EventBridge has the same subject, and an alarm about
+  environment, is in the subject; the time of the change and the alarm's description, of this module, are in the body.
+  EventBridge could reformat it, but every mail of EventBridge has the same subject, and an alarm about
   EventBridge's own deliveries could not arrive.
 - An EventBridge rule with an input transformer notifies the topic of single events: a faulty node, a failed cluster,
   the end of an alarm.
@@ -262,6 +262,34 @@ FILE_SYSTEM_FULL = AlarmMail(
     run="status {environment}",
     section=FULL,
 )
+
+
+WORKERS_MISSING = AlarmMail(
+    name="WorkersMissing",
+    means="Ray has fewer nodes than the environment's file asks for, or their metrics do not arrive.",
+    run="status {environment}",
+    section=NO_NODES,
+)
+OPERATOR_DOWN = AlarmMail(
+    name="OperatorDown",
+    means="The KubeRay operator sends no metrics. While it is down, no lost worker is replaced.",
+    run="status {environment}",
+    section=PENDING,
+)
+GPUS_IDLE = AlarmMail(
+    name="GpusIdle",
+    means="No GPU of Ray's is in use. A job hangs, has ended, or was never submitted.",
+    run="runs list {environment}",
+    section=HANG,
+)
+ALERTS_UNDELIVERED = AlarmMail(
+    name="AlertsUndelivered",
+    means="The alert manager of Amazon Managed Service for Prometheus could not deliver a mail.",
+    run="status {environment}",
+    section=MAILS,
+)
+METRIC_MAILS: Sequence[AlarmMail] = (WORKERS_MISSING, OPERATOR_DOWN, GPUS_IDLE, ALERTS_UNDELIVERED)
+"""With the section `observability` only: what they read is collected by its add-on."""
 
 
 def undelivered(rule: str) -> AlarmMail:

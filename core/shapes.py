@@ -80,6 +80,11 @@ TRAINING_PLAN_ARN = _shape(
     "the ARN of a training plan",
     "arn:aws:sagemaker:us-west-2:123456789012:training-plan/NAME",
 )
+GRAFANA_ARN = _shape(
+    r"^arn:aws[a-z-]*:grafana:[a-z0-9-]+:[0-9]{12}:/workspaces/g-[0-9a-f]{10}$",
+    "the ARN of an Amazon Managed Grafana workspace",
+    "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-0123456789",
+)
 MLFLOW_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
     "the ARN of a SageMaker MLflow tracking server or app",

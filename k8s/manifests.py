@@ -13,7 +13,13 @@ from k8s.guard import guard
 from k8s.image_pull import image_pull
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
-from k8s.network_policies import guard_policies, network_policies, operator_policies, system_policies
+from k8s.network_policies import (
+    collector_policies,
+    guard_policies,
+    network_policies,
+    operator_policies,
+    system_policies,
+)
 from k8s.node_pools import node_pools
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
@@ -26,6 +32,8 @@ def namespace_manifests(plan: Plan) -> list[Manifest]:
     inside = [operator_policies(plan), network_policies(plan), access(plan)]
     if plan.settings.hyperpod.node_guard is not None:
         inside.append(guard_policies())
+    if plan.settings.observability is not None:
+        inside.append(collector_policies())
     return [first, *(replace(manifest, after=(first.name,)) for manifest in inside)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core.names import GUARD, OPERATOR_NAMESPACE, STORAGE_NAMESPACE
+from core.names import GUARD, OBSERVABILITY_NAMESPACE, OPERATOR_NAMESPACE, STORAGE_NAMESPACE
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
@@ -26,6 +26,9 @@ def namespaces(plan: Plan) -> Manifest:
         _namespace(chart, STORAGE_NAMESPACE, enforce="baseline")
         if plan.settings.hyperpod.node_guard is not None:
             _namespace(chart, GUARD, enforce="restricted")
+        if plan.settings.observability is not None:
+            # its exporters read the host: node exporter, DCGM
+            _namespace(chart, OBSERVABILITY_NAMESPACE, enforce="privileged")
 
     return build("Namespaces", define)
 

@@ -19,6 +19,7 @@ from core.names import (
     HYPERPOD_NAMESPACE,
     KUBE_SYSTEM,
     METRICS_PORT,
+    OBSERVABILITY_NAMESPACE,
     OPERATOR_NAMESPACE,
     RAY_POD_LABEL,
     RAY_ROLE_LABEL,
@@ -53,7 +54,8 @@ def network_policies(plan: Plan) -> Manifest:
     - from Ray's pods out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod Identity; from pods with the
       client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
-    - the namespaces of Grafana and Prometheus, and those of collectors, where `ray.observability` names them;
+    - the namespaces of Grafana and Prometheus, and those of collectors, where `ray.observability` names them, and of
+      the observability add-on, where `observability` installs it;
     - the memory service of tiered checkpoints, where tiered storage is on;
     - HyperPod's job monitoring agent, at port 8889 of the nodes' addresses.
 
@@ -84,6 +86,15 @@ def system_policies() -> Manifest:
             _policy(chart, namespace, "system-pods", EVERYTHING)
 
     return build("SystemNetworkPolicies", define)
+
+
+def collector_policies() -> Manifest:
+    """The observability add-on's pods: open, as their ports are the add-on's own affair; they scrape all namespaces."""
+
+    def define(chart: cdk8s.Chart) -> None:
+        _policy(chart, OBSERVABILITY_NAMESPACE, "system-pods", EVERYTHING)
+
+    return build("CollectorNetworkPolicy", define)
 
 
 def operator_policies(plan: Plan) -> Manifest:
@@ -168,7 +179,10 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
             "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
         }
     seen = plan.settings.ray.observability
-    return made | _destinations(plan, seen.scrape_namespaces if seen else [])
+    scrapers = list(seen.scrape_namespaces) if seen else []
+    if plan.settings.observability is not None:
+        scrapers.append(OBSERVABILITY_NAMESPACE)
+    return made | _destinations(plan, scrapers)
 
 
 def _destinations(plan: Plan, scrapers: list[str]) -> dict[str, dict[str, Any]]:

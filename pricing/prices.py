@@ -260,7 +260,8 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 price=prices.hourly(region, what),
             )
         )
-    return Cost(lines=lines, not_counted=not_counted(prices, region))
+    metrics = ["samples in Amazon Managed Service for Prometheus"] if plan.settings.observability else []
+    return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics])
 
 
 def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
@@ -305,7 +306,7 @@ def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
         yield "nat_gateway", gateways
         yield "public_ipv4", gateways
     if network is not None and network.closed:
-        yield "interface_endpoint", CLOSED_ENDPOINTS * zones
+        yield "interface_endpoint", (CLOSED_ENDPOINTS + (plan.settings.observability is not None)) * zones
 
 
 def line(

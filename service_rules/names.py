@@ -100,6 +100,11 @@ HYPERPOD_LABELS = "sagemaker.amazonaws.com/"
 INSTANCE_GROUP_LABEL = f"{HYPERPOD_LABELS}instance-group-name"
 HEALTH_LABEL = f"{HYPERPOD_LABELS}node-health-status"
 """Label of a node's health, and the key of the taint that goes with it."""
+OBSERVABILITY_ADDON = "amazon-sagemaker-hyperpod-observability"
+OBSERVABILITY_NAMESPACE = "hyperpod-observability"
+OBSERVABILITY_COLLECTOR = "hyperpod-observability-operator-otel-collector"
+"""Service account of the add-on's collector.
+https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html"""
 DEEP_HEALTH_LABEL = f"{HYPERPOD_LABELS}deep-health-check-status"
 # the documentation and the service's own samples differ: singular or plural
 FAULT_TYPE_LABELS = (f"{HYPERPOD_LABELS}fault-types", f"{HYPERPOD_LABELS}fault-type")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct
-from core import names
+from core import metric_alerts, names
 from core.plan import Plan
 from core.plan_names import ray_namespaces
 from hyperpod_ray.budget import MonthlyBudget
 from hyperpod_ray.cluster import addon
+from hyperpod_ray.dashboard import EnvironmentDashboard
 from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
+from hyperpod_ray.metrics import ManagedMetrics
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
 from k8s.pods import group_tolerations, node_selector
@@ -77,6 +79,27 @@ class PlatformStack(EnvironmentStack):
             namespaces=ray_namespaces(plan),
             nodes=sum(group.count for group in settings.hyperpod.instance_groups),
         )
+        if file_system is not None and plan.new_file_system is not None:
+            file_system.alarm_when_full(self.health.watch, capacity_gib=plan.new_file_system.capacity_gib)
+        if (seen := settings.observability) is not None:
+            grafana = (seen.grafana.workspace_name, seen.grafana.workspace_arn) if seen.grafana else None
+            metrics = ManagedMetrics(
+                self,
+                "Metrics",
+                environment=plan.name,
+                cluster=eks.cluster,
+                level=seen.level,
+                scrape_seconds=seen.scrape_seconds,
+                retention_days=seen.retention_days,
+                container_logs=seen.container_logs,
+                grafana=grafana,
+                retain=seen.on_destroy == "retain",
+                rules=metric_alerts.rules(plan) if metric_alerts.alerts(plan) else None,
+                alert_manager=metric_alerts.alert_manager(self.health.topic.topic_arn, settings.region),
+                watch=self.health.watch,
+            )
+            metrics.let_publish(self.health.let_publish)
+            self.output("MetricsEndpoint", metrics.workspace.attr_prometheus_endpoint, "Prometheus workspace")
         if (budget := settings.budget) is not None:
             self.health.let_budgets_publish()
             MonthlyBudget(
@@ -88,6 +111,14 @@ class PlatformStack(EnvironmentStack):
                 forecast_percent=budget.forecast_percent,
                 topic=self.health.topic,
             )
+        EnvironmentDashboard(
+            self,
+            "Dashboard",
+            environment=plan.name,
+            alarm_arns=self.health.watch.arns,
+            eks_cluster_name=plan.eks_cluster_name,
+            file_system_id=file_system.file_system_id if file_system is not None else None,
+            counts=(self.health.watch.namespace, self.health.watch.counted),
+            archive=self.health.archive.log_group_name,
+        )
         self.output("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
-        if file_system is not None and plan.new_file_system is not None:
-            file_system.alarm_when_full(self.health.watch, capacity_gib=plan.new_file_system.capacity_gib)

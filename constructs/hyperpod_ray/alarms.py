@@ -165,12 +165,14 @@ class Watch(Construct):
         super().__init__(scope, construct_id)
         self._topic, self._eks_cluster_name, self._nodes = topic, eks_cluster_name, nodes
         self._environment = environment
-        self.names: list[str] = []
+        self.arns: list[str] = []
+        self.counted: list[str] = []
         self._namespaces = [*namespaces, *(name for name in SYSTEM_NAMESPACES if name not in namespaces)]
 
     def count(self, signal: Signal, *, log_group: logs.ILogGroup) -> None:
         """Count a signal in a log group; alarm where it comes as often as its threshold."""
-        namespace = f"HyperPodRay/{Stack.of(self).stack_name}"
+        namespace = self.namespace
+        self.counted.append(signal.name)
         logs.CfnMetricFilter(
             self,
             f"{signal.name}Filter",
@@ -189,6 +191,11 @@ class Watch(Construct):
             period=Duration.minutes(signal.minutes),
         )
         self.alarm(signal.mail, metric, threshold=signal.threshold(self._nodes))
+
+    @property
+    def namespace(self) -> str:
+        """CloudWatch namespace of the counts."""
+        return f"HyperPodRay/{Stack.of(self).stack_name}"
 
     def undelivered(self, rule: events.CfnRule) -> None:
         """Events of a rule that could not be delivered."""
@@ -241,7 +248,7 @@ class Watch(Construct):
             alarm_description=mail.description(self._environment),
         )
         alarm.add_alarm_action(actions.SnsAction(self._topic))
-        self.names.append(name)
+        self.arns.append(alarm.alarm_arn)
 
 
 def _of_rule(rule: events.CfnRule, metric: str) -> cloudwatch.Metric:

@@ -14,6 +14,7 @@ from hyperpod_ray.access import BucketAccess
 
 _SERVICES = ec2.InterfaceVpcEndpointAwsService
 SERVICES = {
+    "aps-workspaces": ("Prometheus", _SERVICES.PROMETHEUS_WORKSPACES),
     "ec2": ("Ec2", _SERVICES.EC2),
     "ecr.api": ("EcrApi", _SERVICES.ECR),
     "ecr.dkr": ("EcrDocker", _SERVICES.ECR_DOCKER),

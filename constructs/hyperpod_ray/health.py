@@ -175,14 +175,16 @@ class HealthNotifications(Construct):
             policy_document=stack.to_json_string(policy.to_json()),
         )
 
-    def let_publish(self, sid: str, service: str, conditions: Mapping[str, object], *, of_key: bool) -> None:
+    def let_publish(
+        self, sid: str, service: str, conditions: Mapping[str, object], *, of_key: Mapping[str, object] | None = None
+    ) -> None:
         """Let a service publish to the encrypted topic, and use its key for it.
 
         Args:
             sid: Name of the statements.
             service: Principal.
             conditions: What the service publishes for.
-            of_key: Whether the service gives the same conditions when it uses the key.
+            of_key: Likewise when it uses the key. Default: the same conditions.
         """
         principal = iam.ServicePrincipal(service)
         self.topic.add_to_resource_policy(
@@ -200,7 +202,7 @@ class HealthNotifications(Construct):
                 principals=[principal],
                 actions=["kms:Decrypt", "kms:GenerateDataKey*"],
                 resources=["*"],
-                conditions=dict(conditions) if of_key else {},
+                conditions=dict(conditions if of_key is None else of_key),
             )
         )
 
@@ -213,8 +215,8 @@ class HealthNotifications(Construct):
         account = {"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
         alarms = {"ArnLike": {"aws:SourceArn": f"{self._alarms}*"}}
         sources = {"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}}
-        self.let_publish("Alarms", "cloudwatch.amazonaws.com", {**alarms, **account}, of_key=True)
-        self.let_publish("Rules", "events.amazonaws.com", {**sources, **account}, of_key=False)
+        self.let_publish("Alarms", "cloudwatch.amazonaws.com", {**alarms, **account})
+        self.let_publish("Rules", "events.amazonaws.com", {**sources, **account}, of_key={})
 
     def let_budgets_publish(self) -> None:
         """AWS Budgets of this account may publish.
@@ -226,4 +228,4 @@ class HealthNotifications(Construct):
             "ArnLike": {"aws:SourceArn": f"arn:{stack.partition}:budgets::{stack.account}:*"},
             "StringEquals": {"aws:SourceAccount": stack.account},
         }
-        self.let_publish("Budgets", "budgets.amazonaws.com", conditions, of_key=True)
+        self.let_publish("Budgets", "budgets.amazonaws.com", conditions)

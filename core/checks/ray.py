@@ -492,8 +492,8 @@ def observability_says_something(plan: Plan) -> Iterator[Finding]:
             what="has no effect without a value",
             expected="namespaces to scrape, or your Grafana and Prometheus",
             fix=(
-                "for the HyperPod observability add-on, add scrape_namespaces: [hyperpod-observability]; else "
-                "remove the section"
+                "for AWS's add-on, write observability: {} at the top level instead; for a Prometheus of your own, add "
+                "scrape_namespaces"
             ),
         )
     if (seen.grafana_host is None) != (seen.prometheus_host is None) or (

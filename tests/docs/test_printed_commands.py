@@ -219,6 +219,9 @@ def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path
             program = helm()
             assert program is not None
             assert _dry([str(program), words[1], "--help"], tmp_path) == 0
+        case "kubectl":
+            assert words[1] == "--namespace"
+            assert words[3] in ("exec", "logs")
         case _:
             assert words[0] == "ray" or "=" in words[0], command.text
 

@@ -237,7 +237,7 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
         )
     else:
         yield fine(*path, what=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
-    if plan.settings.ray.access is None and plan.tier_bucket_name is None:
+    if plan.settings.ray.access is None and plan.tier_bucket_name is None and plan.settings.observability is None:
         return
     agent = names.POD_IDENTITY_ADDON
     there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)
@@ -245,7 +245,7 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
         fix = f"aws eks create-addon --cluster-name {cluster} --addon-name {agent}"
         yield error(
             *path,
-            what=f"{cluster} has no add-on {agent}: Ray's pods would get no credentials",
+            what=f"{cluster} has no add-on {agent}: pods would get no credentials",
             expected="it there",
             fix=fix,
         )

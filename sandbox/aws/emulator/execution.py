@@ -22,8 +22,15 @@ Json = dict[str, Any]
 _SETS = ("CreateStack", "UpdateStack", "CreateChangeSet", "DeleteStack")
 # type: actions of create, update, delete
 ACTIONS: dict[str, tuple[str, str, str]] = {
+    "AWS::APS::RuleGroupsNamespace": (
+        "aps:CreateRuleGroupsNamespace",
+        "aps:PutRuleGroupsNamespace",
+        "aps:DeleteRuleGroupsNamespace",
+    ),
+    "AWS::APS::Workspace": ("aps:CreateWorkspace", "aps:UpdateWorkspaceAlias", "aps:DeleteWorkspace"),
     "AWS::Budgets::Budget": ("budgets:ModifyBudget",) * 3,
     "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms"),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch:PutDashboard", "cloudwatch:DeleteDashboards"),
     "AWS::CodeBuild::Project": ("codebuild:CreateProject", "codebuild:UpdateProject", "codebuild:DeleteProject"),
     "AWS::EC2::EIP": ("ec2:AllocateAddress", "ec2:CreateTags", "ec2:ReleaseAddress"),
     "AWS::EC2::FlowLog": ("ec2:CreateFlowLogs", "ec2:CreateTags", "ec2:DeleteFlowLogs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,8 @@ Json = dict[str, Any]
 
 
 def other_types(context: Context) -> list[ResourceType]:
-    """Return IAM::OIDCProvider and Budgets::Budget."""
-    return [_oidc_provider(context), _budget(context)]
+    """Return IAM::OIDCProvider, Budgets::Budget, APS::Workspace and APS::RuleGroupsNamespace."""
+    return [_oidc_provider(context), _budget(context), _prometheus(context), _prometheus_rules(context)]
 
 
 def keep_bucket_tags(registry: Registry, context: Context) -> None:
@@ -80,6 +81,46 @@ def _budget(context: Context) -> ResourceType:
         create=create,
         delete=lambda name, _properties: budgets._budgets.pop(name, None),
         replacing=("Budget", "NotificationsWithSubscribers"),
+    )
+
+
+def _prometheus(context: Context) -> ResourceType:
+    """A workspace that is there and keeps no sample."""
+
+    def create(_logical_id: str, _properties: Json, _stack: str) -> Created:
+        workspace = f"ws-{uuid.uuid4()}"
+        arn = context.hooks.arn("aps", f"workspace/{workspace}")
+        endpoint = f"https://aps-workspaces.{context.hooks.region()}.amazonaws.com/workspaces/{workspace}/"
+        return arn, {"Arn": arn, "WorkspaceId": workspace, "PrometheusEndpoint": endpoint}
+
+    def update(arn: str, _old: Json, _new: Json, _stack: str) -> Created:
+        workspace = arn.rpartition("/")[2]
+        endpoint = f"https://aps-workspaces.{context.hooks.region()}.amazonaws.com/workspaces/{workspace}/"
+        return arn, {"Arn": arn, "WorkspaceId": workspace, "PrometheusEndpoint": endpoint}
+
+    return ResourceType(
+        type="AWS::APS::Workspace",
+        create=create,
+        update=update,
+        delete=lambda _arn, _properties: None,
+        replacing=("KmsKeyArn",),
+    )
+
+
+def _prometheus_rules(context: Context) -> ResourceType:
+    """Rules that nothing evaluates."""
+
+    def create(_logical_id: str, properties: Json, _stack: str) -> Created:
+        workspace = str(properties["Workspace"]).rpartition("/")[2]
+        arn = context.hooks.arn("aps", f"rulegroupsnamespace/{workspace}/{properties['Name']}")
+        return arn, {"Arn": arn}
+
+    return ResourceType(
+        type="AWS::APS::RuleGroupsNamespace",
+        create=create,
+        update=lambda arn, _old, _new, _stack: (arn, {"Arn": arn}),
+        delete=lambda _arn, _properties: None,
+        replacing=("Workspace", "Name"),
     )
 
 

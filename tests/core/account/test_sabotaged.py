@@ -58,6 +58,7 @@ class Sabotage:
 
 
 CASES = [
+    Sabotage("no cost allocation tag", {"cost_tags": {}}, (("cost allocation tag", "warning", "no active cost allocation tag"),), file={**NEW, "budget": {"usd_per_month": 1000}}),
     # --- what the file names and the account does not have
     Sabotage("EKS cluster is not there", {"eks > shared": GONE, "addons": {"vpc-cni": None, "eks-pod-identity-agent": None}, "access_entries": {KUBECTL: None}},
              (("EKS cluster", "error", "shared: no such EKS cluster"), ("add-ons", "warning", "has no add-on vpc-cni"), ("add-ons", "error", "no add-on eks-pod-identity-agent"), ("kubectl role", "error", "no access entry"))),
