@@ -9,6 +9,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from constructs import Construct
+from core.names import MOUNT_PATH
 
 WIDTH = 24
 """Columns of a dashboard."""
@@ -65,9 +66,9 @@ class EnvironmentDashboard(Construct):
         if file_system_id is not None:
             of = {"FileSystemId": file_system_id}
             widgets += [
-                self._graph("Free space of /fsx (bytes)", [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")]),
+                self._graph(f"Free space of {MOUNT_PATH} (bytes)", [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")]),
                 self._graph(
-                    "Bytes of /fsx",
+                    f"Bytes of {MOUNT_PATH}",
                     [("AWS/FSx", "DataReadBytes", of, "Sum"), ("AWS/FSx", "DataWriteBytes", of, "Sum")],
                 ),
             ]
