@@ -10,7 +10,7 @@ from core.names import OBSERVABILITY_NAMESPACE
 from core.plan import Plan
 
 
-@rule("observability")
+@rule("observability", "hyperpod", "ray")
 def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
     """Ray reports the use of NVIDIA's GPUs only: without one, the alert on idle GPUs could never be sent.
 
@@ -29,22 +29,7 @@ def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
         )
 
 
-@rule("observability")
-def the_region_has_prometheus(plan: Plan) -> Iterator[Finding]:
-    """Amazon Managed Service for Prometheus is not in the Regions of China.
-
-    https://docs.aws.amazon.com/general/latest/gr/prometheus-service.html
-    """
-    if plan.settings.observability is not None and plan.settings.region.startswith("cn-"):
-        yield error(
-            "observability",
-            what=f"{plan.settings.region} has no Amazon Managed Service for Prometheus",
-            expected="a Region that has it",
-            fix="remove observability, and name your own Prometheus in ray.observability",
-        )
-
-
-@rule("ray")
+@rule("ray", "observability")
 def the_add_on_is_installed_by_somebody(plan: Plan) -> Iterator[Finding]:
     """The way for the add-on's collector is of no use where nothing here installs the add-on."""
     own = plan.settings.ray.observability
