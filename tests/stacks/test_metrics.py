@@ -112,7 +112,8 @@ def test_every_alarm_reads_what_is_published(assembly: Assembly) -> None:
 
 def test_without_the_section_nothing_is_installed(assembly: Assembly) -> None:
     assert assembly.of_type("AWS::APS::Workspace") == {}
-    assert names.OBSERVABILITY_ADDON not in str(assembly.templates)
+    addons = {addon["Properties"]["AddonName"] for addon in assembly.of_type("AWS::EKS::Addon").values()}
+    assert names.OBSERVABILITY_ADDON not in addons
 
 
 def test_templates_pass_the_registry_schemas(observed: Assembly) -> None:
