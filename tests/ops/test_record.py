@@ -71,7 +71,7 @@ def test_rates_leave_interruptions_out() -> None:
     found = read(
         "a", "", [*steps(1, 11, t=0, every=2), line(21, "restore", step=11, path="x"), *steps(12, 21, t=200, every=2)]
     )
-    assert found.recent_rate == pytest.approx(0.5)
+    assert found.rate() == found.recent_rate == pytest.approx(0.5)
     assert found.usual_rate == pytest.approx(0.5)
 
 
