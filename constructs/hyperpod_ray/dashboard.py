@@ -66,7 +66,11 @@ class EnvironmentDashboard(Construct):
         if file_system_id is not None:
             of = {"FileSystemId": file_system_id}
             widgets += [
-                self._graph(f"Free space of {MOUNT_PATH} (bytes)", [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")]),
+                self._graph(
+                    f"Free space of {MOUNT_PATH} (bytes)",
+                    [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")],
+                    period_s=60,  # published every minute: a longer period would add up the minutes
+                ),
                 self._graph(
                     f"Bytes of {MOUNT_PATH}",
                     [("AWS/FSx", "DataReadBytes", of, "Sum"), ("AWS/FSx", "DataWriteBytes", of, "Sum")],
@@ -87,7 +91,7 @@ class EnvironmentDashboard(Construct):
             dashboard_body=Stack.of(self).to_json_string({"widgets": placed}),
         )
 
-    def _graph(self, title: str, metrics: Sequence[Metric]) -> dict[str, Any]:
+    def _graph(self, title: str, metrics: Sequence[Metric], *, period_s: int = 300) -> dict[str, Any]:
         rows = [
             [namespace, name, *(part for pair in dimensions.items() for part in pair), {"stat": statistic}]
             for namespace, name, dimensions, statistic in metrics
@@ -97,7 +101,7 @@ class EnvironmentDashboard(Construct):
             "properties": {
                 "title": title,
                 "region": self._region,
-                "period": 300,
+                "period": period_s,
                 "view": "timeSeries",
                 "metrics": rows,
             },

@@ -143,14 +143,14 @@ class LustreFileSystem(Construct):
             namespace="AWS/FSx",
             metric_name="FreeDataStorageCapacity",
             dimensions_map={"FileSystemId": self.file_system.ref},
-            statistic="Sum",
-            period=Duration.minutes(5),
+            statistic="Sum",  # over the file system's disks, of which each publishes its own free space every minute
+            period=Duration.minutes(1),
         )
         watch.alarm(
             notifications.FILE_SYSTEM_FULL,
             metric,
             threshold=capacity_gib * 1024**3 * FREE_SPACE_ALARM_SHARE,
-            periods=3,
+            periods=15,
             below=True,
         )
 

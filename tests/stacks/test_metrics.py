@@ -41,6 +41,9 @@ PUBLISHED = {
     },
 }  # fmt: skip
 
+# what there is at a moment, published every minute: a sum over more than one of them adds up moments
+LEVELS = {"FreeDataStorageCapacity"} | {name for name in PUBLISHED["AWS/EKS"] if "pending_pods" in name}
+
 
 @pytest.fixture(scope="module")
 def observed() -> Assembly:
@@ -82,6 +85,9 @@ def test_every_widget_reads_what_is_published(assembly: Assembly) -> None:
         assert len(dimensions) % 2 == 0
         assert options["stat"] in ("Sum", "Maximum")
     assert {(n, m) for n, m, *_ in shown} >= counted, "every count is shown"
+    for widget in body["widgets"]:
+        for _, name, *_, options in widget["properties"].get("metrics", []):
+            assert name not in LEVELS or options["stat"] != "Sum" or widget["properties"]["period"] == 60, name
 
 
 def test_the_dashboard_shows_every_alarm_and_the_archive(assembly: Assembly) -> None:
@@ -105,6 +111,7 @@ def test_every_alarm_reads_what_is_published(assembly: Assembly) -> None:
     for alarm in alarms(assembly).values():
         metric = (alarm["Namespace"], alarm["MetricName"])
         assert metric in own or metric[1] in PUBLISHED[metric[0]], metric
+        assert metric[1] not in LEVELS or alarm["Statistic"] != "Sum" or alarm["Period"] == 60, metric
 
 
 # --- the add-on ------------------------------------------------------------------------------------------------------
