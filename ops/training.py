@@ -202,10 +202,13 @@ def _event(line: str) -> RunEvent | None:
     at = _seconds((found or {}).get("t"))
     if found is None or at is None:
         return None
-    text = next((str(found[key]) for key in ("message", "why", "reason", "node", "path") if found.get(key)), "")
+    kind = str(found.get("kind") or "")
+    # of a restore it matters whether it came from memory
+    keys = ("path",) if kind == "restore" else ("message", "why", "reason", "node", "path")
+    text = next((str(found[key]) for key in keys if found.get(key)), "")
     return RunEvent(
         at=at,
-        kind=str(found.get("kind") or ""),
+        kind=kind,
         step=_whole(found.get("step")),
         loss=_number(found.get("loss")),
         seconds=_number(found.get("seconds")),

@@ -39,7 +39,7 @@ EVENTS = [
     '"kind": "step"}',  # cut
     json.dumps({"t": T - 30, "kind": "error", "message": "ActorDiedError: the node died\nmore"}),
     json.dumps({"t": T - 28, "kind": "lost", "rank": 3, "why": "silent for 1.5 s"}),
-    json.dumps({"t": T - 25, "kind": "restore", "step": 600, "seconds": 0.4, "path": "memory"}),
+    json.dumps({"t": T - 25, "kind": "restore", "step": 600, "seconds": 0.4, "path": "memory", "node": "10.0.0.7"}),
     json.dumps({"t": T - 22, "kind": "save", "step": 600, "seconds": 1.5}),
     json.dumps({"t": T - 2, "kind": "step", "step": 640, "loss": 2.5}),
 ]
