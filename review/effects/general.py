@@ -245,9 +245,12 @@ def _added(changes: Changes, findings: Findings) -> None:
         )
 
 
+_TAGS = {"Tags", "HostedZoneTags", "ResourceTags"}
+
+
 def only_tags(change: ResourceChange) -> bool:
     """Whether nothing but tags changes: no service restarts anything for it."""
-    return change.kind is Kind.CHANGED and {pointer[0] for pointer in change.changed} <= {"Tags", "HostedZoneTags"}
+    return change.kind is Kind.CHANGED and {pointer[0] for pointer in change.changed} <= _TAGS
 
 
 def _tags(changes: Changes, findings: Findings) -> None:
@@ -256,7 +259,8 @@ def _tags(changes: Changes, findings: Findings) -> None:
         return
     differences: dict[str, None] = {}
     for change in retagged:
-        before, now = _tag_map(change.before("Tags")), _tag_map(change.now("Tags"))
+        place = next((pointer[0] for pointer in change.changed), "Tags")
+        before, now = _tag_map(change.before(place)), _tag_map(change.now(place))
         for key in {**before, **now}:
             if before.get(key) != now.get(key):
                 differences[f"{key} {before.get(key, 'none')} → {now.get(key, 'none')}"] = None
