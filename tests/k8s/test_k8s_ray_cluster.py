@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import k8s
-from core import Plan
+from core import Plan, names
 from resilience.settings import Settings
 
 GROUP = "sagemaker.amazonaws.com/instance-group-name"
@@ -23,6 +23,7 @@ def env_of(spec: dict[str, Any]) -> dict[str, str]:
 def test_every_pod_is_pinned_to_its_group_and_to_schedulable_nodes(variant: Any) -> None:
     ray = variant.plan.settings.ray
     expected = {"head": ray.head.instance_group, **{worker.name: worker.instance_group for worker in ray.workers}}
+    expected[names.GUARD] = ray.head.instance_group
     if ray.gcs_fault_tolerance:
         expected |= dict.fromkeys(("driver", "ray-redis"), ray.gcs_fault_tolerance.driver_instance_group)
     for name, spec in variant.pods().items():
@@ -98,7 +99,8 @@ def test_pods_run_without_root_and_without_privileges(variant: Any) -> None:
 
 def test_no_pod_gets_a_token_of_the_kubernetes_api_but_the_autoscalers(variant: Any) -> None:
     for name, spec in variant.pods().items():
-        wanted = name == "head" and variant.plan.settings.ray.autoscaling
+        # the node guard asks the Kubernetes API about nodes
+        wanted = name == names.GUARD or (name == "head" and variant.plan.settings.ray.autoscaling)
         assert spec["automountServiceAccountToken"] is wanted, name
 
 
@@ -237,11 +239,13 @@ def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> N
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]
     assert rule["labelSelector"]["matchLabels"]["ray.io/node-type"] == "head"
-    assert variant.one("Deployment")["spec"]["replicas"] == 1
+    deployments = {found["metadata"]["name"]: found for found in variant.kind("Deployment")}
+    assert set(deployments) == {names.GUARD, "ray-redis"}
+    assert deployments["ray-redis"]["spec"]["replicas"] == 1
     assert variant.one("Service")["spec"]["type"] == "ClusterIP"
     outside = render("fault-tolerant-outside")
     assert outside.cluster["gcsFaultToleranceOptions"]["redisAddress"] == "cache.example.com:6380"
-    assert outside.kind("Deployment") == []
+    assert [found["metadata"]["name"] for found in outside.kind("Deployment")] == [names.GUARD]
     assert [group["groupName"] for group in render("prod").cluster["workerGroupSpecs"]] == ["gpu"]
 
 

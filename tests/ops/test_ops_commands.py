@@ -564,7 +564,7 @@ def test_a_researchers_token_sees_all_that_it_may(world: World) -> None:
         eks.delete_access_entry(clusterName=cluster, principalArn=role)
     hidden = {
         "Kubernetes nodes", "controllers of kuberay-operator", "controllers of kube-system",
-        "controllers of aws-hyperpod",
+        "controllers of aws-hyperpod", "controllers of node-guard",
     }  # fmt: skip
     assert {item["source"] for item in seen["unseen"]} == hidden, seen["unseen"]
     assert all(item["refused"] for item in seen["unseen"])

@@ -64,6 +64,8 @@ def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, mo
     for old, new in SMALLER.items():
         assert old in line
         line = line.replace(old, new.replace("STORAGE", str(tmp_path)))
+    # /fsx is a folder of the test
+    monkeypatch.setattr("core.job_checks._below_mount", lambda place: place == str(tmp_path))
     head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
     faults.request("POST", "/rehearsal/bridges", {**head, "to": ray.url.removeprefix("http://")})
     try:

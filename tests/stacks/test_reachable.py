@@ -33,6 +33,8 @@ FOLDERS = {
 }
 """Every environment that is shipped, every example and every variant, with its folder."""
 EVERY = list(FOLDERS)
+UNNAMED = {"amazon-sagemaker-hyperpod-observability"}
+"""Add-ons whose images AWS does not name. Nodes may pull from every repository while one is installed."""
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
@@ -74,7 +76,10 @@ class World:
             found |= {with_values(image, values, region) for image in recorded if on(image, values)}
         data = needs.catalogue()
         added = [
-            repository for _, p in self.resolved("AWS::EKS::Addon") for repository in data["addons"][p["AddonName"]]
+            repository
+            for _, p in self.resolved("AWS::EKS::Addon")
+            if p["AddonName"] not in UNNAMED
+            for repository in data["addons"][p["AddonName"]]
         ]
         registry = f"{needs.eks_registry(region)}.dkr.ecr.{region}.amazonaws.com"
         return found | {f"{registry}/{repository}" for repository in [*added, *data["node_images"]]}
