@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ def main(arguments: Sequence[str]) -> int:
     if sys.stdin.buffer.readline() != GO:
         return 0
     _rename(before)
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), sys.stdin.fileno())
     script = arguments[0]
     sys.argv = list(arguments)
     sys.path[0] = str(Path(script).resolve().parent)  # `python -m` put the working directory there

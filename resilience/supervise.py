@@ -100,11 +100,11 @@ class Supervisor:
     def _next(self) -> subprocess.Popen[bytes]:
         """The standby where there is one that lives, else a new process."""
         standby, self.standby = self.standby, None
-        if standby is not None and standby.poll() is None and standby.stdin is not None:
+        if standby is not None and standby.stdin is not None:
             try:
                 standby.stdin.write(GO)
                 standby.stdin.close()
-            except OSError:  # it ended in this moment
+            except OSError:  # it has ended
                 standby.kill()
                 standby.wait()
             else:

@@ -155,7 +155,7 @@ STANDBY = """
 import sys
 from pathlib import Path
 from resilience import standby
-standby.MODULES = ("json", "there.is.none")
+standby.MODULES = ("colorsys", "there.is.none")
 import os
 Path(sys.argv[2] + ".standby").write_text(str(os.getpid()))
 sys.exit(standby.main(sys.argv[1:]))
@@ -238,7 +238,7 @@ LOOK = """
 import json, os, sys
 import beside_the_script
 assert open("/proc/self/comm").read().strip() != "driver-standby"
-print(json.dumps([__name__, sys.argv[1:], sys.path[0], sys.stdin.read(), "json" in sys.modules, __file__]))
+print(json.dumps([__name__, sys.argv[1:], sys.path[0], sys.stdin.read(), "colorsys" in sys.modules, __file__]))
 raise ValueError("from the script")
 """
 
