@@ -9,8 +9,9 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -23,6 +24,9 @@ from ops.errors import BAD_USE, ERROR, OK, OpsError
 
 POLL_SECONDS = 2.0
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+OURS = names.PROGRAM
+"""Key in the metadata of jobs that this program submits for itself; lists of jobs and runs omit them."""
+READ_PREFIX = "read-"
 CALL_SECONDS = 60.0
 AWAY_SECONDS = 300
 """How long the head may be away while a log is followed."""
@@ -153,3 +157,14 @@ def _ended(job: str, info: dict[str, Any], environment: str) -> int:
     output.log(f"next: hyperpod-ray status {environment}")
     code = info.get("driver_exit_code")
     return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR
+
+
+def is_ours(item: Mapping[str, Any]) -> bool:
+    """Whether this program submitted a job for itself.
+
+    Ray can write the end of a job after its deletion: an entry without metadata, which only the ID tells.
+    """
+    unlabelled = not item.get("metadata") and re.fullmatch(
+        rf"{READ_PREFIX}[0-9a-f]{{12}}", str(item.get("submission_id") or "")
+    )
+    return OURS in (item.get("metadata") or {}) or bool(unlabelled)

@@ -21,15 +21,13 @@ from typing import Any, Literal
 from ops import in_ray
 from ops.errors import OpsError
 from ops.in_ray import runs as reader
-from ops.jobs_api import ENDED, Jobs
+from ops.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
 from ops.snapshot import Run as Training
 from ops.snapshot import RunEvent
 from ops.submit import post, upload
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5
-OURS = "hyperpod-ray"
-"""Key in the metadata of jobs that this program submits for itself; lists of runs omit them."""
 FAULTS = ("error", "lost", "fault")
 Mode = Literal["min", "max"]
 
@@ -113,7 +111,7 @@ def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[Sta
             "entrypoint": shlex.join(words),
             "runtime_env": {"py_modules": [uri]},
             "metadata": {OURS: "read"},
-            "submission_id": f"read-{secrets.token_hex(6)}",
+            "submission_id": f"{READ_PREFIX}{secrets.token_hex(6)}",
         },
     )
     try:

@@ -20,7 +20,7 @@ from ops import output, own_cluster, run_plot, run_state
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.gather import moment
-from ops.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, jobs_of
+from ops.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, is_ours, jobs_of
 from ops.output import Format
 from ops.run_state import Mode, State
 
@@ -423,7 +423,7 @@ def all_of(jobs: Jobs) -> list[Run]:
     Omitted: what a driver of its own started, which has no ID to ask for, and what this program submits for itself.
     """
     answered = jobs.json("GET", "/api/jobs/")
-    theirs = [item for item in answered if run_state.OURS not in (item.get("metadata") or {})]
+    theirs = [item for item in answered if not is_ours(item)]
     return sorted((_run(item) for item in theirs if item.get("submission_id")), key=_newest, reverse=True)
 
 

@@ -23,7 +23,7 @@ from ops import connect, gather
 from ops.clients import Json, Target
 from ops.errors import OpsError
 from ops.forward import LOOPBACK
-from ops.jobs_api import ENDED, Jobs
+from ops.jobs_api import ENDED, Jobs, is_ours
 from ops.output import now
 from ops.snapshot import Job, Run, RunEvent
 
@@ -87,7 +87,7 @@ def training(target: Target, *, namespace: str, cluster: str) -> tuple[list[Job]
 
 def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[Run]]:
     """The same, of a Jobs API that is reachable."""
-    answered = [item for item in jobs.json("GET", "/api/jobs/") if item.get("submission_id") and not _ours(item)]
+    answered = [item for item in jobs.json("GET", "/api/jobs/") if item.get("submission_id") and not is_ours(item)]
     answered.sort(key=lambda item: item.get("start_time") or math.inf, reverse=True)
     going = [item for item in answered if item.get("status") not in ENDED_JOB]
     listed = answered[:LISTED] + [item for item in going if item not in answered[:LISTED]]
@@ -102,11 +102,6 @@ def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[R
             job = replace(job, run=run.name)
         found.append(job)
     return found, runs
-
-
-def _ours(item: Json) -> bool:
-    """Whether this program submitted a job for itself, to read a run's folder."""
-    return names.PROGRAM in (item.get("metadata") or {})
 
 
 def _job(item: Json, *, namespace: str, cluster: str) -> Job:
