@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from pathlib import Path
 
 MODULES = ("ray.train.torch", "resilience.resumable", "resilience.spares.driver")
 """What a driver imports. A module that is missing is left to the script, which may not need it."""
-GO = b"go\n"
+GO, TAKEN = b"go\n", b"taken\n"
+"""What the supervisor writes to this process's stdin, a socket, and what this process answers there."""
 NAME = "driver-standby"
 """What the process calls itself while it waits (`ps -o comm`)."""
 
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
             importlib.import_module(module)
     if sys.stdin.buffer.readline() != GO:
         return 0
+    os.write(sys.stdin.fileno(), TAKEN)
     _rename(before)
     script = arguments[0]
     sys.argv = list(arguments)

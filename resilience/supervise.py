@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,13 +26,15 @@ from types import FrameType
 from resilience.errors import InputError
 from resilience.journal import log
 from resilience.settings import Settings
-from resilience.standby import GO
+from resilience.standby import GO, TAKEN
 
 LOST = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 STOPS = (signal.SIGTERM, signal.SIGINT)
 SOON_S = 60.0
 STANDBY_AFTER_S = 10.0
 """The standby imports when the driver no longer does."""
+TAKES_OVER_S = 60.0
+"""A standby that still imports is waited for this long, as its imports are those of a new process."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -41,7 +44,8 @@ class Supervisor:
     Args:
         command: Program and arguments.
         limit: So many losses in a row, each within `SOON_S` seconds of the start, end the job; 0 = never.
-        standby: Command of a process that becomes the next driver when it reads `standby.GO` on stdin. Default: none.
+        standby: Command of a process that becomes the next driver when it reads `standby.GO` on stdin and
+            answers there. Default: none.
         standby_after_s: Seconds that a driver has lived before its standby starts.
         sleep: Waits between two starts.
         clock: Seconds that never go back.
@@ -60,7 +64,7 @@ class Supervisor:
         self.command, self.limit, self.sleep, self.clock = list(command), limit, sleep, clock
         self.standby_command, self.standby_after_s = list(standby), standby_after_s
         self.child: subprocess.Popen[bytes] | None = None
-        self.standby: subprocess.Popen[bytes] | None = None
+        self.standby: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self.stopping = False
 
     def run(self) -> int:
@@ -98,17 +102,16 @@ class Supervisor:
                 return 128 + number
 
     def _next(self) -> subprocess.Popen[bytes]:
-        """The standby where there is one that lives, else a new process."""
-        standby, self.standby = self.standby, None
-        if standby is not None and standby.stdin is not None:
-            try:
-                standby.stdin.write(GO)
-                standby.stdin.close()
-            except OSError:  # it has ended
-                standby.kill()
-                standby.wait()
-            else:
-                return standby
+        """The standby where it takes over, else a new process."""
+        if self.standby is not None:
+            (process, way), self.standby = self.standby, None
+            with way, contextlib.suppress(OSError):  # it has ended, or does not answer
+                way.settimeout(TAKES_OVER_S)
+                way.sendall(GO)
+                if way.recv(len(TAKEN)) == TAKEN:
+                    return process
+            process.kill()
+            process.wait()
         return _start(self.command)
 
     def _wait(self, child: subprocess.Popen[bytes]) -> int:
@@ -117,13 +120,17 @@ class Supervisor:
             try:
                 return child.wait(timeout=self.standby_after_s)
             except subprocess.TimeoutExpired:
-                self.standby = _start(self.standby_command, stdin=subprocess.PIPE)
+                way, its = socket.socketpair()
+                with its:
+                    self.standby = _start(self.standby_command, stdin=its.fileno()), way
         return child.wait()
 
     def _dismiss(self) -> None:
         if self.standby is not None:
-            self.standby.kill()
-            self.standby.wait()
+            process, way = self.standby
+            way.close()
+            process.kill()
+            process.wait()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.stopping = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -203,7 +204,8 @@ def test_the_standby_is_the_next_driver(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("importable")
 def test_a_standby_that_ended_is_replaced_by_a_new_process(tmp_path: Path) -> None:
-    dead = 'import sys; open(sys.argv[2] + ".standby", "w").write("999999999")'
+    # it hears the call, and ends without an answer
+    dead = 'import sys; open(sys.argv[2] + ".standby", "w").write("999999999"); sys.stdin.readline()'
     supervisor = _with_standby(tmp_path, "wait", "0", code=dead)
     _kill_when(tmp_path, supervisor, "count.standby")
     assert supervisor.run() == 0
@@ -250,10 +252,15 @@ def test_a_standby_runs_the_script_as_python_does(tmp_path: Path, go: bool) -> N
     script = tmp_path / "look.py"
     script.write_text(LOOK)
     code = STANDBY.replace("Path(sys.argv[2]", f'Path("{tmp_path}/count"')
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(script), "--name", "a"],
-        input="go\n" if go else "", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    way, its = socket.socketpair()
+    with way, its:
+        command = [sys.executable, "-c", code, str(script), "--name", "a"]
+        if go:
+            way.sendall(b"go\n")
+        way.shutdown(socket.SHUT_WR)
+        done = subprocess.run(command, stdin=its.fileno(), capture_output=True, text=True, check=False)
+        its.close()
+        assert way.recv(100) == (b"taken\n" if go else b"")
     if not go:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         return
