@@ -15,7 +15,7 @@ from tests.ops.world import ACCOUNT, World, environment_text
 from tests.support.web import web_server
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
-NODE = re.compile(r"\b(hyperpod-)?(i-[\da-z]{8,}|i-spare|i-unreachable|NODE)\b")
+NODE = re.compile(r"\b(hyperpod-)?(i-…|(?:i-[\da-z]{8,}|i-spare|i-unreachable|NODE)\b)")
 LATE = (
     *("faults set", "faults clear", "nodes free", "nodes re", "nodes drill", "fail-node", "quota"),
     *("ray-job", "create secret"),
