@@ -44,3 +44,21 @@ def the_add_on_is_installed_by_somebody(plan: Plan) -> Iterator[Finding]:
             expected="the section observability, which installs it and lets it scrape",
             fix="add observability: {} at the top level, unless you install the add-on yourself",
         )
+
+
+@rule("observability", "network")
+def the_add_ons_images_are_within_reach(plan: Plan) -> Iterator[Finding]:
+    """AWS names no images of the observability add-on: nothing here can tell whether a closed network reaches them.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-setup.html
+    """
+    if plan.settings.observability is not None and plan.settings.network.closed:
+        yield warning(
+            "observability",
+            what=(
+                "AWS does not publish where the add-on's images are, and a closed network reaches Amazon ECR of its "
+                "Region only"
+            ),
+            expected="network.egress 'nat', or no section observability",
+            fix="ask AWS Support for the add-on's images, or remove observability",
+        )
