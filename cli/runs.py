@@ -94,7 +94,7 @@ def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int
 def compare(env: Env, runs: RunNames, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
     """Compare runs side by side.
 
-    Shows progress, loss at the last step that all reached, rate, restarts and checkpoints.
+    Shows progress, loss at the last step that all reached, rate, recoveries and checkpoints.
     """
     from ops import runs as verb
 

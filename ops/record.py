@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ops import journal
+from ops.journal import number, whole
 from ops.snapshot import Run
 
 RECENT_SECONDS = 60.0
@@ -177,15 +179,15 @@ def read(name: str, progress: str = "", events: Iterable[str] = ()) -> Record:
         progress: Text of `progress.json`; empty where there is none.
         events: Lines of `events.jsonl`.
     """
-    now = _object(progress)
-    found = sorted(filter(None, (_event(line) for line in events)), key=lambda event: float(event["t"]))
+    now = journal.mapping(progress)
+    found = journal.events(events)
     metric = _metric(found)
     steps, saves, signs, interruptions = _walk(found, metric=metric)
     ended = now.get("state") in FINISHED or any(event["kind"] == "done" for event in found)
     open_ = None if ended else _open(steps, signs)
     last = steps[-1] if steps else None
     metrics = now.get("metrics")
-    bad = next((e for e in found if e["kind"] == "step" and metric in e and _number(e[metric]) is None), None)
+    bad = next((e for e in found if e["kind"] == "step" and metric in e and number(e[metric]) is None), None)
     return Record(
         name=name,
         state="done" if ended and now.get("state") != "failed" else str(now.get("state") or ""),
@@ -194,16 +196,16 @@ def read(name: str, progress: str = "", events: Iterable[str] = ()) -> Record:
         saves=tuple(saves),
         interruptions=(*interruptions, *([open_] if open_ else [])),
         signs=tuple(signs),
-        total_steps=_whole(now.get("total_steps")),
-        world=_whole(now.get("world_size")),
-        step=_whole(now.get("last_step")) if "last_step" in now else last.step if last else None,
-        value=_number(metrics.get(metric)) if isinstance(metrics, dict) else last.value if last else None,
-        step_t=_number(now.get("last_step_t")) or (last.t if last else None),
-        checkpoint_step=_whole(now.get("last_checkpoint_step")) if "last_checkpoint_step" in now else _last_save(saves),
-        checkpoint_t=_number(now.get("last_checkpoint_t")) or (saves[-1].t if saves else None),
+        total_steps=whole(now.get("total_steps")),
+        world=whole(now.get("world_size")),
+        step=whole(now.get("last_step")) if "last_step" in now else last.step if last else None,
+        value=number(metrics.get(metric)) if isinstance(metrics, dict) else last.value if last else None,
+        step_t=number(now.get("last_step_t")) or (last.t if last else None),
+        checkpoint_step=whole(now.get("last_checkpoint_step")) if "last_checkpoint_step" in now else _last_save(saves),
+        checkpoint_t=number(now.get("last_checkpoint_t")) or (saves[-1].t if saves else None),
         checkpoint_path=str(now.get("last_checkpoint_path") or ""),
         error=str(now.get("last_error") or ""),
-        not_finite=_whole(bad["step"]) if bad else None,
+        not_finite=whole(bad["step"]) if bad else None,
     )
 
 
@@ -211,7 +213,7 @@ def of(run: Run) -> Record:
     """The record of a run as a snapshot has it: of its newest events only."""
     lines = []
     for event in run.events:
-        path = event.text if event.kind == "restore" and (event.text == "memory" or "/" in event.text) else ""
+        path = event.text if event.kind == journal.BACK and (event.text == "memory" or "/" in event.text) else ""
         fields = {"step": event.step, "loss": event.loss, "seconds": event.seconds, "message": event.text, "path": path}
         known = {key: value for key, value in fields.items() if value not in (None, "")}
         lines.append(json.dumps({"t": event.at.timestamp(), "kind": event.kind, **known}))
@@ -237,39 +239,10 @@ def _last_save(saves: Sequence[Save]) -> int | None:
     return saves[-1].step if saves else None
 
 
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    event = _object(line)
-    if _number(event.get("t")) is None or not isinstance(event.get("kind"), str):
-        return None
-    if event["kind"] in ("step", "save") and _whole(event.get("step")) is None:
-        return None
-    return event
-
-
-def _number(value: object) -> float | None:
-    """A finite number, and nothing else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _whole(value: object) -> int | None:
-    number = _number(value)
-    return None if number is None or number != int(number) else int(number)
-
-
 def _metric(events: Sequence[Mapping[str, Any]]) -> str:
     """`loss`, or the first number that steps have where there is no loss."""
     step = next((event for event in events if event["kind"] == "step"), {})
-    others = [key for key, value in step.items() if key not in NO_METRICS and _number(value) is not None]
+    others = [key for key, value in step.items() if key not in NO_METRICS and number(value) is not None]
     return "loss" if "loss" in step or not others else others[0]
 
 
@@ -283,10 +256,10 @@ def _walk(
     restored: Mapping[str, Any] | None = None
     for event in events:
         t, kind = float(event["t"]), str(event["kind"])
-        if kind == "restore":
+        if kind == journal.BACK:
             restored = event
         elif kind == "save":
-            stall, seconds = _number(event.get("stall_s")), _number(event.get("seconds"))
+            stall, seconds = number(event.get("stall_s")), number(event.get("seconds"))
             saves.append(
                 Save(
                     t=t, step=int(event["step"]), reason=str(event.get("reason") or ""),
@@ -294,7 +267,7 @@ def _walk(
                 )
             )  # fmt: skip
         elif kind == "step":
-            step = Step(t=t, step=int(event["step"]), value=_number(event.get(metric)))
+            step = Step(t=t, step=int(event["step"]), value=number(event.get(metric)))
             if steps and (restored is not None or step.step <= steps[-1].step):
                 interruptions.append(_interruption(steps[-1], step, restored, signs))
             steps.append(step)
@@ -306,7 +279,7 @@ def _walk(
 
 def _interruption(last: Step, new: Step, restored: Mapping[str, Any] | None, signs: Sequence[Sign]) -> Interruption:
     path = str(restored.get("path") or "") if restored else ""
-    back = _whole(restored.get("step")) if restored else None
+    back = whole(restored.get("step")) if restored else None
     return Interruption(
         stopped_t=last.t,
         resumed_t=new.t,

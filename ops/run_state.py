@@ -14,21 +14,19 @@ import shlex
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ops import in_ray
+from ops import in_ray, journal
 from ops.errors import OpsError
 from ops.in_ray import runs as reader
 from ops.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
 from ops.snapshot import Run as Training
-from ops.snapshot import RunEvent
 from ops.submit import post, upload
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5
-FAULTS = ("error", "lost", "fault")
 Mode = Literal["min", "max"]
 
 
@@ -53,8 +51,6 @@ class State:
     """Unix seconds, step and loss; at most some hundred points, oldest first."""
     checkpoints: tuple[Checkpoint, ...]
     """Newest first."""
-    counts: Mapping[str, int]
-    """Events of the whole run by kind."""
 
     @property
     def folder(self) -> str:
@@ -83,11 +79,6 @@ class State:
     def loss_at(self, step: int) -> float | None:
         """Loss at a step, or at the last point before it."""
         return next((loss for _, at, loss in reversed(self.curve) if at <= step and loss is not None), None)
-
-    @property
-    def restarts(self) -> int:
-        """Starts of the workers after the first."""
-        return max(0, self.counts.get("restore", 0) - 1)
 
 
 def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[State]:
@@ -157,38 +148,29 @@ def states(answer: Any) -> list[State]:
 
 
 def _state(item: dict[str, Any]) -> State:
-    progress, folder = item["progress"], str(item["folder"])
-    events = tuple(_events(item["events"]))
+    folder = str(item["folder"])
     curve = tuple((float(t), int(step), loss) for t, step, loss in item["curve"])
-    last_step = progress.get("last_step") if isinstance(progress.get("last_step"), int) else None
-    metrics = {key: value for key, value in (progress.get("metrics") or {}).items() if isinstance(value, int | float)}
-    training = Training(
-        name=str(progress.get("name") or folder.rstrip("/").rsplit("/", 1)[-1]),
-        job="",
-        cluster="",
-        namespace="",
-        state=str(progress.get("state") or "unknown"),
-        at=_moment(item["at"]) or datetime.now(UTC),
-        step=last_step if last_step is not None else (curve[-1][1] if curve else None),
-        steps_total=progress.get("total_steps"),
+    run = journal.run_of(
+        item["progress"],
+        item["events"],
+        name=folder.rstrip("/").rsplit("/", 1)[-1],
+        at=journal.moment(item["at"]) or datetime.now(UTC),
+        folder=folder,
+    )
+    newest = curve[-1] if curve else (None, None, None)
+    training = replace(
+        run,
+        state=run.state or "unknown",
+        step=newest[1] if run.step is None else run.step,
         step_seconds=item["step_seconds"],
         longest_pause_seconds=item["longest_pause_seconds"],
-        loss=metrics.get("loss", curve[-1][2] if curve else None),
-        metrics=metrics,
-        started=_moment(item["started"]),
-        state_since=_moment(progress.get("t")),
-        last_step_at=_moment(progress.get("last_step_t")) or (_moment(curve[-1][0]) if curve else None),
-        last_checkpoint_at=_moment(progress.get("last_checkpoint_t")),
-        last_checkpoint_step=progress.get("last_checkpoint_step"),
-        world_size=progress.get("world_size"),
-        attempt=str(progress.get("attempt") or ""),
-        last_error=str(progress.get("last_error") or ""),
-        folder=folder,
-        faults=sum(event.kind in FAULTS for event in events),
-        recoveries=max(0, item["counts"].get("restore", 0) - 1),
-        events=events,
+        loss=run.metrics.get("loss", newest[2]),
+        started=journal.moment(item["started"]),
+        last_step_at=run.last_step_at or journal.moment(newest[0]),
+        faults=sum(item["counts"].get(kind, 0) for kind in journal.FAULTS),
+        recoveries=item["counts"].get(journal.BACK, 0),
     )
-    return State(training=training, curve=curve, checkpoints=tuple(_checkpoints(item)), counts=item["counts"])
+    return State(training=training, curve=curve, checkpoints=tuple(_checkpoints(item)))
 
 
 def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
@@ -201,25 +183,6 @@ def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
             bytes=one["bytes"],
             metrics=one["metrics"],
         )
-
-
-def _events(found: Sequence[dict[str, Any]]) -> Iterator[RunEvent]:
-    for event in found:
-        at = _moment(event["t"])
-        if at is None:
-            continue
-        seconds, step = event.get("seconds"), event.get("step")
-        yield RunEvent(
-            at=at,
-            kind=str(event.get("kind")),
-            step=step if isinstance(step, int) else None,
-            seconds=float(seconds) if isinstance(seconds, int | float) else None,
-            text=str(event.get("message") or event.get("reason") or ""),
-        )
-
-
-def _moment(seconds: Any) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
 
 
 def smallest_loss(found: State) -> float | None:

@@ -181,7 +181,7 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
 
 
 def compare(target: Target, names: Sequence[str], *, form: Format, source: Source) -> int:
-    """Show runs beside each other: progress, loss at the last step that all of them reached, rate, restarts."""
+    """Show runs beside each other: progress, loss at the last step that all of them reached, rate, recoveries."""
     found, states = _with_states(target, names, source=source)
     common = min(state.curve[-1][1] for state in states) if all(state.curve for state in states) else None
     columns = [_figures(run, state, common=common) for run, state in zip(found, states, strict=True)]
@@ -269,7 +269,7 @@ FIGURES = {
     "smallest_loss": "smallest loss",
     "steps_per_second": "steps/s",
     "world_size": "ranks",
-    "restarts": "restarts",
+    "recoveries": "recoveries",
     "faults": "faults",
     "checkpoints": "checkpoints",
     "last_checkpoint": "newest checkpoint",
@@ -291,8 +291,8 @@ def _figures(run: Run, state: State, *, common: int | None) -> dict[str, Any]:
         "smallest_loss": run_state.smallest_loss(state),
         "steps_per_second": run_state.median_rate(state),
         "world_size": training.world_size,
-        "restarts": state.restarts,
-        "faults": sum(state.counts.get(kind, 0) for kind in run_state.FAULTS),
+        "recoveries": training.recoveries,
+        "faults": training.faults,
         "checkpoints": sum(one.complete for one in state.checkpoints),
         "last_checkpoint": state.last.name if state.last else None,
         "started": output.plain(run.started),
@@ -338,7 +338,7 @@ def _in_words(there: State) -> dict[str, str]:
         if last
         else "none is complete",
         "best checkpoint": f"{lowest.path}, loss {lowest.metrics['loss']:.4g}" if lowest else "",
-        "restarts": str(there.restarts) if there.restarts else "",
+        "recoveries": str(run.recoveries) if run.recoveries else "",
         "last error": run.last_error,
     }
 
@@ -352,7 +352,7 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
         {
             "state": run.state, "step": run.step, "steps_total": run.steps_total,
             "steps_per_second": run.steps_per_second, "seconds_left": there.seconds_left, "loss": run.loss,
-            "metrics": run.metrics, "world_size": run.world_size, "restarts": there.restarts,
+            "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
             "last_error": run.last_error, "checkpoints": list(there.checkpoints), "curve": list(there.curve),
         }

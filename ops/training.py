@@ -9,7 +9,6 @@ https://docs.ray.io/en/latest/ray-observability/reference/api.html
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -19,13 +18,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from core import names
-from ops import connect, gather
+from ops import connect, gather, journal
 from ops.clients import Json, Target
 from ops.errors import OpsError
 from ops.forward import LOOPBACK
 from ops.jobs_api import ENDED, Jobs, is_ours
 from ops.output import now
-from ops.snapshot import Job, Run, RunEvent
+from ops.snapshot import Job, Run
 
 CALL_SECONDS = 15.0
 """A dashboard that takes longer is not asked further."""
@@ -35,7 +34,6 @@ LOOKED_AT = 6
 """Newest ended jobs whose journal is read too: the history of a run that was submitted again."""
 EVENTS = 400
 """Newest lines of a journal."""
-FAULTS = ("error", "lost", "fault")
 ENDED_JOB = frozenset(ENDED)
 
 
@@ -113,7 +111,7 @@ def _job(item: Json, *, namespace: str, cluster: str) -> Job:
         command=str(item.get("entrypoint") or ""),
         started=_milliseconds(item.get("start_time")),
         ended=_milliseconds(item.get("end_time")),
-        message=_first_line(item.get("message")),
+        message=journal.first_line(item.get("message")),
         exit_code=item.get("driver_exit_code"),
     )
 
@@ -144,111 +142,23 @@ def _file(jobs: Jobs, node: str, name: str, *, lines: int = -1) -> str | None:
     return body.decode(errors="replace") if status == 200 else None  # 500 where there is no such file
 
 
-# --- a journal -------------------------------------------------------------------------------------------------------
-
-
-def run_of(progress: str, events: Iterable[str], *, job: Job, at: datetime) -> Run | None:
+def run_of(progress: str, lines: Iterable[str], *, job: Job, at: datetime) -> Run | None:
     """A run from the texts of `progress.json` and `events.jsonl`; None where the first is no journal.
 
     Args:
         progress: All of `progress.json`.
-        events: Lines of `events.jsonl`, oldest first; the first may be cut.
+        lines: Lines of `events.jsonl`; the first may be cut.
         job: Whose it is.
         at: The cluster's time.
     """
-    journal = _object(progress)
-    if journal is None or not isinstance(journal.get("name"), str):
+    content = journal.mapping(progress)
+    if not isinstance(content.get("name"), str):
         return None
-    happened = [event for event in map(_event, events) if event is not None]
-    restores = [event for event in happened if event.kind == "restore"]
-    metrics = journal.get("metrics") if isinstance(journal.get("metrics"), dict) else {}
-    pauses = [pause for pause in map(_number, journal.get("pauses_s") or ()) if pause is not None]
-    return Run(
-        name=journal["name"],
-        job=job.id,
-        cluster=job.cluster,
-        namespace=job.namespace,
-        state=str(journal.get("state") or ""),
-        at=at,
-        step=_whole(journal.get("last_step")),
-        steps_total=_whole(journal.get("total_steps")),
-        step_seconds=_number(journal.get("step_s")),
-        best_step_seconds=_number(journal.get("best_step_s")),
-        longest_pause_seconds=pauses[1] if len(pauses) > 1 else None,
-        loss=_number((metrics or {}).get("loss")),
-        metrics={key: value for key, item in (metrics or {}).items() if (value := _number(item)) is not None},
-        started=max(filter(None, (_seconds(journal.get(key)) for key in ("started_t", "begun_t"))), default=None),
-        state_since=_seconds(journal.get("state_t")),
-        last_step_at=_seconds(journal.get("last_step_t")),
-        last_checkpoint_at=_seconds(journal.get("last_checkpoint_t")),
-        last_checkpoint_step=_whole(journal.get("last_checkpoint_step")),
-        world_size=_whole(journal.get("world_size")),
-        attempt=str(journal.get("attempt") or ""),
-        last_error=_first_line(journal.get("last_error")),
-        folder=_folder(journal),
-        faults=sum(event.kind in FAULTS for event in happened),
-        recoveries=len(restores),
-        events=tuple(happened),
+    return journal.run_of(
+        content, journal.events(lines), name="", at=at, job=job.id, cluster=job.cluster, namespace=job.namespace
     )
-
-
-def _event(line: str) -> RunEvent | None:
-    found = _object(line)
-    at = _seconds((found or {}).get("t"))
-    if found is None or at is None:
-        return None
-    kind = str(found.get("kind") or "")
-    # of a restore it matters whether it came from memory
-    keys = ("path",) if kind == "restore" else ("message", "why", "reason", "node", "path")
-    text = next((str(found[key]) for key in keys if found.get(key)), "")
-    return RunEvent(
-        at=at,
-        kind=kind,
-        step=_whole(found.get("step")),
-        loss=_number(found.get("loss")),
-        seconds=_number(found.get("seconds")),
-        text=_first_line(text),
-    )
-
-
-def _folder(journal: Json) -> str:
-    """The run's folder, from the place of its newest checkpoint."""
-    path = str(journal.get("last_checkpoint_path") or "")
-    return path.rpartition("/")[0]
-
-
-def _object(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _number(value: Any) -> float | None:
-    """A finite number; JSON has none of the others, and Python writes them all the same."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _seconds(value: Any) -> datetime | None:
-    number = _number(value)
-    try:
-        return datetime.fromtimestamp(number, UTC) if number else None
-    except (OverflowError, OSError, ValueError):
-        return None
 
 
 def _milliseconds(value: Any) -> datetime | None:
-    number = _number(value)
-    return _seconds(number / 1000) if number else None
-
-
-def _first_line(value: Any) -> str:
-    lines = str(value or "").strip().splitlines()
-    return lines[0][:300] if lines else ""
+    found = journal.number(value)
+    return journal.moment(found / 1000) if found else None

@@ -44,7 +44,6 @@ def write_run(
     )  # fmt: skip
     log = journal.Journal(place, name=name)
     log.event("start", role="driver", pid=1, workers="2")
-    log.event("restore", step=0, path=None, seconds=0.1, world=2)
     for step in range(1, steps + 1):
         clock.now += every
         loss = 5 - slope * step
@@ -93,7 +92,7 @@ def test_a_run_is_read(storage: Path) -> None:
     assert run.steps_per_second == pytest.approx(0.5), "the pause of 30 s is no step"
     assert run.longest_pause_seconds == pytest.approx(2.0), "one long pause is a fault, two are a save"
     assert found.seconds_left == pytest.approx(68 * 2.0)
-    assert found.restarts == 1
+    assert run.recoveries == 1, "a first start restores nothing, and is none"
     assert run.faults == 2
     assert [one.step for one in found.checkpoints] == [30, 20, 10]
     assert found.last is not None
@@ -160,7 +159,7 @@ def test_runs_of_this_machine_are_listed_and_shown(storage: Path, capfd: pytest.
     assert len(json.loads(run("list", "demo", *here, "--state", "running", "-o", "json", capfd=capfd))["runs"]) == 2
     assert json.loads(run("list", "demo", *here, "--state", "succeeded", "-o", "json", capfd=capfd))["runs"] == []
     shown = run("show", "demo", "first", *here, capfd=capfd)
-    for words in ("running, 2 ranks", "32 of 100, 0.5 steps/s, 2 min left", "step-00000020-abc123", "restarts"):
+    for words in ("running, 2 ranks", "32 of 100, 0.5 steps/s, 2 min left", "step-00000020-abc123", "recoveries"):
         assert words in shown
     assert main(["runs", "show", "demo", "firsst", *here]) == 2
     assert "did you mean 'first'?" in capfd.readouterr().err
@@ -173,7 +172,7 @@ def test_runs_are_compared_at_the_step_that_all_reached(storage: Path, capfd: py
     first, second = data["runs"]
     assert first["loss_at_common_step"] == pytest.approx(3.0)
     assert second["loss_at_common_step"] == pytest.approx(4.0)
-    assert (first["restarts"], second["restarts"]) == (1, 1)
+    assert (first["recoveries"], second["recoveries"]) == (1, 1)
     assert second["steps_per_second"] == pytest.approx(1.0)
     text = run("compare", "demo", "first", "second", *here, capfd=capfd)
     assert "loss at step 20" in text
