@@ -595,6 +595,48 @@ class RayAccess(Settings):
     `sagemaker-mlflow` are yours to add. Artifacts need their bucket in `s3`."""
 
 
+class HangRule(Settings):
+    """A rule of hung job detection, in the service's own schema.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ray-hung-job-detection.html
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """What events call the rule."""
+    type: Literal["log_pattern"] = "log_pattern"
+    """Kind of the rule."""
+    enabled: bool = False
+    """Whether the rule is active. The service's default is `false`."""
+    log_pattern: Annotated[str, Field(min_length=1, max_length=256)]
+    """Regular expression in RE2 syntax, looked for in each line of a worker's standard output. The training library
+    writes `step N` there."""
+    timeout_minutes: Annotated[float, Field(gt=0, le=1440)] | None = None
+    """Longest time between two lines that match. Default: no limit."""
+    start_timeout_minutes: Annotated[float, Field(gt=0, le=1440)] | None = None
+    """Longest time from the job's start to the first line that matches. Default: no limit."""
+    stop_pattern: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    """Regular expression in RE2 syntax; a line that matches ends the rule. Default: none."""
+    fault_on_match: bool = False
+    """Whether a line that matches `log_pattern` is itself the fault."""
+    metric_evaluation_data_points: Annotated[int, Field(ge=1, le=100)] = 1
+    """Evaluations in a row that must fail before the job counts as hung."""
+
+
+class HungJobDetection(Settings):
+    """Rules for HyperPod's job monitoring agent. A run sends them when it starts; they replace the default detection.
+
+    They are a ConfigMap that head and workers mount. A change interrupts nothing: runs that start later send it.
+    """
+
+    enabled: bool = True
+    """`false` switches off hung job detection, the service's default detection too."""
+    rules: Annotated[list[HangRule], Field(max_length=20)] = []
+    """The rules. Without one that is enabled nothing is detected."""
+    action: Literal["notify", "cancel"] = "notify"
+    """`notify`: an event, which `status` and mails show. `cancel`: the agent also ends the hung worker, and the run
+    resumes from its checkpoint."""
+
+
 class Ray(Settings):
     """The RayCluster (`ray.io/v1`, KubeRay)."""
 
@@ -632,6 +674,8 @@ class Ray(Settings):
     """Default: nobody scrapes Ray's metrics, and no Grafana or Prometheus variables."""
     access: RayAccess | None = None
     """What Ray's pods may do in AWS. Default: nothing; they then have no identity."""
+    hung_job_detection: HungJobDetection | None = None
+    """Rules by which HyperPod finds hung jobs. Default: the service's own detection, which notifies."""
 
 
 # --- training ------------------------------------------------------------------------------------------------------

@@ -182,6 +182,12 @@ def _one(info: dict[str, Any]) -> str:
     match info.get("type"):
         case "integer":
             text = _bounds(info.get("minimum"), info.get("maximum"), noun="whole number")
+        case "number":
+            over = info.get("exclusiveMinimum")
+            low = info.get("minimum") if over is None else None
+            limits = [f"more than {over:g}"] if over is not None else []
+            bounds = _bounds(low, info.get("maximum"), noun="")
+            text = ", ".join(["number", *limits, *([bounds] if bounds else [])])
         case "boolean":
             text = "`true`, `false`"
         case "array":
@@ -195,7 +201,7 @@ def _one(info: dict[str, Any]) -> str:
     return text
 
 
-def _bounds(low: int | None, high: int | None, *, noun: str) -> str:
+def _bounds(low: float | None, high: float | None, *, noun: str) -> str:
     if low is not None and high is not None:
         return f"{low} to {high}"
     if low is None and high is None:

@@ -10,6 +10,7 @@ from core.plan import Plan
 from k8s.access import access
 from k8s.bindings import Bindings
 from k8s.guard import guard
+from k8s.hangs import hang_rules
 from k8s.image_pull import image_pull
 from k8s.manifest import Manifest
 from k8s.namespaces import namespaces
@@ -77,6 +78,8 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     made.append(replace(volume_owner(plan, bindings), after=owned))
     if plan.checked_worker_groups:
         made.append(image_pull(plan, bindings))
+    if (detection := plan.settings.ray.hung_job_detection) is not None:
+        made.append(hang_rules(plan, detection))
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
         store = redis(plan, needs.pulled(plan, fault_tolerance.redis_image))

@@ -15,6 +15,8 @@ from core.names import (
     DRIVER_GROUP,
     EFA_RESOURCE,
     GCS_PORT,
+    HANG_RULES,
+    HANG_RULES_PATH,
     HOSTNAME_LABEL,
     JOB_AGENT_VARIABLE,
     JOB_LABEL,
@@ -243,6 +245,7 @@ def _template(
             {"name": CLAIM, "mountPath": MOUNT_PATH},
             {"name": "ray-logs", "mountPath": LOGS},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
+            {"name": HANG_RULES, "mountPath": HANG_RULES_PATH, "readOnly": True},
             *(
                 {"name": f"secret-{name}", "mountPath": f"{SECRETS_PATH}/{name}", "readOnly": True}
                 for name in plan.settings.ray.secrets
@@ -273,6 +276,8 @@ def _template(
                     "name": "shared-memory",
                     "emptyDir": {"medium": "Memory", "sizeLimit": f"{resources.shared_memory_gib}Gi"},
                 },
+                # mounted whether it is there or not: rules that come, change or go restart no pod
+                {"name": HANG_RULES, "configMap": {"name": HANG_RULES, "optional": True}},
                 *(_secret(name) for name in plan.settings.ray.secrets),
             ],
         },

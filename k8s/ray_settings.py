@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from core.access import tier_base
 from core.model import RayPod
-from core.names import TIERED_S3_VARIABLE, TRACKING_VARIABLE
+from core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan, PodResources
-from resilience.settings import Settings
+from resilience.settings import HANG_RULES_VARIABLE, Settings
 
 CERTIFICATES = "/etc/ssl/certs"
 """The certificate authorities that the Ray images (Ubuntu) trust, in OpenSSL's layout."""
@@ -68,4 +68,5 @@ def _common(plan: Plan) -> dict[str, str]:
     region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access or base else {}
     tier = {TIERED_S3_VARIABLE: base} if base else {}
     spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
-    return {**resilience.node_env(), **resilience.job_env(), **spares, **region, **mlflow, **tier}
+    rules = {HANG_RULES_VARIABLE: f"{HANG_RULES_PATH}/{HANG_RULES_FILE}"}
+    return {**resilience.node_env(), **resilience.job_env(), **rules, **spares, **region, **mlflow, **tier}

@@ -269,6 +269,12 @@ class Job:
     exit_code: int | None = None
     run: str = ""
     """Name of the training run that it publishes; empty where it publishes none."""
+    ray_id: str = ""
+    """Ray's ID of it, such as `01000000`, by which HyperPod's agent names a job. Empty before its driver starts."""
+
+    def named(self, name: str) -> bool:
+        """Whether an event that names a job, or none, may be of this one."""
+        return name in {"", self.id, self.ray_id}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,6 +105,7 @@ def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[R
 def _job(item: Json, *, namespace: str, cluster: str) -> Job:
     return Job(
         id=str(item["submission_id"]),
+        ray_id=str(item.get("job_id") or ""),
         state=str(item.get("status") or ""),
         cluster=cluster,
         namespace=namespace,

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
 from torch.distributed.checkpoint.stateful import Stateful
 
-from resilience import rng
+from resilience import hangs, rng
 from resilience.draining import NONE, DrainWatch
 from resilience.errors import InputError, Unrecoverable
 from resilience.faults import FaultHooks
@@ -126,6 +126,7 @@ class Resumable(Looping):
         if self.generation is not None:
             self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
         self.metrics: dict[str, Any] = {}
+        hangs.begin()  # a loop that another trainer runs
         self.draining = False
         self.leaving = self.resizing = False
         self._asked_about: Save | None = None
@@ -170,6 +171,7 @@ class Resumable(Looping):
                 fix="free space or repair the storage, then submit the same run again",
             )
         noted: dict[str, Any] = {**self.metrics, "step": self.step, "world": self.world}
+        hangs.ended(self.step)
         self.journal.event("done", **noted)
         self.journal.update(now=True, state="done")
 
@@ -178,6 +180,7 @@ class Resumable(Looping):
         if step != self.step:
             raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
         self.step = step + 1
+        hangs.stepped(self.step)
         self.metrics = metrics
         if self.step % self.run.event_every_steps == 0:
             noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
@@ -237,7 +240,8 @@ class Resumable(Looping):
         may take `checkpoint_group_timeout_s`, and the ranks meet at its end.
         """
         self.journal.update(now=True, state="paused")
-        with self.unhurried(), patience(self.settings.checkpoint_group_timeout_s):
+        limit = self.settings.checkpoint_group_timeout_s
+        with hangs.paused(self.step, limit_s=limit), self.unhurried(), patience(limit):
             yield
             self.ranks.meet()
         self.journal.update(now=True, state=self._running)

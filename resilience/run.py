@@ -17,6 +17,7 @@ from typing import Any
 
 from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.folder import RunFolder, check_writable, names_missing
+from resilience.hangs import watched
 from resilience.journal import Journal, log
 from resilience.live import closing
 from resilience.merging import Asked, merged, resources_of
@@ -228,7 +229,7 @@ class Run:
             )
         limit = self.settings.process_group_timeout_s
         torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
-        parts = Parts(loop=closing(loop), torch_config=torch_config, dataset_config=asked.dataset_config)
+        parts = Parts(loop=closing(watched(loop)), torch_config=torch_config, dataset_config=asked.dataset_config)
         if most > 0 and (spares or (least < most and _may_survive(asked))):
             from resilience.spares.driver import surviving
 

@@ -212,8 +212,10 @@ MAY_BE_ZERO = frozenset(
         "save_every_s", "spare_wait_s", "memory_every_steps",
     }
 )  # fmt: skip
-# rehearsal switches that share the prefix but are no settings
-NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS"})
+# a rehearsal's switch and the path of a file: they share the prefix but are no settings
+HANG_RULES_VARIABLE = "RESILIENCE_HANG_RULES"
+"""Path of the rules that `resilience.hangs` sends."""
+NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS", HANG_RULES_VARIABLE})
 
 
 def _parse(text: str, kind: type) -> float | int | bool:

@@ -326,7 +326,7 @@ def hangs(seen: Snapshot) -> Iterator[Finding]:
         if hang.instance in said or _over(seen, hang):
             continue
         said.add(hang.instance)
-        job = next((job for job in seen.jobs if job.id == hang.job), None) or next(
+        job = next((job for job in seen.jobs if hang.job and job.named(hang.job)), None) or next(
             (job for job in seen.jobs if job.state == "RUNNING"), None
         )
         yield Finding(
@@ -343,7 +343,7 @@ def _over(seen: Snapshot, hang: Hang) -> bool:
     """Whether training continued after a hang, or has ended."""
     if not seen.saw("Ray jobs"):
         return False
-    going = [job for job in seen.jobs if job.state == "RUNNING" and hang.job in ("", job.id)]
+    going = [job for job in seen.jobs if job.state == "RUNNING" and job.named(hang.job)]
     if not any(job.started is None or job.started <= hang.at for job in going):
         return True  # what hung has ended
     ids = {job.id for job in going}
@@ -354,5 +354,5 @@ def _over(seen: Snapshot, hang: Hang) -> bool:
 def _said_by_hyperpod(seen: Snapshot, job: Job, run: Run) -> str:
     """What HyperPod's agent says of the same hang."""
     since = run.last_step_at
-    found = next((hang for hang in seen.hangs if hang.job in ("", job.id) and (since is None or hang.at > since)), None)
+    found = next((hang for hang in seen.hangs if job.named(hang.job) and (since is None or hang.at > since)), None)
     return f"HyperPod on node {found.instance}: {found.text}" if found else ""

@@ -13,6 +13,7 @@ from review.kubernetes import Cluster, KubernetesObject, ObjectName, Release, pa
 
 _CRD_FREE = {"hyperpod-helm-chart"}
 """Charts whose CRDs this stack's objects do not use."""
+_LATER_RUNS = "Nothing is interrupted. Runs that start from then on, or resume in new processes, send these rules."
 _RESTARTS = {"Deployment": "rolled", "DaemonSet": "rolled over the nodes", "StatefulSet": "rolled one by one"}
 
 
@@ -127,6 +128,13 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             unavailable=f"everything in namespace {item.id.name}",
             **common,
         )
+    if _hang_rules(item):
+        return Row(
+            effect=Effect.SAFE,
+            consequence=f"{how.capitalize()}. Nothing is interrupted. Runs that start from then on send no rules, and "
+            "HyperPod's default detection watches them.",
+            **common,
+        )
     running = not _idle(item) and item.id.kind in {
         "Deployment",
         "StatefulSet",
@@ -165,12 +173,23 @@ def _new(item: KubernetesObject, findings: Findings) -> None:
             code="object-added",
             what=str(item.id),
             change="new",
-            consequence="Applied beside what is there."
-            if item.id.kind != "RayCluster"
-            else "Head and workers are created if nodes are free.",
+            consequence=_consequence_of_new(item),
             where=item.where,
         )
     )
+
+
+def _consequence_of_new(item: KubernetesObject) -> str:
+    if _hang_rules(item):
+        return _LATER_RUNS
+    if item.id.kind == "RayCluster":
+        return "Head and workers are created if nodes are free."
+    return "Applied beside what is there."
+
+
+def _hang_rules(item: KubernetesObject) -> bool:
+    """Whether it holds the rules of hung job detection, which a run reads when it starts."""
+    return item.id.kind == "ConfigMap" and item.id.name == names.HANG_RULES
 
 
 def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, findings: Findings) -> None:
@@ -229,6 +248,8 @@ def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) 
     )
     if rolled and not interrupts:
         consequence = "Its pods pull the image on the nodes again. Training does not use them."
+    if _hang_rules(now):
+        consequence = _LATER_RUNS
     if now.id.kind == "NetworkPolicy":
         consequence = "In force within seconds, also for connections that pods make from then on."
     if now.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != now.data.get("metadata", {}).get(

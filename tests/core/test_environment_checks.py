@@ -58,6 +58,9 @@ CLUSTER = {
 }
 REDIS = "ray/gcs_fault_tolerance"
 TIER = "hyperpod/tiered_storage"
+HANGS = "ray/hung_job_detection"
+HUNG = {"name": "progress", "enabled": True, "log_pattern": "step [0-9]+", "timeout_minutes": 10}
+OOM = {"name": "memory", "enabled": True, "log_pattern": "CUDA out of memory", "fault_on_match": True}
 LINKS, DATA = "storage/data_repositories", {"bucket": "datasets", "path": "/data"}
 SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:hugging-face-AbCdEf"
 MLFLOW = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/team"
@@ -262,6 +265,20 @@ CASES = [
     Case("alerts_have_their_source", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {"gpus_idle_minutes": 30}}, "observability.gpus_idle_minutes", "no NVIDIA GPU", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {}}),
     Case("the_add_on_is_installed_by_somebody", {"ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}, "ray.observability.scrape_namespaces", "nothing here installs", {"observability": {}, "ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}, "warning"),
     Case("the_add_ons_images_are_within_reach", {**CLOSED, "observability": {}}, "observability", "does not publish where the add-on's images are", {"observability": {}}, "warning"),
+    # --- hung jobs
+    Case("hang_patterns_are_re2", {HANGS: {"rules": [HUNG, {**OOM, "log_pattern": "(?<!no )OOM"}]}}, "ray.hung_job_detection.rules[1].log_pattern", "is no pattern of RE2: invalid perl operator: (?<!", {HANGS: {"rules": [HUNG, OOM]}}),
+    Case("hang_patterns_are_re2", {HANGS: {"rules": [{**HUNG, "stop_pattern": r"(done) \1"}]}}, "ray.hung_job_detection.rules[0].stop_pattern", "is no pattern of RE2: invalid escape sequence", {HANGS: {"rules": [{**HUNG, "stop_pattern": r"\pL+ done\z"}]}}),
+    Case("hang_patterns_are_re2", {HANGS: {"rules": [{**HUNG, "log_pattern": "(step)*"}]}}, "ray.hung_job_detection.rules[0].log_pattern", "matches every line", {HANGS: {"rules": [HUNG]}}),
+    Case("hang_rules_can_fire", {HANGS: {"rules": [{k: v for k, v in HUNG.items() if k != "timeout_minutes"}]}}, "ray.hung_job_detection.rules[0]", "it never fires", {HANGS: {"rules": [{**HUNG, "start_timeout_minutes": 30}]}}),
+    Case("hang_rules_can_fire", {HANGS: {"rules": [HUNG, {**OOM, "start_timeout_minutes": 30}]}}, "ray.hung_job_detection.rules[1].start_timeout_minutes", "for a fault and for progress at once", {HANGS: {"rules": [HUNG, OOM]}}),
+    Case("hang_rules_can_fire", {HANGS: {"rules": [{**OOM, "stop_pattern": OOM["log_pattern"]}]}}, "ray.hung_job_detection.rules[0].stop_pattern", "ends by the line by which it fires", {HANGS: {"rules": [{**OOM, "stop_pattern": "done"}]}}),
+    Case("hang_rules_can_fire", {HANGS: {"rules": [{**HUNG, "timeout_minutes": 0.5}]}}, "ray.hung_job_detection.rules[0].timeout_minutes", "0.5 minutes are shorter", {HANGS: {"rules": [{**HUNG, "timeout_minutes": 1}]}}, "warning"),
+    Case("hang_rules_are_on", {HANGS: {"rules": [HUNG, {k: v for k, v in OOM.items() if k != "enabled"}]}}, "ray.hung_job_detection.rules[1]", "default of enabled is false", {HANGS: {"rules": [HUNG, {**OOM, "enabled": False}]}}, "warning"),
+    Case("hang_rules_are_on", {HANGS: {"rules": [HUNG, {**OOM, "name": "progress"}]}}, "ray.hung_job_detection.rules[1].name", "is the name of 2 rules", {HANGS: {"rules": [HUNG, OOM]}}),
+    Case("hang_rules_are_on", {HANGS: {}}, "ray.hung_job_detection", "replaces the default detection by nothing", {HANGS: {"enabled": False}}),
+    Case("hang_rules_are_on", {HANGS: {"rules": [{**HUNG, "enabled": False}]}}, "ray.hung_job_detection", "no rule is enabled", {HANGS: {"rules": [HUNG]}}),
+    Case("hang_rules_are_on", {HANGS: {"enabled": False, "rules": [HUNG]}}, "ray.hung_job_detection.rules", "have no effect with", {HANGS: {"rules": [HUNG]}}, "warning"),
+    Case("the_library_is_in_the_image", {HANGS: {"rules": [HUNG]}, "image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}}, "ray.hung_job_detection", "may lack AWS's library", {HANGS: {"rules": [HUNG]}}, "warning"),
     Case("observability_says_something", {"ray/observability": {}}, "ray.observability", "has no effect without a value", {"ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}),
     Case("observability_says_something", {"ray/observability": {"grafana_host": "http://g:80"}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     Case("observability_says_something", {"ray/observability": {"prometheus_host": "http://p:80"}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),

@@ -67,12 +67,26 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "dev",
         {
             "ray": {
+                "hung_job_detection": {
+                    "action": "cancel",
+                    "rules": [
+                        {
+                            "name": "progress",
+                            "enabled": True,
+                            "log_pattern": r"step \d+",
+                            "timeout_minutes": 10,
+                            "start_timeout_minutes": 30.5,
+                            "stop_pattern": "all steps done",
+                        },
+                        {"name": "memory", "enabled": True, "log_pattern": "OOM", "fault_on_match": True},
+                    ],
+                },
                 "observability": {
                     "grafana_host": "https://grafana.example.com",
                     "grafana_iframe_host": "https://g.example.com",
                     "prometheus_host": "http://prometheus.monitoring.svc:9090",
                     "scrape_namespaces": ["hyperpod-observability"],
-                }
+                },
             }
         },
     ),

@@ -106,6 +106,8 @@ CASES: dict[str, tuple[Snapshot, str, str, str]] = {
     "a job waits for its driver": (trains(replace(JOB, state="PENDING", started=ago(2)), None), "Recovering", "waits for its driver to start", ""),
     "a job never starts": (trains(replace(JOB, state="PENDING", started=ago(60)), None), "Action required", "has not started, far longer than the usual 3–15 min", f"{RUNS} show demo raysubmit_1"),
     "HyperPod finds a hung job": (replace(trains(run=None), hangs=(hung(),)), "Action required", f"HyperPod reports a hung job on node {ONE.id} of group 'workers' (no line for 10 min)", f"{RUNS} logs demo raysubmit_1"),
+    "a hang of the job by Ray's ID of it": (replace(healthy(), jobs=(replace(JOB, ray_id="01000000"),), hangs=(hung(job="01000000"),)), "Action required", "HyperPod reports a hung job on node", f"{RUNS} logs demo raysubmit_1"),
+    "a hang of another job by Ray's ID": (replace(trains(), jobs=(replace(JOB, ray_id="01000000"),), hangs=(hung(-1, job="02000000"),)), "Healthy", "", ""),
     "a hang that a later step ended": (replace(trains(), hangs=(hung(),)), "Healthy", "", ""),
     "a hang of a job that has ended": (replace(healthy(), hangs=(hung(),)), "Healthy", "", ""),
     "a hang, and the jobs cannot be seen": (replace(healthy(), hangs=(hung(),), unseen=(Unseen(source="Ray jobs", why="forbidden", refused=True),)), "Action required", "HyperPod reports a hung job", f"hyperpod-ray logs demo --node {ONE.id}"),

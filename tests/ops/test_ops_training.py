@@ -160,9 +160,10 @@ def listed(number: int, state: str = "SUCCEEDED", **more: Any) -> dict[str, Any]
 
 def test_ages_are_counted_by_the_heads_clock(dashboard: tuple[type[Dashboard], Jobs]) -> None:
     kind, jobs = dashboard
-    kind.jobs = [listed(1, "RUNNING")]
+    kind.jobs = [listed(1, "RUNNING", job_id="01000000")]
     kind.files = {"resilience/job-1/progress.json": json.dumps(PROGRESS), "events.jsonl": "\n".join(EVENTS)}
     (job,), (run,) = read(jobs, namespace="ray", cluster="ray")
+    assert job.ray_id == "01000000"
     assert (job.run, run.job) == ("first", "job-1")
     assert (run.at, run.step_age_seconds) == (AT, 2.0)
     assert len(run.events) == 5
