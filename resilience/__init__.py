@@ -14,15 +14,19 @@ from resilience.settings import Settings
 
 if TYPE_CHECKING:
     from resilience.batches import Values
+    from resilience.exact import EpochBatches
     from resilience.order import batch_of, share_of
     from resilience.resumable import Resumable, ensure_process_group
+    from resilience.rows import Rows
     from resilience.run import Run, add_arguments, main_of, run_from
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "EpochBatches",
     "InputError",
     "Resumable",
+    "Rows",
     "Run",
     "Settings",
     "Unrecoverable",
@@ -37,6 +41,8 @@ __all__ = [
 
 _LAZY = {
     "Values": "resilience.batches",
+    "EpochBatches": "resilience.exact",
+    "Rows": "resilience.rows",
     "Resumable": "resilience.resumable",
     "ensure_process_group": "resilience.resumable",
     "Run": "resilience.run",

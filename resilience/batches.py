@@ -5,6 +5,7 @@ they were when the loader was started. After a restore the loader is started wit
 shuffle the same again, the batches that are done are passed over, and the random numbers of the restored step follow.
 
 A loader with `state_dict` and `load_state_dict` (torchdata's `StatefulDataLoader`) is asked for its own state instead.
+Data that is `Exact` (`EpochBatches`, `Rows`) is started at its place, which is the same for every number of ranks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from resilience import rng
+from resilience.errors import InputError
+from resilience.exact import Exact
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.stateful import Stateful
@@ -39,6 +42,8 @@ class Position:
     epoch: int = 0
     part: int = 0
     batch: int = 0
+    exact: int = 0
+    """Fingerprint of the data under way, where it is `Exact`: `batch` then counts for every number of ranks."""
     started: tuple[bytes, list[torch.Tensor]] | None = None
     """The random numbers of the process, and of the loader's own generators, as the loader was started."""
     loader: Stateful | None = None
@@ -52,7 +57,7 @@ class Position:
 
     def shared(self) -> dict[str, int]:
         """What is the same on every rank."""
-        return {"epoch": self.epoch, "part": self.part, "batch": self.batch}
+        return {"epoch": self.epoch, "part": self.part, "batch": self.batch, "exact": self.exact}
 
     def own(self) -> dict[str, Any]:
         """What is this rank's own."""
@@ -63,10 +68,12 @@ class Position:
     def restore(self, shared: Mapping[str, int], own: Mapping[str, Any] | None, *, before: int, now: int) -> None:
         """Go to a saved place.
 
-        `before` and `now` are numbers of ranks: where they differ, to the last batch that all have surely done.
+        `before` and `now` are numbers of ranks: where they differ, to the last batch that all have surely done, unless
+        the data is exact.
         """
         self.epoch, self.part = int(shared["epoch"]), int(shared["part"])
-        self.batch = int(shared["batch"]) * before // now
+        self.exact = int(shared.get("exact", 0))  # a checkpoint of an older version has none
+        self.batch = int(shared["batch"]) if self.exact else int(shared["batch"]) * before // now
         self.started = self.loader = self.saved_loader = None
         if own is not None:
             self.started, self.saved_loader = own["started"], own["loader"]
@@ -81,12 +88,12 @@ class Position:
 
     def next_epoch(self) -> None:
         """An epoch is done."""
-        self.epoch, self.part, self.batch = self.epoch + 1, 0, 0
+        self.epoch, self.part, self.batch, self.exact = self.epoch + 1, 0, 0, 0
         self.started = self.loader = self.saved_loader = None
 
     def next_part(self) -> None:
         """A loader has been gone through."""
-        self.part, self.batch = self.part + 1, 0
+        self.part, self.batch, self.exact = self.part + 1, 0, 0
         self.started = self.loader = self.saved_loader = None
 
 
@@ -160,7 +167,13 @@ class Batches:
                 generator.set_state(state)
         else:
             place.started = (now, [generator.get_state() for generator in generators])
-        if _knows_its_place(loader):
+        exact = exact_of(loader)
+        _require_the_same(place, exact)
+        if exact is not None:
+            place.exact = exact.fingerprint
+            exact.start(epoch=place.epoch, batch=place.batch)
+            resumes = False
+        elif _knows_its_place(loader):
             place.loader = cast("Stateful", loader)
             if resumes and place.saved_loader is not None:
                 cast("Any", loader).load_state_dict(place.saved_loader)
@@ -171,6 +184,24 @@ class Batches:
         batches = _passed_over(loader, place.batch) if resumes else iter(loader)
         rng.restore(now, device)
         return batches
+
+
+def exact_of(loader: Any) -> Exact | None:
+    """The part of a loader that starts at any place: the loader itself, or the batch sampler of torch's or Ray's."""
+    for one in (loader, getattr(_inner(loader), "batch_sampler", None)):
+        if isinstance(one, Exact):
+            return one
+    return None
+
+
+def _require_the_same(place: Position, exact: Exact | None) -> None:
+    """A place within an epoch means something in the data only that it was saved in."""
+    if place.batch and place.exact != (exact.fingerprint if exact is not None else 0):
+        raise InputError(
+            f"data: the epoch was left after {place.batch} batches, and the data is another one now",
+            expected="the files, samples, seed and global batch that the epoch began with",
+            fix="bring the data back until the epoch is over",
+        )
 
 
 def _length(loader: Iterable[Any]) -> int | None:

@@ -12,7 +12,8 @@ from resilience.errors import InputError
 
 
 @lru_cache(maxsize=2)
-def _epoch_order(seed: int, epoch: int, samples: int) -> npt.NDArray[np.int64]:
+def epoch_order(seed: int, epoch: int, samples: int) -> npt.NDArray[np.int64]:
+    """The samples in the order of an epoch."""
     return np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(samples)
 
 
@@ -30,7 +31,7 @@ def batch_of(step: int, *, global_batch: int, samples: int, seed: int = 0) -> np
     positions = np.arange(step * global_batch, (step + 1) * global_batch)
     epochs = positions // samples
     return np.concatenate(
-        [_epoch_order(seed, int(e), samples)[positions[epochs == e] % samples] for e in np.unique(epochs)]
+        [epoch_order(seed, int(e), samples)[positions[epochs == e] % samples] for e in np.unique(epochs)]
     )
 
 

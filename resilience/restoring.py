@@ -17,7 +17,7 @@ from resilience.journal import Journal, log
 from resilience.ranks import Ranks
 from resilience.run import Run
 from resilience.saving import DCP_ERRORS, Report, reasons
-from resilience.state import TrainingState, saved_world
+from resilience.state import TrainingState
 from resilience.tiered import Tier
 from resilience.writers import reader_for
 
@@ -148,7 +148,7 @@ class Restorer:
         state: dict[str, Any] = {}
         try:
             reader = self.tier.reader(folder, name) if self.tier is not None else reader_for(folder, name)
-            state = self.state.to_fill(same_world=saved_world(reader.read_metadata()) == self.ranks.world)
+            state = self.state.to_fill(reader.read_metadata())
             dcp.load(state, storage_reader=reader, process_group=self.ranks.patient)
         except DCP_ERRORS as error:
             trouble = " ".join(reasons(error))

@@ -81,11 +81,13 @@ class TrainingState:
             _RNG: {_key(self.rank): rng.capture(self.device)},
         }
 
-    def to_fill(self, *, same_world: bool) -> dict[str, Any]:
+    def to_fill(self, saved: Metadata) -> dict[str, Any]:
         """Where a checkpoint is loaded into. Random numbers are asked for only where they fit this rank."""
         state = self.to_save(0)
-        if not same_world:
+        if saved_world(saved) != self.world:
             del state[_RNG], state[_OWN]
+        # an older version of this library notes less of the place in the data
+        state[_DATA] = {key: value for key, value in state[_DATA].items() if _noted(saved, key)}
         return state
 
     def fill(self, state: Mapping[str, Any]) -> int:
@@ -106,6 +108,11 @@ class TrainingState:
 def saved_world(metadata: Metadata) -> int:
     """How many ranks' random numbers a checkpoint holds."""
     return sum(1 for key in metadata.state_dict_metadata if key.startswith(f"{_RNG}.{_key('')}"))
+
+
+def _noted(saved: Metadata, key: str) -> bool:
+    """Whether a checkpoint has this part of the place in the data."""
+    return f"{_DATA}.{key}" in saved.state_dict_metadata
 
 
 def _key(rank: int | str) -> str:

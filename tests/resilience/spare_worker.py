@@ -22,11 +22,12 @@ import preload
 import ray.train
 import torch
 import torch.distributed as dist
+from counts import Counts
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from resilience import Resumable, Run, Settings, resumable, saving, writers
+from resilience import Resumable, Rows, Run, Settings, resumable, saving, writers
 from resilience.spares import loop as spares
 from resilience.spares import memory
 
@@ -54,6 +55,9 @@ def train(config: dict[str, Any]) -> None:
     phase("group")
     if GIVEN.get("example"):
         example(config)
+        return
+    if GIVEN.get("rows"):
+        counted(config)
         return
     inner = nn.Sequential(nn.Linear(8, 24), nn.Dropout(0.2), nn.Linear(24, 8))
     model = nn.Sequential(inner, nn.Linear(8, 5))
@@ -89,6 +93,25 @@ def train(config: dict[str, Any]) -> None:
             if step == GIVEN.get("pause_at"):
                 with training.pause():
                     time.sleep(GIVEN["pause_s"] * dist.get_rank())
+
+
+def counted(config: dict[str, Any]) -> None:
+    """What is trained in the end is, of each sample, how many steps that were kept had it."""
+    world = dist.get_world_size()
+    model = nn.parallel.DistributedDataParallel(Counts(GIVEN["epochs"], GIVEN["samples"]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    rows = Rows(GIVEN["rows"], global_batch=6, columns=["id"], seed=1)
+    training = Resumable(config["run"], model=model, optimizer=optimizer)
+    for epoch in training.epochs(GIVEN["epochs"]):
+        for batch in training.batches(rows):
+            phase("step")
+            optimizer.zero_grad()
+            (world * model(epoch, batch["id"])).backward()
+            optimizer.step()
+            time.sleep(GIVEN.get("step_s", 0.05))
+            training.note(loss=float(model.module.seen.detach().sum()))
+    if dist.get_rank() == 0:
+        Path(GIVEN["storage"], "seen.json").write_text(json.dumps(model.module.seen.tolist()))
 
 
 def example(config: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from conftest import ROOT
 
 import resilience
-from resilience import Resumable, Run
+from resilience import EpochBatches, Resumable, Rows, Run
 from resilience.spares import memory_needed
 
 PAGE = (ROOT / "docs" / "reference" / "resilience.md").read_text()
@@ -27,6 +27,7 @@ def test_every_method_of_the_loop_is_on_the_page() -> None:
 
 def test_arguments_and_defaults_are_those_of_the_code() -> None:
     functions: dict[str, Any] = {
+        "EpochBatches": EpochBatches, "Rows": Rows,
         "Run": Run, "Run.fit": Run.fit, "Resumable": Resumable.__init__, ".batches": Resumable.batches,
         ".save": Resumable.save, "resilience.spares.memory_needed": memory_needed,
     }  # fmt: skip

@@ -23,17 +23,19 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{re.escape(kind)}\n(.*?)^```", PAGE, re.M | re.S)
 
 
-RECIPES = ("epochs", "everything", "pause")
+RECIPES = ("epochs", "everything", "pause", "exact", "rows")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipes_run(name: str) -> None:
+def test_recipes_run(name: str, tmp_path: Path) -> None:
     """As they stand, around a `Resumable` that takes the same arguments and only counts."""
     import contextlib
     import inspect
     from collections.abc import Iterator
     from typing import Any
 
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     import torch
     from torch.utils.data import DataLoader
 
@@ -62,21 +64,23 @@ def test_recipes_run(name: str) -> None:
             self.pauses += 1
             yield
 
+    pq.write_table(pa.table({"x": pa.array([[0.5] * 4] * 50, pa.list_(pa.float32()))}), tmp_path / "rows.parquet")
     (block,) = blocks(f"python recipe={name}")
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     validated: list[int] = []
     names = {
-        "Resumable": Here, "Values": resilience.Values, "torch": torch, "model": model, "optimizer": optimizer,
+        "Resumable": Here, "Values": resilience.Values, "EpochBatches": resilience.EpochBatches,
+        "Rows": resilience.Rows, "data": str(tmp_path), "torch": torch, "model": model, "optimizer": optimizer,
         "config": {"run": None}, "loader": DataLoader(torch.randn(10, 4), 2), "validate": lambda: validated.append(1),
         "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 3), "scaler": torch.amp.GradScaler("cpu"),
         "ema": torch.optim.swa_utils.AveragedModel(model), "train_one": lambda step: 0.0,
     }  # fmt: skip
     exec(block, names)  # noqa: S102 - the page's own lines
     assert made[0].done
-    assert made[0].step == {"epochs": 10, "everything": 6, "pause": 4}[name]
+    assert made[0].step == {"epochs": 10, "everything": 6, "pause": 4, "exact": 12, "rows": 12}[name]
     assert made[0].pauses == 2
-    assert len(validated) == (0 if name == "everything" else 2)
+    assert len(validated) == (0 if name in ("everything", "exact", "rows") else 2)
 
 
 def test_no_block_is_left_untested() -> None:

@@ -1,0 +1,217 @@
+"""Each sample once per epoch: every step of every kind of data can be the last, and any number of ranks goes on."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from resilience import EpochBatches, InputError, Rows, exact, rows
+from resilience.looping import Looping
+from resilience.state import TrainingState
+
+SAMPLES, GLOBAL, EPOCHS = 53, 6, 2
+torch.set_num_threads(1)
+
+
+class Ids(Dataset[int]):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parquet files with row groups of several sizes; what is hidden is no data."""
+    place = tmp_path_factory.mktemp("rows")
+    begin = 0
+    for number, (count, group) in enumerate([(20, 7), (1, 1), (32, 10)]):
+        ids = list(range(begin, begin + count))
+        table = pa.table({"id": ids, "pair": [[one, -one] for one in ids], "word": [str(one) for one in ids]})
+        (place / f"part-{number}").mkdir()
+        pq.write_table(table, place / f"part-{number}" / "data.parquet", row_group_size=group)
+        begin += count
+    (place / "_temporary").mkdir()
+    pq.write_table(table, place / "_temporary" / "data.parquet")
+    (place / "readme.txt").write_text("x")
+    return place
+
+
+def ids_of(batch: Any) -> list[int]:
+    return [int(one) for one in (batch["id"] if isinstance(batch, dict) else batch)]
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "loader": lambda _: DataLoader(Ids(), batch_sampler=EpochBatches(Ids(), global_batch=GLOBAL, seed=3)),
+    "ordered": lambda _: DataLoader(Ids(), batch_sampler=EpochBatches(SAMPLES, global_batch=GLOBAL, shuffle=False)),
+    "stateful": lambda _: StatefulDataLoader(Ids(), batch_sampler=EpochBatches(Ids(), global_batch=GLOBAL)),
+    "rows": lambda folder: Rows(str(folder), global_batch=GLOBAL, columns=["id"], seed=3),
+    "rows-in-order": lambda folder: Rows(f"file://{folder}", global_batch=GLOBAL, shuffle=False, lanes=3),
+}
+
+
+class Kept(Looping):
+    """A rank's training whose place goes through what a checkpoint holds, to any number of ranks."""
+
+    def __init__(self, rank: int, world: int, saved: Any, *, stop: int) -> None:
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        self.state = TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=rank, world=world)
+        self.position, self.device, self.saved, self.stop = self.state.position, self.state.device, saved, stop
+        self.kept: Any = None
+
+    def restore(self) -> None:
+        if self.saved is not None:
+            self.step, shared, own = self.saved
+            self.state.fill_own(shared, own if shared["world"] == self.state.world else None)
+
+    def finished(self, step: int, **_: float) -> None:
+        self.step = step + 1
+        if self.step == self.stop:
+            self.kept = (self.step, self.state.shared(), self.state.own())
+            raise InterruptedError
+
+    def finish(self) -> None:
+        """Nothing."""
+
+
+def run(
+    kind: str, folder: Path, world: int, monkeypatch: pytest.MonkeyPatch, *, saved: Any = None, stop: int = -1
+) -> tuple[list[tuple[int, int, list[int]]], Any]:
+    """All ranks, one after the other: epoch, step and ids of each batch, and what was saved."""
+    seen, kept = [], None
+    for rank in range(world):
+        monkeypatch.setattr(exact, "ranks_now", lambda rank=rank: (rank, world))
+        monkeypatch.setattr(rows, "ranks_now", lambda rank=rank: (rank, world))
+        training, loader = Kept(rank, world, saved, stop=stop), KINDS[kind](folder)
+        try:
+            for epoch in training.epochs(EPOCHS):
+                for batch in training.batches(loader):
+                    assert len(ids_of(batch)) > 0, "an empty share leaves the others waiting"
+                    seen.append((epoch, training.step, ids_of(batch)))
+        except InterruptedError:
+            pass
+        kept = training.kept
+    return seen, kept
+
+
+def once_per_epoch(seen: list[tuple[int, int, list[int]]]) -> bool:
+    of_epoch: dict[int, Counter[int]] = {}
+    for epoch, _, ids in seen:
+        of_epoch.setdefault(epoch, Counter()).update(ids)
+    return of_epoch == {epoch: Counter(range(SAMPLES)) for epoch in range(EPOCHS)}
+
+
+def by_step(seen: list[tuple[int, int, list[int]]]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for _, step, ids in seen:
+        found.setdefault(step, set()).update(ids)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_sample_once_per_epoch_whatever_the_size_before_and_after(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = run(kind, folder, 2, monkeypatch)
+    assert once_per_epoch(whole)
+    steps = by_step(whole)
+    assert sorted(steps) == list(range(2 * (SAMPLES // GLOBAL)))
+    assert {len(ids) for ids in steps.values()} <= set(range(GLOBAL, GLOBAL + 4))
+    first, second = ([ids for epoch, _, ids in whole if epoch == number] for number in (0, 1))
+    ordered = kind in ("ordered", "rows-in-order")
+    assert (first == second) == ordered
+    sizes = itertools.product((1, 2, 3), (1, 2, 3)) if kind in ("loader", "rows") else [(2, 3), (2, 2)]
+    for before, after in sizes:
+        for stop in (1, 5, 8, 9, 13):
+            done, kept = run(kind, folder, before, monkeypatch, stop=stop)
+            rest, _ = run(kind, folder, after, monkeypatch, saved=kept)
+            assert once_per_epoch(done + rest), (before, after, stop)
+            assert by_step(done + rest) == steps, "the step has the samples that it would have had"
+
+
+def test_columns_are_tensors_or_lists(folder: Path) -> None:
+    batch = next(iter(Rows(str(folder), global_batch=4, shuffle=False)))
+    assert batch["id"].dtype == torch.int64
+    assert batch["pair"].tolist() == [[one, -one] for one in batch["id"].tolist()]
+    assert batch["word"] == [str(one) for one in batch["id"].tolist()]
+
+
+def test_a_row_group_is_read_once_by_the_lanes_that_need_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for thread in threading.enumerate():  # of iterators that other tests have left
+        if thread.name == "rows":
+            thread.join(60)
+    read: list[tuple[int, int]] = []
+    group = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile,
+        "read_row_group",
+        lambda self, i, **k: (read.append((i, self.metadata.num_rows)), group(self, i, **k))[1],
+    )
+    data = Rows(str(folder), global_batch=2, lanes=1)
+    assert sum(len(ids_of(batch)) for batch in data) == SAMPLES
+    assert len(read) == 3 + 1 + 4, read
+    read.clear()
+    data.start(epoch=0, batch=len(data) - 1)
+    assert len(list(data)) == 1
+    assert len(read) <= 2, "what is done is not read again"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"global_batch": 0}, "lanes and a global batch of 0"),
+        ({"lanes": 4}, "4 lanes and a global batch of 6"),
+        ({"global_batch": 1}, "1 lanes for 2 workers"),
+        ({"source": "nowhere"}, "has no file"),
+        ({"global_batch": 640, "lanes": 64}, "has 53 rows"),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(rows, "ranks_now", lambda: (0, 2))
+    given: dict[str, Any] = {"source": str(folder), "global_batch": GLOBAL} | change
+    if change.get("source"):
+        given["source"] = f"{folder}/nowhere"
+    with pytest.raises(InputError, match=words):
+        Rows(given.pop("source"), **given)
+
+
+@pytest.mark.parametrize(("samples", "size"), [(1, 4), (9, 1)])
+def test_ranks_without_samples_are_refused(samples: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "ranks_now", lambda: (0, 2))
+    with pytest.raises(InputError, match="at least one sample for each of the 2 workers"):
+        EpochBatches(samples, global_batch=size)
+
+
+def test_other_data_in_the_middle_of_an_epoch_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, kept = run("rows", folder, 1, monkeypatch, stop=3)
+    for other in ("loader", "rows-in-order"):
+        with pytest.raises(InputError, match="the epoch was left after 3 batches, and the data is another one now"):
+            run(other, folder, 1, monkeypatch, saved=kept)
+    _, kept = run("rows", folder, 1, monkeypatch, stop=8)
+    seen, _ = run("loader", folder, 1, monkeypatch, saved=kept)
+    assert {epoch for epoch, _, _ in seen} == {1}, "the epoch was over: the next one may have other data"
+
+
+def test_an_error_in_the_reading_thread_is_the_loop_s(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OSError("no route to S3")
+
+    data = Rows(str(folder), global_batch=GLOBAL)
+    monkeypatch.setattr(rows.Reader, "_unit", broken)
+    with pytest.raises(OSError, match="no route"):
+        list(data)
