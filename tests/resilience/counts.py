@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 
-class Counts(nn.Module):
+class Counts(nn.Module):  # type: ignore[misc]
     """A model whose parameters are how often each sample of each epoch counted."""
 
     def __init__(self, epochs: int, samples: int) -> None:

@@ -155,11 +155,12 @@ def test_a_row_group_is_read_once_by_the_lanes_that_need_it(folder: Path, monkey
             thread.join(60)
     read: list[tuple[int, int]] = []
     group = pq.ParquetFile.read_row_group
-    monkeypatch.setattr(
-        pq.ParquetFile,
-        "read_row_group",
-        lambda self, i, **k: (read.append((i, self.metadata.num_rows)), group(self, i, **k))[1],
-    )
+
+    def noted(self: Any, number: int, **given: Any) -> Any:
+        read.append((number, self.metadata.num_rows))
+        return group(self, number, **given)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
     data = Rows(str(folder), global_batch=2, lanes=1)
     assert sum(len(ids_of(batch)) for batch in data) == SAMPLES
     assert len(read) == 3 + 1 + 4, read
