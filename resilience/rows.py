@@ -284,22 +284,21 @@ def _through_ray_data(through: Callable[[Any], Any], plan: Plan, first: int) -> 
         wanted = plan.count(step)
         while sum(table.num_rows for table in rest) < wanted:
             block = next(blocks, None)
-            if block is None:
-                raise _wrong_number(plan, step)
+            _require_as_many(block is not None, plan, step)
             rest.append(block)
         whole = pa.concat_tables(rest, promote_options="permissive")
         rest = [whole.slice(wanted)]
         yield _batch(whole.slice(0, wanted))
-    if rest[0].num_rows or any(block.num_rows for block in blocks):
-        raise _wrong_number(plan, plan.steps)
+    _require_as_many(not rest[0].num_rows and not any(block.num_rows for block in blocks), plan, plan.steps)
 
 
-def _wrong_number(plan: Plan, step: int) -> InputError:
-    return InputError(
-        f"data: the pipeline of `through` has other rows than it was given, seen at step {step} of {plan.steps}",
-        expected="as many, in the same order",
-        fix="filter and pack in files that you write before the training",
-    )
+def _require_as_many(as_many: bool, plan: Plan, step: int) -> None:
+    if not as_many:
+        raise InputError(
+            f"data: the pipeline of `through` has other rows than it was given, seen at step {step} of {plan.steps}",
+            expected="as many, in the same order",
+            fix="filter and pack in files that you write before the training",
+        )
 
 
 def _chunk(plan: Plan, batch: pa.Table) -> pa.Table:
