@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -92,11 +92,19 @@ def _common(
             help="Folder of environment files. Default: environments/ here or in a folder above.",
         ),
     ] = None,
+    tunnel: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(
+            envvar=names.TUNNEL_VARIABLE,
+            help="Session Manager tunnel to the Kubernetes API. auto: where it is private and unreachable.",
+        ),
+    ] = "auto",
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
     current.folder = environments.resolve() if environments else None
+    current.tunnel = tunnel
 
 
 app.add_typer(environments.app, name="env")
@@ -129,7 +137,7 @@ def tree() -> Any:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a failure is one line, the next command and an exit code, or JSON where that was asked for."""
     given = sys.argv[1:] if arguments is None else arguments
-    current.environment, current.folder = "ENV", None
+    current.environment, current.folder, current.tunnel = "ENV", None, "auto"
     output.forget()
     if completion.VARIABLE in os.environ:
         completion.prepare()
@@ -148,6 +156,9 @@ def main(arguments: list[str] | None = None) -> int:
             error.show(file=sys.stderr)
             return int(error.exit_code)
         return _failed(_explained(error), as_json=as_json)
+    finally:
+        if opened := sys.modules.get("ops.tunnel"):
+            opened.close_all()
 
 
 def _explained(error: Exception) -> OpsError:
@@ -198,7 +209,13 @@ def script() -> None:
     """Entry point of the installed command."""
     # a shell starts background jobs with SIGINT ignored, and Python then never raises KeyboardInterrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # what a command opened is closed also when it is asked to end
+    signal.signal(signal.SIGTERM, _terminated)
     raise SystemExit(main())
+
+
+def _terminated(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def failure(error: OpsError) -> dict[str, dict[str, str | int]]:

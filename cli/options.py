@@ -26,6 +26,7 @@ class Invocation:
 
     environment: str = "ENV"
     folder: Path | None = None
+    tunnel: Literal["auto", "always", "never"] = "auto"
 
 
 current = Invocation()
@@ -63,7 +64,7 @@ def target(name: str) -> Target:
     from ops.clients import target as made
 
     current.environment = name
-    return made(name, folder=foreign_folder())
+    return made(name, folder=foreign_folder(), mode=current.tunnel)
 
 
 def names(incomplete: str = "") -> list[str]:

@@ -118,6 +118,8 @@ COMMAND_ANNOTATION = "hyperpod-ray/command"
 
 ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"
 """Folder of environment files, in place of `--environments`."""
+TUNNEL_VARIABLE = "HYPERPOD_RAY_TUNNEL"
+"""Whether the Kubernetes API is reached through Session Manager, in place of `--tunnel`."""
 SAVE_EVERY_VARIABLE = "RESILIENCE_SAVE_EVERY_S"
 """Environment variable of a job: seconds between two checkpoints (`save_every_s` of `resilience.settings`)."""
 PUBLISHED_RUNS = "resilience/"

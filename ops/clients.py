@@ -15,6 +15,7 @@ import core
 from core import names
 from core.evidence import absent
 from core.plan import Plan
+from ops import tunnel
 from ops.errors import LOGIN, OpsError, guarded
 
 if TYPE_CHECKING:
@@ -29,11 +30,16 @@ TOKEN_SECONDS = 10 * 60
 
 
 class Target:
-    """One environment and how to reach it. Nothing is called before something is asked."""
+    """One environment and how to reach it. Nothing is called before something is asked.
 
-    def __init__(self, file: core.EnvironmentFile, *, folder: Path | None = None) -> None:
+    Args:
+        mode: Whether the Kubernetes API is reached through a Session Manager tunnel.
+    """
+
+    def __init__(self, file: core.EnvironmentFile, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> None:
         self.file = file
         self.folder = folder
+        self.mode: tunnel.Mode = mode
         self.plan: Plan = file.plan
         self.aws = Aws(self.plan)
 
@@ -56,14 +62,14 @@ class Target:
     def kubernetes(self) -> Kubernetes:
         """The Kubernetes API of the environment's EKS cluster."""
         with guarded(self.name):
-            return Kubernetes(self.plan, self.aws)
+            return Kubernetes(self.plan, self.aws, mode=self.mode)
 
 
-def target(name: str, *, folder: Path | None = None) -> Target:
+def target(name: str, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> Target:
     """The environment called `name`, from its file in `folder` (default: the project's own)."""
     with guarded(name):
         file = core.load(name, folder=folder) if folder else core.load(name)
-        return Target(file, folder=folder)
+        return Target(file, folder=folder, mode=mode)
 
 
 class Aws:
@@ -129,17 +135,20 @@ class Aws:
 class Kubernetes:
     """The Kubernetes API, as plain objects (the JSON that the API server sends)."""
 
-    def __init__(self, plan: Plan, aws: Aws) -> None:
+    def __init__(self, plan: Plan, aws: Aws, *, mode: tunnel.Mode = "auto") -> None:
         self._plan = plan
         self._aws = aws
+        self._mode: tunnel.Mode = mode
         self._token = ("", 0.0)
         self.cluster_name = plan.eks_cluster_name
+        self.tunnel: tunnel.Tunnel | None = None
+        """The way to a private endpoint, where this machine has no other."""
         self.endpoint, self._authority = self._eks()
         self.api = self._given() if os.environ.get("KUBECONFIG") else self._own()
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
-    def _eks(self) -> tuple[str, str]:
+    def _eks(self) -> tuple[tunnel.Endpoint, str]:
         try:
             cluster = self._aws.call("eks", "describe_cluster", name=self.cluster_name)["cluster"]
         except Exception as error:
@@ -156,7 +165,27 @@ class Kubernetes:
                 expected="ACTIVE",
                 fix=f"hyperpod-ray wait {self._plan.name} --for cluster",
             )
-        return str(cluster["endpoint"]), str(cluster.get("certificateAuthority", {}).get("data", ""))
+        private = not cluster.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True)
+        authority = str(cluster.get("certificateAuthority", {}).get("data", ""))
+        return tunnel.Endpoint(url=str(cluster["endpoint"]), private=private), authority
+
+    def _reach(self, configuration: Any) -> None:
+        """Send requests through a tunnel where that is needed; the certificate must still be the endpoint's."""
+        if not tunnel.needed(self._mode, self.endpoint, proxied=bool(configuration.proxy)):
+            return
+        self._aws.require_account()
+        settings = self._plan.settings
+        self.tunnel = tunnel.Tunnel(
+            self._aws,
+            targets=lambda: tunnel.targets(self._plan, self._aws),
+            host=self.endpoint.host,
+            port=self.endpoint.port,
+            region=settings.region,
+            reason=f"{names.PROGRAM} {self._plan.name}",
+        ).open()
+        configuration.host = f"https://{tunnel.LOOPBACK}:{self.tunnel.port}"
+        configuration.tls_server_name = self.endpoint.host
+        configuration.proxy = None  # the port is on this machine
 
     def _configuration(self) -> Any:
         import urllib3
@@ -177,11 +206,12 @@ class Kubernetes:
         from kubernetes import client
 
         configuration = self._configuration()
-        configuration.host = self.endpoint
+        configuration.host = self.endpoint.url
         configuration.ca_cert_data = base64.b64decode(self._authority).decode() if self._authority else None
         configuration.api_key_prefix = {"authorization": "Bearer"}
         configuration.refresh_api_key_hook = self._refresh
         self._refresh(configuration)
+        self._reach(configuration)
         return client.ApiClient(configuration)
 
     def _refresh(self, configuration: Any) -> None:
@@ -197,13 +227,14 @@ class Kubernetes:
 
         configuration = self._configuration()
         config.load_kube_config(config_file=os.environ["KUBECONFIG"], client_configuration=configuration)
-        if configuration.host.rstrip("/") != self.endpoint.rstrip("/"):
+        if configuration.host.rstrip("/") != self.endpoint.url.rstrip("/"):
             raise OpsError(
                 f"KUBECONFIG's current context is {configuration.host}",
-                expected=f"the environment's cluster, {self.endpoint}",
+                expected=f"the environment's cluster, {self.endpoint.url}",
                 fix="unset KUBECONFIG, or "
                 f"aws eks update-kubeconfig --name {self.cluster_name} --region {self._plan.settings.region}",
             )
+        self._reach(configuration)
         return client.ApiClient(configuration)
 
     # --- objects ---------------------------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA
             where = outside or f"http://{LOOPBACK}:{forwards['Grafana'].port}"
             output.write_line(f"Grafana                 {where}")
         output.write_line(f"submit                  {submit_line(target, forward.port)}")
+        if through := target.kubernetes.tunnel:
+            host = target.kubernetes.endpoint.host
+            output.write_line(
+                f"Kubernetes API          kubectl --server https://{LOOPBACK}:{through.port} --tls-server-name {host}"
+            )
         if check:
             return OK
         output.log("only this machine can reach them; Ctrl-C ends it")

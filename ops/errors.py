@@ -225,7 +225,7 @@ def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  #
     return OpsError(
         f"the Kubernetes API is unreachable ({_innermost(error)})",
         expected="a way to its endpoint",
-        fix="a private endpoint is reachable from the VPC only: use a VPN or a host in it (eks.endpoint)",
+        fix="a private endpoint is reachable from the VPC only (eks.endpoint): use a VPN, or give --tunnel always",
     )
 
 

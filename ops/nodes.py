@@ -13,6 +13,7 @@ from ops.errors import BAD_USE, OK, OpsError
 from ops.node_rows import joined
 from ops.output import Format
 from ops.snapshot import Cluster, ClusterEvent, Instance, Snapshot
+from ops.tunnel import INSTALL, PLUGIN, session_target
 
 SOURCES = ("HyperPod", "HyperPod events", "Kubernetes")
 WIDE = 100
@@ -114,7 +115,7 @@ def show(target: Target, node: str, *, form: Format) -> int:
     seen = look(target)
     row = next(row for row in joined(seen) if row.id == instance.id)
     past = described(target, [event for event in seen.events if event.instance == instance.id][:10])
-    session = session_target(cluster, instance)
+    session = session_target(cluster.arn, group=instance.group, instance=instance.id)
     if form is Format.json:
         output.write_json(
             "node",
@@ -375,11 +376,6 @@ def free(target: Target, node: str, *, yes: bool) -> int:
 # --- a shell ---------------------------------------------------------------------------------------------------------
 
 
-def session_target(cluster: Cluster, instance: Instance) -> str:
-    """What Session Manager calls a HyperPod node: `sagemaker-cluster:<cluster id>_<group>-<instance id>`."""
-    return f"sagemaker-cluster:{cluster.arn.rpartition('/')[2]}_{instance.group}-{instance.id}"
-
-
 def shell(target: Target, node: str, *, show_only: bool) -> int:
     """Open a Session Manager shell on a node; with `show_only`, print the command instead."""
     cluster, instance = find(target, node)
@@ -388,7 +384,7 @@ def shell(target: Target, node: str, *, show_only: bool) -> int:
         "ssm",
         "start-session",
         "--target",
-        session_target(cluster, instance),
+        session_target(cluster.arn, group=instance.group, instance=instance.id),
         "--region",
         target.plan.settings.region,
     ]
@@ -397,10 +393,7 @@ def shell(target: Target, node: str, *, show_only: bool) -> int:
         return OK
     for program, where in (
         ("aws", "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html"),
-        (
-            "session-manager-plugin",
-            "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html",
-        ),
+        (PLUGIN, INSTALL),
     ):
         if shutil.which(program) is None:
             raise OpsError(

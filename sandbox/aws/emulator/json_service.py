@@ -50,6 +50,23 @@ class JsonService:
         hooks.router.SERVICE_PATTERNS[scope] = {"target_prefixes": [prefix], "host_patterns": [rf"^{self.name}\."]}
         hooks.iam_actions.SERVICE_TO_IAM_NAMESPACE[scope] = scope
         hooks.app.SERVICE_HANDLERS[scope] = self._handle
+        self._judge_by_resource(scope)
+
+    def share(self, scope: str, operations: frozenset[str]) -> None:
+        """Answer some operations of a service that MiniStack has; it keeps the others."""
+        handlers = self._context.hooks.app.SERVICE_HANDLERS
+        theirs = handlers[scope]
+
+        async def handle(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> Any:
+            own = headers.get("x-amz-target", "").rpartition(".")[2] in operations
+            return await (self._handle if own else theirs)(method, path, headers, body, query)
+
+        handlers[scope] = handle
+        self._judge_by_resource(scope)
+
+    def _judge_by_resource(self, scope: str) -> None:
+        """Let policies name this service's resources."""
+        hooks = self._context.hooks
         resource = getattr(self._operations, "resource", None)
         if resource is None:
             return
@@ -63,7 +80,8 @@ class JsonService:
                 data = json.loads(body or b"{}")
             except ValueError:
                 data = None
-            return str(resource(data)) if isinstance(data, dict) else "*"
+            found = resource(data) if isinstance(data, dict) else "*"
+            return str(known(service, method, path, headers, body, *rest) if found is None else found)
 
         hooks.iam_actions.extract_resource_arn = extract
 

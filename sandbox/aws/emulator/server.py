@@ -43,6 +43,8 @@ from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_reposito
 from sandbox.aws.emulator.roles import Roles
 from sandbox.aws.emulator.sagemaker import SageMaker
 from sandbox.aws.emulator.service_quotas import ServiceQuotas
+from sandbox.aws.emulator.sessions import OPERATIONS as SESSION_OPERATIONS
+from sandbox.aws.emulator.sessions import Sessions
 
 Json = dict[str, Any]
 Scope = dict[str, Any]
@@ -71,6 +73,8 @@ class Emulator:
         sagemaker_api.mount("sagemaker")
         fsx_api.mount("fsx")
         JsonService(context, self._quotas).mount("servicequotas")
+        sessions = Sessions(context, roles, self._sagemaker)
+        JsonService(context, sessions).share("ssm", SESSION_OPERATIONS)
         self._offerings = Offerings(context)
         registry = Registry(context)
         registry.add(
