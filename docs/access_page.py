@@ -38,6 +38,8 @@ ACTIONS = {
 """Calls whose IAM action has another name."""
 NO_ACTION = {"sts:GetCallerIdentity"}
 """Calls that IAM always allows."""
+SESSIONS = {"ssm:StartSession", "ssm:TerminateSession"}
+"""Calls with statements of their own: on one cluster, with one document."""
 OPERATION = re.compile(r"(list|get|describe|batch)(_[a-z]+)+")
 READ = re.compile(r"\w[\w-]*:(Describe|List|Get|Filter)\w+")
 
@@ -125,7 +127,7 @@ def actions(commands: tuple[str, ...]) -> list[str]:
     modules = {module for command in commands for module in closure(COMMANDS[command])}
     if "deploy" in commands:
         modules.add("cli.deploy_review")
-    return sorted({one for module in modules for one in calls(module)} - NO_ACTION, key=str.casefold)
+    return sorted({one for module in modules for one in calls(module)} - NO_ACTION - SESSIONS, key=str.casefold)
 
 
 def policy(role: str) -> str:
@@ -143,7 +145,32 @@ def policy(role: str) -> str:
             "Sid": "NodesShell", "Effect": "Allow", "Action": "ssm:StartSession",
             "Resource": ["arn:aws:sagemaker:REGION:ACCOUNT:cluster/*", "arn:aws:ssm:*:*:document/*"],
         })  # fmt: skip
+    if role in ("researcher", "operator"):
+        own = "arn:aws:ssm:*:*:session/${aws:userid}-*"
+        statements.append({
+            "Sid": "Tunnel", "Effect": "Allow", "Action": "ssm:StartSession",
+            "Resource": [
+                "arn:aws:sagemaker:REGION:ACCOUNT:cluster/CLUSTER-ID",
+                f"arn:aws:ssm:REGION:*:document/{document()}",
+            ],
+            "Condition": {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}},
+        })  # fmt: skip
+        statements.append({
+            "Sid": "TunnelOwnSessions", "Effect": "Allow",
+            "Action": ["ssm:TerminateSession", "ssmmessages:OpenDataChannel"], "Resource": own,
+        })  # fmt: skip
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def document() -> str:
+    """The session document of a tunnel."""
+    tree = ast.parse((PROJECT / "ops/tunnel.py").read_text("utf-8"))
+    return next(
+        str(node.value.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "DOCUMENT"
+    )  # fmt: skip
 
 
 def page() -> str:
@@ -153,7 +180,7 @@ def page() -> str:
         "",
         "`docs/access_page.py` makes the policies from the calls in `ops/` and `core/checks/account/`; do not edit",
         "them. No account proved them.",
-        "`ACCOUNT` and `REGION` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
+        "`ACCOUNT`, `REGION` and `CLUSTER-ID` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
         "",
         "| role | commands |",
         "|---|---|",
@@ -177,7 +204,11 @@ def page() -> str:
 
 
 NOTES = {
-    "researcher": ["Read-only. Submitting goes through the Kubernetes API, whose endpoint must be reachable."],
+    "researcher": [
+        "Read-only in AWS. Submitting goes through the Kubernetes API. Where its endpoint is private, the statements",
+        "`Tunnel` and `TunnelOwnSessions` allow the way [without a VPN](../from-your-laptop.md). `CLUSTER-ID` is the",
+        "end of the HyperPod cluster's ARN. The condition keeps shells on nodes out: their document is not allowed.",
+    ],
     "operator": [
         "The roles of the CDK bootstrap deploy and destroy; the operator assumes them.",
         "`nodes reboot`, `nodes replace`, and `teardown` change resources with the calls below.",

@@ -165,9 +165,7 @@ class Kubernetes:
                 expected="ACTIVE",
                 fix=f"hyperpod-ray wait {self._plan.name} --for cluster",
             )
-        private = not cluster.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True)
-        authority = str(cluster.get("certificateAuthority", {}).get("data", ""))
-        return tunnel.Endpoint(url=str(cluster["endpoint"]), private=private), authority
+        return tunnel.Endpoint.of(cluster), str(cluster.get("certificateAuthority", {}).get("data", ""))
 
     def _reach(self, configuration: Any) -> None:
         """Send requests through a tunnel where that is needed; the certificate must still be the endpoint's."""

@@ -40,7 +40,7 @@ LOOPBACK = "127.0.0.1"
 DOCUMENT = "AWS-StartPortForwardingSessionToRemoteHost"
 PLUGIN = "session-manager-plugin"
 LEAST_PLUGIN = (1, 2, 536, 0)
-"""The first release that reads the session's token from its environment (RELEASENOTES.md of the plugin)."""
+"""The first release that reads the session's token from its environment (https://github.com/aws/session-manager-plugin/blob/mainline/RELEASENOTES.md)."""
 RESPONSE_VARIABLE = "AWS_SSM_START_SESSION_RESPONSE"
 INSTALL = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
@@ -66,9 +66,15 @@ class Endpoint:
     private: bool
     """Whether it has no public address."""
 
+    @classmethod
+    def of(cls, cluster: dict[str, Any]) -> Endpoint:
+        """The endpoint of what `DescribeCluster` answers."""
+        network = cluster.get("resourcesVpcConfig") or {}
+        return cls(url=str(cluster.get("endpoint", "")), private=not network.get("endpointPublicAccess", True))
+
     @property
     def host(self) -> str:
-        """Its name, for which its certificate is made."""
+        """Its name, which its certificate carries."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -178,7 +184,7 @@ class Tunnel:
         """End the session and the plugin; may be called twice."""
         self._closing.set()
         if (process := self._process) is not None and process.poll() is None:
-            process.send_signal(signal.SIGINT)  # also one that does not listen yet, for which the lock is held
+            process.send_signal(signal.SIGINT)  # also one that does not listen yet and keeps the lock
         with self._lock:
             self._end()
         with contextlib.suppress(ValueError):

@@ -19,7 +19,7 @@ from ops import output
 from ops.clients import Target
 from ops.errors import BLOCKED, CONDITION_FALSE, OK, REFUSED_CREDENTIALS, OpsError, explain
 from ops.output import Format
-from ops.preflight import files
+from ops.preflight import files, laptop
 from ops.preflight.check import Check, Outcome, Result, failed, ok
 from pricing import price_file
 
@@ -63,6 +63,7 @@ def run(target: Target, *, offline: bool, form: Format) -> int:
     checks = _offline(target)
     if not offline:
         checks += _online(target)
+        checks += _run(target, "way to Kubernetes", lambda: laptop.way(target))
     checks = [_priced(target, check) for check in checks]
     passed = not any(check.result in ("failed", "unknown") for check in checks)
     if form is Format.json:

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.iam import Request, allows, statements_of
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -68,3 +70,34 @@ def test_roles_differ_where_they_must(page: ModuleType) -> None:
     assert not writes & actions("researcher")
     assert "eks:DescribeCluster" in actions("researcher")
     assert "servicequotas:ListServiceQuotas" in actions("pipeline")
+
+
+CLUSTER = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abcdefghij12"
+FORWARD = "arn:aws:ssm:us-west-2::document/AWS-StartPortForwardingSessionToRemoteHost"
+SHELL = "arn:aws:ssm:us-west-2:111122223333:document/SSM-SessionManagerRunShell"
+CHECKED = {"ssm:SessionDocumentAccessCheck": "true"}
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "context", "allowed"),
+    [
+        ("ssm:StartSession", CLUSTER, CHECKED, True),
+        ("ssm:StartSession", FORWARD, CHECKED, True),
+        ("ssm:StartSession", SHELL, CHECKED, False),
+        ("ssm:StartSession", "arn:aws:ssm:us-west-2::document/AWS-StartSSHSession", CHECKED, False),
+        ("ssm:StartSession", CLUSTER, {"ssm:SessionDocumentAccessCheck": "false"}, False),
+        ("ssm:StartSession", CLUSTER.replace("abcdefghij12", "another"), CHECKED, False),
+        ("ssm:StartSession", "arn:aws:ec2:us-west-2:111122223333:instance/i-0123456789abcdef0", CHECKED, False),
+        ("ssm:SendCommand", CLUSTER, CHECKED, False),
+        ("ssm:TerminateSession", "arn:aws:ssm:us-west-2:111122223333:session/me-0123456789abcdef0", {}, True),
+        ("ssm:TerminateSession", "arn:aws:ssm:us-west-2:111122223333:session/you-0123456789abcdef0", {}, False),
+    ],
+)
+def test_a_researcher_opens_tunnels_and_nothing_else_of_systems_manager(
+    page: ModuleType, action: str, resource: str, context: dict[str, str], allowed: bool
+) -> None:
+    """As IAM decides; `me` is the caller's user ID."""
+    text = page.policy("researcher").replace("REGION:ACCOUNT", "us-west-2:111122223333").replace("REGION", "us-west-2")
+    text = text.replace("CLUSTER-ID", "abcdefghij12").replace("${aws:userid}", "me")
+    statements = statements_of(json.loads(text))
+    assert allows(statements, Request(action=action, resource=resource, context=context)) is allowed

@@ -20,10 +20,12 @@ from typing import Any
 
 import pytest
 
+from core.loader import parse
 from ops import tunnel
-from ops.clients import Kubernetes
+from ops.clients import Kubernetes, Target
+from ops.preflight import laptop as laptop_check
 from sandbox.aws import paths
-from tests.ops.world import ROOT, World
+from tests.ops.world import ROOT, World, environment_text
 from tests.support import session_plugin
 from tests.support.ports import free_port
 from tests.support.web import web_server
@@ -267,3 +269,25 @@ def test_when_a_tunnel_is_needed(mode: tunnel.Mode, private: bool, answers: bool
         port = server.getsockname()[1] if answers else free_port()
         there = tunnel.Endpoint(url=f"https://127.0.0.1:{port}", private=private)
         assert tunnel.needed(mode, there, proxied=proxied) is through
+
+
+@pytest.mark.parametrize(
+    ("public", "answers", "result", "words"),
+    [
+        (True, False, "ok", "public"),
+        (False, True, "ok", "answers from here"),
+        (False, False, "warning", "'session-manager-plugin' is not installed"),
+    ],
+)
+def test_preflight_says_how_this_machine_reaches_kubernetes(
+    monkeypatch: pytest.MonkeyPatch, public: bool, answers: bool, result: str, words: str
+) -> None:
+    made = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1] if answers else free_port()
+        network = {"endpointPublicAccess": public}
+        cluster = {"endpoint": f"https://127.0.0.1:{port}", "resourcesVpcConfig": network}
+        monkeypatch.setattr(made.aws, "call", lambda *_, **__: {"cluster": cluster})
+        monkeypatch.setenv("PATH", "/nowhere")
+        (outcome,) = laptop_check.way(made)
+    assert (outcome.result, words in outcome.what) == (result, True), outcome
