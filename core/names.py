@@ -63,6 +63,7 @@ SYSTEM_NAMESPACES = frozenset(
         OPERATOR_NAMESPACE,
         STORAGE_NAMESPACE,
         GUARD,
+        KUEUE_NAMESPACE,
     }
 )
 """Namespaces of Kubernetes, EKS, the dependencies chart and the KubeRay operator."""
@@ -170,3 +171,18 @@ def volume(cluster_name: str, namespace: str) -> str:
 def users_group(namespace: str) -> str:
     """Kubernetes group bound to the Ray user role of a namespace."""
     return f"ray-users:{namespace}"
+
+
+def team_namespace(team: str) -> str:
+    """Namespace that HyperPod task governance creates for a team."""
+    return f"{TEAM_NAMESPACE_PREFIX}{team}"
+
+
+def team_queue(team: str) -> str:
+    """LocalQueue that HyperPod task governance creates in it."""
+    return f"{team_namespace(team)}{TEAM_QUEUE_SUFFIX}"
+
+
+def workload_priority(priority: str) -> str:
+    """WorkloadPriorityClass that HyperPod task governance creates for a priority class."""
+    return f"{priority}{PRIORITY_SUFFIX}"

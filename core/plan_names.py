@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core import names, needs
-from core.model import NewEks, RayUser, StaticStorage
+from core.model import NewEks, StaticStorage
 from core.plan import Plan
 
 
@@ -83,13 +83,34 @@ def owner_volume(plan: Plan) -> str:
     return names.volume(plan.settings.hyperpod.cluster_name, names.STORAGE_NAMESPACE)
 
 
-def ray_namespaces(plan: Plan) -> list[str]:
-    """Namespaces that may hold RayClusters: the environment's own first, then those of its Ray users."""
+def own_namespaces(plan: Plan) -> list[str]:
+    """Namespaces of RayClusters that the stacks create before the first node: all but the teams'."""
     own = plan.settings.ray.namespace
     others = {name for user in plan.settings.eks.ray_users for name in user.namespaces} - {own}
-    return [own, *sorted(others)]
+    return [own, *sorted(others - set(team_namespaces(plan)))]
 
 
-def user_groups(user: RayUser) -> list[str]:
-    """`KubernetesGroups` of a Ray user's EKS access entry: EKS's own policies know no `ray.io` kinds."""
-    return [names.users_group(namespace) for namespace in user.namespaces]
+def team_namespaces(plan: Plan) -> list[str]:
+    """Namespaces that HyperPod task governance creates, in the order of the file."""
+    return [names.team_namespace(team.name) for team in plan.settings.teams]
+
+
+def ray_namespaces(plan: Plan) -> list[str]:
+    """Namespaces that may hold RayClusters: the environment's own first, those of its Ray users, those of teams."""
+    return [*own_namespaces(plan), *team_namespaces(plan)]
+
+
+def ray_users(plan: Plan) -> dict[str, list[str]]:
+    """Role ARN of each Ray user to their namespaces: those of `eks.ray_users`, and of the teams they are in."""
+    users: dict[str, list[str]] = {user.role_arn: list(user.namespaces) for user in plan.settings.eks.ray_users}
+    for team in plan.settings.teams:
+        for role in team.role_arns:
+            spaces = users.setdefault(role, [])
+            if (space := names.team_namespace(team.name)) not in spaces:
+                spaces.append(space)
+    return users
+
+
+def user_groups(plan: Plan) -> dict[str, list[str]]:
+    """Role ARN to `KubernetesGroups` of its EKS access entry: EKS's own policies know no `ray.io` kinds."""
+    return {role: [names.users_group(space) for space in spaces] for role, spaces in ray_users(plan).items()}

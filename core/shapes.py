@@ -115,6 +115,12 @@ HYPERPOD_NAME = _shape(
     "gpu-workers",
     "letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit",
 )
+TEAM = _shape(
+    r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
+    "a name of HyperPod task governance",
+    "vision",
+    "lower case letters, digits and hyphens, at most 40, beginning and ending with a letter or digit",
+)
 EKS_NAME = _shape(
     r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$",
     "an EKS cluster name",

@@ -7,7 +7,7 @@ from cdk8s_plus_28 import k8s
 
 from core.names import RAY_API_GROUP, SERVICE_ACCOUNT, users_group
 from core.plan import Plan
-from core.plan_names import ray_namespaces
+from core.plan_names import own_namespaces, ray_namespaces, ray_users, team_namespaces
 from k8s.manifest import PART_OF, Manifest, build
 
 READ = ["get", "list", "watch"]
@@ -15,6 +15,8 @@ EDIT = [*READ, "create", "update", "patch", "delete"]
 USER_ROLE = "ray-user"
 NODES_ROLE = "ray-user-nodes"
 """ClusterRole of all Ray users: which nodes there are, and their health labels."""
+TEMPLATE_ROLE = "ray-template"
+"""Role of teams' members in the environment's Ray namespace."""
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -31,20 +33,46 @@ def access(plan: Plan) -> Manifest:
     """
 
     def define(chart: cdk8s.Chart) -> None:
-        used = [name for name in ray_namespaces(plan) if any(name in u.namespaces for u in plan.settings.eks.ray_users)]
-        for namespace in ray_namespaces(plan):
-            k8s.KubeServiceAccount(
-                chart,
-                f"ServiceAccount-{namespace}",
-                metadata=k8s.ObjectMeta(name=SERVICE_ACCOUNT, namespace=namespace, labels=PART_OF),
-                automount_service_account_token=False,
-            )
-            if namespace in used:
-                _user_role(chart, namespace, cluster_name=plan.settings.ray.cluster_name)
+        used = [name for name in ray_namespaces(plan) if any(name in spaces for spaces in ray_users(plan).values())]
+        for namespace in own_namespaces(plan):
+            of_namespace(chart, plan, namespace, used=namespace in used)
         if used:
             _nodes_role(chart, used)
+        if visitors := [name for name in team_namespaces(plan) if name in used]:
+            _template_role(chart, plan, visitors)
 
     return build("Access", define)
+
+
+def of_namespace(chart: cdk8s.Chart, plan: Plan, namespace: str, *, used: bool) -> None:
+    """The service account of one namespace, and the role of its users where it has some."""
+    k8s.KubeServiceAccount(
+        chart,
+        f"ServiceAccount-{namespace}",
+        metadata=k8s.ObjectMeta(name=SERVICE_ACCOUNT, namespace=namespace, labels=PART_OF),
+        automount_service_account_token=False,
+    )
+    if used:
+        _user_role(chart, namespace, cluster_name=plan.settings.ray.cluster_name)
+
+
+def _template_role(chart: cdk8s.Chart, plan: Plan, teams: list[str]) -> None:
+    """Teams' members read the standing RayCluster, of which `submit` makes their own, and nothing else beside it."""
+    ray = plan.settings.ray
+    metadata = k8s.ObjectMeta(name=TEMPLATE_ROLE, namespace=ray.namespace, labels=PART_OF)
+    rules = [
+        k8s.PolicyRule(
+            api_groups=[RAY_API_GROUP], resources=["rayclusters"], resource_names=[ray.cluster_name], verbs=["get"]
+        )
+    ]
+    k8s.KubeRole(chart, "Template", metadata=metadata, rules=rules)
+    k8s.KubeRoleBinding(
+        chart,
+        "TemplateBinding",
+        metadata=metadata,
+        role_ref=k8s.RoleRef(api_group=RBAC, kind="Role", name=TEMPLATE_ROLE),
+        subjects=[k8s.Subject(api_group=RBAC, kind="Group", name=users_group(name)) for name in teams],
+    )
 
 
 def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None:
@@ -64,8 +92,8 @@ def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None
                 verbs=READ,
             ),
             k8s.PolicyRule(api_groups=["batch"], resources=["jobs"], verbs=READ),
-            # which queues a job can name; nothing is there without Kueue
-            k8s.PolicyRule(api_groups=["kueue.x-k8s.io"], resources=["localqueues"], verbs=READ),
+            # which queues a job can name, and why one waits; nothing is there without Kueue
+            k8s.PolicyRule(api_groups=["kueue.x-k8s.io"], resources=["localqueues", "workloads"], verbs=READ),
             # over WebSocket the request is a GET: "get" always, since Kubernetes 1.35 "create" too; SPDY asks "create"
             k8s.PolicyRule(api_groups=[""], resources=["pods/portforward"], verbs=["get", "create"]),
             # the token that KubeRay keeps under the RayCluster's name; without "list", no other Secret's name shows

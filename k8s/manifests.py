@@ -19,12 +19,14 @@ from k8s.network_policies import (
     guard_policies,
     network_policies,
     operator_policies,
+    queue_policies,
     system_policies,
 )
 from k8s.node_pools import node_pools
 from k8s.ray_cluster import ray_cluster
 from k8s.redis import redis
 from k8s.storage import claim, cluster_storage, owner_storage, volume_owner
+from k8s.teams import teams
 
 
 def namespace_manifests(plan: Plan) -> list[Manifest]:
@@ -35,6 +37,8 @@ def namespace_manifests(plan: Plan) -> list[Manifest]:
         inside.append(guard_policies())
     if plan.settings.observability is not None:
         inside.append(collector_policies())
+    if plan.settings.teams:
+        inside.append(queue_policies())
     return [first, *(replace(manifest, after=(first.name,)) for manifest in inside)]
 
 
@@ -76,6 +80,8 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
         made, first, owned = [new, own], (new.name,), (own.name,)
     before_ray = first
     made.append(replace(volume_owner(plan, bindings), after=owned))
+    # a file system that a claim makes has no name before the claim is bound
+    made += [replace(manifest, after=first) for manifest in teams(plan, bindings)]
     if plan.checked_worker_groups:
         made.append(image_pull(plan, bindings))
     if (detection := plan.settings.ray.hung_job_detection) is not None:

@@ -18,6 +18,7 @@ from core.names import (
     GUARD,
     HYPERPOD_NAMESPACE,
     KUBE_SYSTEM,
+    KUEUE_NAMESPACE,
     METRICS_PORT,
     OBSERVABILITY_NAMESPACE,
     OPERATOR_NAMESPACE,
@@ -28,7 +29,7 @@ from core.names import (
     STORAGE_NAMESPACE,
 )
 from core.plan import Plan
-from core.plan_names import ray_namespaces
+from core.plan_names import own_namespaces, ray_namespaces
 from k8s.manifest import PART_OF, Manifest, build
 
 RAY_POD = {RAY_POD_LABEL: "yes"}
@@ -63,9 +64,8 @@ def network_policies(plan: Plan) -> Manifest:
     """
 
     def define(chart: cdk8s.Chart) -> None:
-        for namespace in ray_namespaces(plan):
-            for name, spec in _policies(plan).items():
-                _policy(chart, namespace, name, spec)
+        for namespace in own_namespaces(plan):
+            ray_policies(chart, plan, namespace)
         _policy(chart, STORAGE_NAMESPACE, "default-deny", NOTHING)
 
     return build("NetworkPolicies", define)
@@ -95,6 +95,21 @@ def collector_policies() -> Manifest:
         _policy(chart, OBSERVABILITY_NAMESPACE, "system-pods", EVERYTHING)
 
     return build("CollectorNetworkPolicy", define)
+
+
+def queue_policies() -> Manifest:
+    """Kueue's controller, whose webhook the API server calls: open, as its ports are the add-on's own affair."""
+
+    def define(chart: cdk8s.Chart) -> None:
+        _policy(chart, KUEUE_NAMESPACE, "system-pods", EVERYTHING)
+
+    return build("QueueNetworkPolicy", define)
+
+
+def ray_policies(chart: cdk8s.Chart, plan: Plan, namespace: str) -> None:
+    """The policies of one namespace that may hold RayClusters."""
+    for name, spec in _policies(plan).items():
+        _policy(chart, namespace, name, spec)
 
 
 def operator_policies(plan: Plan) -> Manifest:

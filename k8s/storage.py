@@ -9,6 +9,7 @@ from typing import Any
 import cdk8s
 from cdk8s_plus_28 import k8s
 
+from core import names
 from core.model import DynamicStorage
 from core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
 from core.plan import Plan
@@ -155,6 +156,13 @@ def _capacity(plan: Plan, *, new: bool) -> k8s.Quantity:
     storage = plan.settings.storage
     gib = storage.capacity_gib if new and isinstance(storage, DynamicStorage) else SMALLEST_GIB
     return k8s.Quantity.from_string(f"{gib}Gi")
+
+
+def team_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, namespace: str) -> None:
+    """Volume and claim of one more namespace, of the file system that the environment has."""
+    name = names.volume(plan.settings.hyperpod.cluster_name, namespace)
+    _persistent_volume(chart, plan, bindings, name=name, namespace=namespace)
+    _claim(chart, plan, namespace=namespace, bound=name)
 
 
 def _exported(plan: Plan) -> list[str]:

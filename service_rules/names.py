@@ -76,6 +76,18 @@ QUEUE_API_VERSION = "kueue.x-k8s.io/v1beta1"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 """Labels that Kueue and HyperPod task governance read. https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/"""
+TOPOLOGY_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+TOPOLOGY_REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+"""Annotations of a pod template: the level of the network at which its pods are placed together.
+https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+TOPOLOGY_LEVELS = {
+    "layer-1": "topology.k8s.aws/network-node-layer-1",
+    "layer-2": "topology.k8s.aws/network-node-layer-2",
+    "layer-3": "topology.k8s.aws/network-node-layer-3",
+    "ultraserver": "topology.k8s.aws/ultraserver-id",
+}
+"""Labels that HyperPod puts on nodes.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-tasks-scheduling.html"""
 PART_OF_LABEL = "app.kubernetes.io/part-of"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -105,6 +117,14 @@ OBSERVABILITY_NAMESPACE = "hyperpod-observability"
 OBSERVABILITY_COLLECTOR = "hyperpod-observability-operator-otel-collector"
 """Service account of the add-on's collector.
 https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html"""
+GOVERNANCE_ADDON = "amazon-sagemaker-hyperpod-taskgovernance"
+KUEUE_NAMESPACE = "kueue-system"
+TEAM_NAMESPACE_PREFIX = "hyperpod-ns-"
+TEAM_QUEUE_SUFFIX = "-localqueue"
+PRIORITY_SUFFIX = "-priority"
+"""What HyperPod task governance makes of a team and of a priority class: namespace `hyperpod-ns-TEAM`, LocalQueue
+`hyperpod-ns-TEAM-localqueue`, ClusterQueue `hyperpod-ns-TEAM-clusterqueue`, WorkloadPriorityClass `CLASS-priority`.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-policies.html"""
 DEEP_HEALTH_LABEL = f"{HYPERPOD_LABELS}deep-health-check-status"
 # the documentation and the service's own samples differ: singular or plural
 FAULT_TYPE_LABELS = (f"{HYPERPOD_LABELS}fault-types", f"{HYPERPOD_LABELS}fault-type")

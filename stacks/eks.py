@@ -119,7 +119,7 @@ class EksStack(EnvironmentStack):
     def _control_plane(self, plan: Plan, network: Network, ground: ControlPlaneGround | None) -> ControlPlane:
         settings = plan.settings.eks
         kubectl_version = kubectl_for(settings.version)
-        groups = {user.role_arn: user_groups(user) for user in settings.ray_users}
+        groups = user_groups(plan)
         if isinstance(settings, ExistingEks):
             existing = settings.existing
             return EksCluster.from_existing(

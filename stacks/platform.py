@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import k8s
-from constructs import Construct
+from constructs import Construct, IDependable
 from core import metric_alerts, names
 from core.plan import Plan
 from core.plan_names import ray_namespaces
@@ -19,6 +19,7 @@ from k8s.pods import group_tolerations, node_selector
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, chart_folder
 from stacks.eks import EksStack
+from stacks.teams import task_governance
 
 DNS_TOLERATIONS: list[dict[str, object]] = [
     {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
@@ -60,10 +61,14 @@ class PlatformStack(EnvironmentStack):
         )
         objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects)
+        settings = plan.settings
+        queues: list[IDependable] = []
+        if settings.teams:
+            # the operator has its rights in the teams' namespaces, which the service makes of their quotas
+            queues.append(task_governance(self, plan, cluster=eks.cluster, cluster_arn=cluster_arn))
         operator = k8s.kuberay_operator(plan)
         chart = chart_folder(operator)
-        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart)
-        settings = plan.settings
+        HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=queues)
         self.health = HealthNotifications(
             self,
             "Health",

@@ -25,6 +25,7 @@ from core.checks import (
     records,
     repository,
     storage,
+    teams,
 )
 from core.evidence import Evidence
 from core.findings import RULES, Finding
@@ -49,6 +50,7 @@ __all__ = [
     "repository",
     "run",
     "storage",
+    "teams",
 ]
 
 

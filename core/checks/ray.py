@@ -132,10 +132,12 @@ def replicas_have_effect(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule("ray")
+@rule("ray", "teams")
 def some_worker_works(plan: Plan) -> Iterator[Finding]:
     """A cluster without any worker trains nothing."""
     ray = plan.settings.ray
+    if plan.settings.teams:
+        return  # their jobs bring clusters of their own, and the standing one is their template
     if not ray.autoscaling and all(worker.replicas == 0 for worker in ray.workers):
         yield warning(
             "ray",

@@ -11,7 +11,7 @@ import yaml
 import k8s
 from core import Plan
 from core.loader import FOLDER
-from core.model import Environment, RayUser
+from core.model import Environment
 from core.names import GUARD, OPERATOR_NAMESPACE
 from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
 from core.plan_names import ray_namespaces, user_groups
@@ -355,8 +355,8 @@ class TestAccess:
             if item["subjects"][0]["kind"] == "Group"
         }
         assert bindings == {"ray": ["ray-users:ray"], "team-a": ["ray-users:team-a"], "team-b": ["ray-users:team-b"]}
-        user = RayUser(role_arn="arn:aws:iam::111122223333:role/B", namespaces=["ray", "team-b"])
-        assert user_groups(user) == ["ray-users:ray", "ray-users:team-b"]
+        groups = user_groups(render("several-groups").plan)
+        assert list(groups.values()) == [["ray-users:ray", "ray-users:team-a"], ["ray-users:ray", "ray-users:team-b"]]
 
     def test_no_wildcards_and_no_way_to_secrets(self, variant: Any) -> None:
         for item in variant.kind("Role"):

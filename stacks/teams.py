@@ -1,0 +1,51 @@
+"""Teams of an environment file as the construct takes them."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_eks_v2 as eks
+
+from constructs import Construct
+from core.model import TaskGovernance, Team, TeamQuota
+from core.plan import Plan
+from hyperpod_ray import teams
+
+STRATEGIES = {"lend-and-borrow": "LendAndBorrow", "lend": "Lend", "none": "DontLend"}
+
+
+def task_governance(scope: Construct, plan: Plan, *, cluster: eks.ICluster, cluster_arn: str) -> teams.TaskGovernance:
+    """The add-on, the policy and the quotas of an environment that has teams."""
+    settings = plan.settings
+    governance = settings.task_governance or TaskGovernance()
+    return teams.TaskGovernance(
+        scope,
+        "Teams",
+        environment=plan.name,
+        cluster=cluster,
+        cluster_arn=cluster_arn,
+        teams=[_share(team) for team in settings.teams],
+        priority_classes={one.name: one.weight for one in governance.priority_classes},
+        fair_share=governance.fair_share,
+        share_idle=governance.share_idle,
+    )
+
+
+def _share(team: Team) -> teams.TeamShare:
+    borrows = team.sharing == "lend-and-borrow"
+    return teams.TeamShare(
+        name=team.name,
+        resources=[_resource(entry) for entry in team.quota],
+        fair_share_weight=team.fair_share_weight,
+        strategy=STRATEGIES[team.sharing],
+        borrow_limit_percent=team.borrow_limit_percent if borrows else None,
+        preempt="LowerPriority" if team.preempt_lower_priority else "Never",
+    )
+
+
+def _resource(entry: TeamQuota) -> dict[str, object]:
+    amounts = {
+        "Count": entry.instances,
+        "Accelerators": entry.accelerators,
+        "VCpu": entry.vcpus,
+        "MemoryInGiB": entry.memory_gib,
+    }
+    return {"InstanceType": entry.type, **{key: value for key, value in amounts.items() if value is not None}}

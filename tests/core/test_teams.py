@@ -1,0 +1,188 @@
+"""Teams: what the file may say, against the groups that are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import load, names
+from core.loader import FOLDER
+from core.plan_names import ray_namespaces, ray_users, team_namespaces
+from service_rules import kueue
+from tests.core.environment_files import plan, problems
+
+ROLE = "arn:aws:iam::123456789012:role/Vision"
+HEAD = {"type": "ml.m5.2xlarge", "vcpus": 4}
+
+
+def team(name: str = "vision", *quota: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "quota": list(quota) or [{"type": "ml.p5.48xlarge", "instances": 2}, HEAD], **more}
+
+
+def shared(*teams: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The good environment with teams; its standing RayCluster has no workers."""
+    # through JSON: an object that is there twice would become an anchor
+    return {"teams": json.loads(json.dumps(teams)), "ray/workers/0/replicas": 0, **more}
+
+
+def test_a_good_file_with_two_teams_says_nothing() -> None:
+    assert problems(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE]))) == []
+
+
+CASES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "same name": (shared(team(), team()), "teams[1].name", "'vision' is already the name of teams[0]"),
+    "name for Kubernetes": (shared(team("Vision")), "teams[0].name", "at most 40"),
+    "name of 41 characters": (shared(team("v" * 41)), "teams[0].name", "at most 40"),
+    "type twice": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {"type": "ml.p5.48xlarge", "instances": 1}, HEAD)),
+        "teams[0].quota[1].type",
+        "already in quota[0]",
+    ),
+    "type of no group": (
+        shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1}, HEAD)),
+        "teams[0].quota[0].type",
+        "no instance group is of type 'ml.p5e.48xlarge'. Expected one of ml.m5.2xlarge, ml.p5.48xlarge",
+    ),
+    "instances and parts": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1, "accelerators": 4}, HEAD)),
+        "teams[0].quota[0].instances",
+        "1 beside accelerators",
+    ),
+    "no amount": (shared(team("a", {"type": "ml.p5.48xlarge"}, HEAD)), "teams[0].quota[0]", "says no amount"),
+    "GPUs of a CPU type": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {**HEAD, "accelerators": 1})),
+        "teams[0].quota[1].accelerators",
+        "ml.m5.2xlarge has none",
+    ),
+    "more than there is": (
+        shared(team(), team("speech", {"type": "ml.p5.48xlarge", "instances": 3}, HEAD)),
+        "teams[1].quota[0].instances",
+        "come to 5 instances (vision 2, speech 3), and there are 4. Expected at most 4. "
+        "Fix: lower a quota, or add nodes",
+    ),
+    "more GPUs than there are": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "accelerators": 33}, HEAD)),
+        "teams[0].quota[0].type",
+        "come to 4.12 instances (a 4.12), and there are 4",
+    ),
+    "what the standing cluster has": (
+        {**shared(team()), "ray/workers/0/replicas": 3},
+        "teams[0].quota[0].instances",
+        "there are 4, of which the standing RayCluster has 3. Expected at most 1. "
+        "Fix: lower a quota, or set replicas: 0 in ray.workers (3 of 'gpu')",
+    ),
+    "no room for a head": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1})),
+        "teams[0].quota",
+        "has 0 vCPUs and 0 GiB of ml.m5.2xlarge, and the head of one job with its submitter takes 2.5 and 9",
+    ),
+    "too little for a head": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {"type": "ml.m5.2xlarge", "vcpus": 2})),
+        "teams[0].quota",
+        "has 2 vCPUs and 8 GiB",
+    ),
+    "no workers": (shared(team("a", HEAD)), "teams[0].quota", "no quota of a type that carries Ray's workers"),
+    "a limit without borrowing": (
+        shared(team(sharing="none", borrow_limit_percent=10)),
+        "teams[0].borrow_limit_percent",
+        "which does not borrow",
+    ),
+    "a limit that the service refuses": (
+        shared(team(borrow_limit_percent=501)),
+        "teams[0].borrow_limit_percent",
+        "500 or less",
+    ),
+    "a weight of nothing": (shared(team(fair_share_weight=0)), "teams[0].fair_share_weight", "gets nothing"),
+    "governance of nobody": ({"task_governance": {}}, "task_governance", "there are no teams"),
+    "priority twice": (
+        shared(team(), task_governance={"priority_classes": [{"name": "a", "weight": 1}, {"name": "a", "weight": 2}]}),
+        "task_governance.priority_classes[1].name",
+        "already the name of priority_classes[0]",
+    ),
+    "weight twice": (
+        shared(team(), task_governance={"priority_classes": [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]}),
+        "task_governance.priority_classes[1].weight",
+        "that of 'a' too",
+    ),
+    "another region": (
+        shared(
+            team(), region="eu-west-3", **{"network/availability_zone_ids": ["euw3-az1", "euw3-az2"]}
+        ),
+        "teams",
+        "AWS::SageMaker::ComputeQuota is not in eu-west-3",
+    ),
+    "a group called head": (
+        {**shared(team()), "ray/workers/0/name": "head"},
+        "ray.workers[0].name",
+        "what Kueue calls the head's group",
+    ),
+    "a role twice": (shared(team(role_arns=[ROLE, ROLE])), "teams[0].role_arns[1]", "named twice"),
+    "a role of an administrator": (
+        shared(team(role_arns=[ROLE]), **{"eks/admin_role_arns": [ROLE]}),
+        "teams[0].role_arns[0]",
+        "already in eks.admin_role_arns",
+    ),
+    "a user of a team that is not there": (
+        shared(team(), **{"eks/ray_users": [{"role_arn": ROLE, "namespaces": ["ray", "hyperpod-ns-visoin"]}]}),
+        "eks.ray_users[0].namespaces[1]",
+        "did you mean 'hyperpod-ns-vision'?",
+    ),
+    "a closed network": (shared(team(), **{"network/egress": "closed"}), "teams", "does not publish where the images"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_work_is_refused(name: str) -> None:
+    edits, path, message = CASES[name]
+    found = [one for one in problems(edits) if one.path == path]
+    assert [message in str(one.message) for one in found] == [True], [str(one) for one in problems(edits)]
+    assert found[0].line, "it names a line of the file"
+
+
+def test_borrowed_room_is_no_sure_room() -> None:
+    """Whole instances and parts of them are counted alike."""
+    part = {"type": "ml.p5.48xlarge", "accelerators": 16}
+    whole = {"type": "ml.p5.48xlarge", "instances": 2}
+    assert problems(shared(team("a", part, HEAD), team("b", whole, HEAD))) == []
+    assert problems(shared(team("a", {**part, "accelerators": 17}, HEAD), team("b", whole, HEAD)))
+
+
+def test_names_follow_from_the_team() -> None:
+    made = plan(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE])))
+    assert team_namespaces(made) == ["hyperpod-ns-vision", "hyperpod-ns-speech"]
+    assert ray_namespaces(made) == ["ray", "hyperpod-ns-vision", "hyperpod-ns-speech"]
+    assert ray_users(made) == {ROLE: ["hyperpod-ns-vision", "hyperpod-ns-speech"]}
+    longest = "v" * 40
+    for name in (names.team_namespace(longest), names.team_queue(longest)):
+        assert len(name) <= 63, "a label's value and a namespace have at most 63 characters"
+    assert names.team_queue("vision") == "hyperpod-ns-vision-localqueue"
+    assert names.workload_priority("deadline") == "deadline-priority"
+
+
+def test_the_example_is_two_teams() -> None:
+    found = load("teams", folder=FOLDER / "examples")
+    assert not found.warnings
+    assert [one.name for one in found.settings.teams] == ["vision", "speech"]
+
+
+def test_the_regions_and_limits_are_the_registrys() -> None:
+    """cfn-lint carries CloudFormation's schema of the quota."""
+    import cfnlint
+
+    schemas = Path(cfnlint.__file__).parent / "data" / "schemas"
+    held = {}
+    for path in sorted((schemas / "providers").glob("*.json")):
+        held[path.stem] = json.loads(path.read_text()).get("AWS::SageMaker::ComputeQuota")
+    key = held["us-west-2"]
+    schema = json.loads((schemas / "resources" / f"{key}.json").read_text())
+    said = schema["description"].partition("(")[2].partition(")")[0]
+    assert set(said.split(", ")) == kueue.QUOTA_REGIONS
+    names_of = schema["definitions"]["ComputeQuotaTarget"]["properties"]["TeamName"]["pattern"]
+    import re
+
+    for word in ("vision", "a", "a-b", "0" * 40, "-a", "a-", "A", "a_b"):
+        ours = not problems(shared(team(word)))
+        assert ours == bool(re.fullmatch(names_of.strip("^$"), word)), word
