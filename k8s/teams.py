@@ -30,7 +30,7 @@ def teams(plan: Plan, bindings: Bindings) -> list[Manifest]:
 def _team(plan: Plan, bindings: Bindings, team: str) -> Manifest:
     """Pod security, network policies, service account, users' role and the claim of the file system.
 
-    The service has made the namespace of the team's quota; applying it again adds labels. When the team leaves the
+    The service has created the namespace of the team's quota; applying it again adds labels. When the team leaves the
     file, the namespace goes with all that is in it, the team's running jobs included; the files stay.
     """
     space = names.team_namespace(team)
@@ -54,7 +54,7 @@ def _queued(plan: Plan) -> Manifest:
     spaces = [names.team_namespace(team.name) for team in plan.settings.teams]
     label = f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].orValue('')"
     expression = f"{label} == request.namespace + '{names.TEAM_QUEUE_SUFFIX}'"
-    said = "a RayJob or RayCluster of a team names the team's queue: label kueue.x-k8s.io/queue-name"
+    said = f"a RayJob or RayCluster of a team names the team's queue: label {names.QUEUE_LABEL}"
     policy: dict[str, Any] = {
         "failurePolicy": "Fail",
         "matchConstraints": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import aws_eks_v2 as eks
 
 from constructs import Construct
+from core import names
 from core.model import TaskGovernance, Team, TeamQuota
 from core.plan import Plan
 from hyperpod_ray import teams
@@ -26,6 +27,7 @@ def task_governance(scope: Construct, plan: Plan, *, cluster: eks.ICluster, clus
         priority_classes={one.name: one.weight for one in governance.priority_classes},
         fair_share=governance.fair_share,
         share_idle=governance.share_idle,
+        tags={**settings.tags, names.ENVIRONMENT_TAG: plan.name},
     )
 
 

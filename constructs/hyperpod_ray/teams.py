@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import CfnResource
+from aws_cdk import Acknowledgment, CfnResource, Validations
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_sagemaker as sagemaker
 
 from constructs import Construct
 from core.names import GOVERNANCE_ADDON
 from hyperpod_ray.cluster import addon
+
+NEWER_TYPE = "the list of types at synth is older than the service; its Region is checked before synth"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class TaskGovernance(Construct):
         priority_classes: Name to weight.
         fair_share: Whether idle instances go to teams by weight.
         share_idle: Whether instances that no quota covers are shared.
+        tags: Of the quotas, which the CDK cannot tag by itself.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class TaskGovernance(Construct):
         priority_classes: Mapping[str, int],
         fair_share: bool,
         share_idle: bool,
+        tags: Mapping[str, str],
     ) -> None:
         super().__init__(scope, construct_id)
         self.addon = addon(self, GOVERNANCE_ADDON, cluster=cluster)
@@ -84,10 +88,12 @@ class TaskGovernance(Construct):
                 idle_resource_sharing=_enabled(share_idle),
             ),
         )
-        self.policy.add_dependency(self.addon)
-        self.quotas = {team.name: self._quota(team, environment, cluster_arn) for team in teams}
+        self.policy.add_resource_dependency(self.addon)
+        self.quotas = {team.name: self._quota(team, environment, cluster_arn, tags) for team in teams}
+        for resource in (self.policy, *self.quotas.values()):
+            Validations.of(resource).acknowledge(Acknowledgment(id="CloudFormation-Validate::F3006", reason=NEWER_TYPE))
 
-    def _quota(self, team: TeamShare, environment: str, cluster_arn: str) -> CfnResource:
+    def _quota(self, team: TeamShare, environment: str, cluster_arn: str, tags: Mapping[str, str]) -> CfnResource:
         sharing: dict[str, object] = {"Strategy": team.strategy}
         if team.borrow_limit_percent is not None:
             sharing["BorrowLimit"] = team.borrow_limit_percent
@@ -105,9 +111,10 @@ class TaskGovernance(Construct):
                     "PreemptTeamTasks": team.preempt,
                 },
                 "ActivationState": "Enabled",
+                "Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())],
             },
         )
-        quota.add_dependency(self.policy)
+        quota.add_resource_dependency(self.policy)
         return quota
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from review.effects import eks, general, hyperpod, kubernetes, storage
+from review.effects import eks, general, hyperpod, kubernetes, storage, teams
 
-RULES = (general.find, hyperpod.find, storage.find, eks.find, kubernetes.find)
+RULES = (general.find, hyperpod.find, storage.find, eks.find, kubernetes.find, teams.find)
 """In the order of the report's rows of equal effect."""

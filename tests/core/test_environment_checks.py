@@ -84,6 +84,16 @@ def worker(**settings: Any) -> dict[str, Any]:
     return {"name": "more", "instance_group": "workers", "replicas": 1, **settings}
 
 
+def team(name: str = "vision", *more: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    quota = more or ({"type": "ml.p5.48xlarge", "instances": 2},)
+    return {"name": name, "quota": [{"type": "ml.m5.2xlarge", "vcpus": 4}, *quota], **settings}
+
+
+def teams(*found: dict[str, Any]) -> dict[str, Any]:
+    """Teams of a cluster whose standing RayCluster has no workers."""
+    return {"teams": list(found), "ray/workers/0/replicas": 0}
+
+
 @dataclass(frozen=True)
 class Case:
     rule: str
@@ -144,7 +154,7 @@ CASES = [
     Case("zones_differ", {"network/availability_zone_ids": ["usw2-az1", "usw2-az1"]}, "network.availability_zone_ids[1]", "named twice", {"network/availability_zone_ids": ["usw2-az1", "usw2-az3"]}),
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p6-b300.48xlarge", "region": "us-west-1", "network/availability_zone_ids": ["usw1-az1", "usw1-az3"]}, "hyperpod.instance_groups[1].type", "is not offered in us-west-1", {f"{WORKERS}/type": "ml.p6-b300.48xlarge"}),
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p5e.48xlarge"}, "hyperpod.instance_groups[1].type", "in any region", {f"{WORKERS}/type": "ml.p5.48xlarge"}, "warning"),
-    Case("region_has_clusters", {"region": "eu-west-3", "network/availability_zone_ids": ["euw3-az1", "euw3-az2"]}, "region", "no HyperPod clusters", {"region": "eu-west-1", "network/availability_zone_ids": ["euw1-az1", "euw1-az2"]}),
+    Case("region_has_clusters", {"region": "ca-central-1", "network/availability_zone_ids": ["cac1-az1", "cac1-az2"]}, "region", "no HyperPod clusters", {"region": "eu-west-1", "network/availability_zone_ids": ["euw1-az1", "euw1-az2"]}),
     Case("control_plane_zones_are_accepted", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az3"]}, "network.availability_zone_ids[1]", "EKS takes no control-plane subnet in use1-az3", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az2"]}),
     Case("control_plane_zones_are_accepted", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az3", "use1-az2"]}, "network.availability_zone_ids[1]", "name zones that have a control-plane subnet first", {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az2", "use1-az3"]}),
     Case("zones_belong_to_the_region", {"network/availability_zone_ids": ["usw2-az1", "use2-az2"]}, "network.availability_zone_ids[1]", "did you mean 'usw2-az2'?", {"region": "ap-southeast-2", "network/availability_zone_ids": ["apse2-az1", "apse2-az3"]}),
@@ -283,6 +293,19 @@ CASES = [
     Case("observability_says_something", {"ray/observability": {"grafana_host": "http://g:80"}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     Case("observability_says_something", {"ray/observability": {"prometheus_host": "http://p:80"}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     Case("observability_says_something", {"ray/observability": {"grafana_iframe_host": "http://g:80", "scrape_namespaces": ["x"]}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_iframe_host": "http://g:80", "grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
+    # --- teams; tests/core/test_teams.py has more
+    Case("team_names_differ", teams(team(), team()), "teams[1].name", "already the name of teams[0]", teams(team(), team("speech"))),
+    Case("quotas_are_of_the_clusters_types", teams(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})), "teams[0].quota[1].type", "no instance group is of type", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 1}))),
+    Case("quotas_are_there", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 5})), "teams[0].quota[1].instances", "and there are 4", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 4}))),
+    Case("a_job_of_the_team_fits", teams({"name": "a", "quota": [{"type": "ml.p5.48xlarge", "instances": 1}]}), "teams[0].quota", "the head of one job", teams(team())),
+    Case("sharing_has_effect", teams(team(sharing="lend", borrow_limit_percent=5)), "teams[0].borrow_limit_percent", "does not borrow", teams(team(borrow_limit_percent=5))),
+    Case("priorities_differ", {"task_governance": {}}, "task_governance", "there are no teams", {**teams(team()), "task_governance": {}}),
+    Case("weights_have_effect", teams(team(fair_share_weight=0)), "teams[0].fair_share_weight", "gets nothing", teams(team(fair_share_weight=0, sharing="lend")), "warning"),
+    Case("task_governance_is_in_the_region", {**teams(team()), "region": "ca-central-1", "network/availability_zone_ids": ["cac1-az1", "cac1-az2"], f"{WORKERS}/type": "ml.g5.48xlarge", "teams": [team("a", {"type": "ml.g5.48xlarge", "instances": 1})]}, "teams", "is not in ca-central-1", teams(team())),
+    Case("no_worker_group_is_called_head", {**teams(team()), f"{WORKER}/name": "head"}, "ray.workers[0].name", "what Kueue calls the head's group", {f"{WORKER}/name": "head"}),
+    Case("jobs_are_small_enough_for_a_queue", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 7)}}, "ray.workers", "7 groups, and older versions of Kueue take 6", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 6)}}, "warning"),
+    Case("users_are_of_one_list", teams(team(role_arns=[ROLE, ROLE])), "teams[0].role_arns[1]", "named twice", teams(team(role_arns=[ROLE]))),
+    Case("the_add_ons_images_of_kueue_are_within_reach", {**CLOSED, **teams(team())}, "teams", "does not publish where the images", teams(team()), "warning"),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Expected images in Amazon ECR. Fix: set registries.mirror: true", CLOSED),
     Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", CLOSED, beside=("registries.mirror", "helm.lock_file")),

@@ -109,10 +109,10 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "another region": (
         shared(
-            team(), region="eu-west-3", **{"network/availability_zone_ids": ["euw3-az1", "euw3-az2"]}
+            team(), region="ca-central-1", **{"network/availability_zone_ids": ["cac1-az1", "cac1-az2"]}
         ),
         "teams",
-        "AWS::SageMaker::ComputeQuota is not in eu-west-3",
+        "AWS::SageMaker::ComputeQuota is not in ca-central-1",
     ),
     "a group called head": (
         {**shared(team()), "ray/workers/0/name": "head"},

@@ -70,6 +70,16 @@ ACTIONS: dict[str, tuple[str, str, str]] = {
     "AWS::S3::BucketPolicy": ("s3:PutBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"),
     "AWS::SNS::Topic": ("sns:CreateTopic", "sns:SetTopicAttributes", "sns:DeleteTopic"),
     "AWS::SSM::Parameter": ("ssm:PutParameter", "ssm:PutParameter", "ssm:DeleteParameter"),
+    "AWS::SageMaker::ClusterSchedulerConfig": (
+        "sagemaker:CreateClusterSchedulerConfig",
+        "sagemaker:UpdateClusterSchedulerConfig",
+        "sagemaker:DeleteClusterSchedulerConfig",
+    ),
+    "AWS::SageMaker::ComputeQuota": (
+        "sagemaker:CreateComputeQuota",
+        "sagemaker:UpdateComputeQuota",
+        "sagemaker:DeleteComputeQuota",
+    ),
     "AWS::SageMaker::Cluster": ("sagemaker:CreateCluster", "sagemaker:UpdateCluster", "sagemaker:DeleteCluster"),
     "AWS::StepFunctions::StateMachine": (
         "states:CreateStateMachine",

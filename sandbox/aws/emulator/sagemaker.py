@@ -11,6 +11,7 @@ from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.hyperpod.clusters import Clusters
 from sandbox.aws.emulator.hyperpod.events import EventOperations
+from sandbox.aws.emulator.hyperpod.governance import GovernanceOperations
 from sandbox.aws.emulator.hyperpod.nodes import NodeOperations
 from sandbox.aws.emulator.hyperpod.operations import ClusterOperations
 from sandbox.aws.emulator.hyperpod.plans import PlanOperations
@@ -29,11 +30,13 @@ class SageMaker:
     def __init__(self, context: Context, network: Network, roles: Roles) -> None:
         self._hooks = context.hooks
         self._clusters = Clusters(context, network, roles)
+        self._governance = GovernanceOperations(context, self._clusters)
         self.parts = (
             ClusterOperations(context, network, roles, self._clusters),
             NodeOperations(context, self._clusters),
             EventOperations(self._clusters),
             PlanOperations(context, self._clusters),
+            self._governance,
         )
 
     def resource(self, data: Json) -> str:
@@ -80,7 +83,8 @@ class SageMaker:
 
     def inventory(self) -> list[Json]:
         """Return what exists now."""
-        return [
+        clusters = [
             {"type": "AWS::SageMaker::Cluster", "id": c["ClusterArn"], "state": c["ClusterStatus"]}
             for c in self._clusters.records.values()
         ]
+        return [*clusters, *self._governance.governance_inventory()]

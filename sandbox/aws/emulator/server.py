@@ -39,6 +39,7 @@ from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.offerings import Offerings
 from sandbox.aws.emulator.pod_identity import Pod, PodIdentity
 from sandbox.aws.emulator.pulls import Pulls
+from sandbox.aws.emulator.resources_governance import governance_types
 from sandbox.aws.emulator.resources_sagemaker import cluster_type, data_repository_type, file_system_type
 from sandbox.aws.emulator.roles import Roles
 from sandbox.aws.emulator.sagemaker import SageMaker
@@ -82,6 +83,7 @@ class Emulator:
                 cluster_type(context, self._sagemaker, sagemaker_api),
                 file_system_type(context, self._fsx, fsx_api),
                 data_repository_type(context, self._fsx, fsx_api),
+                *governance_types(sagemaker_api),
                 *resources_ec2.ec2_types(context),
                 *resources_eks.eks_types(context),
                 *resources_other.other_types(context),

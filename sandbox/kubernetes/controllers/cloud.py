@@ -10,6 +10,7 @@ from sandbox.kubernetes.auth import control
 from sandbox.kubernetes.controllers.addons import Addons
 from sandbox.kubernetes.controllers.aws import Aws, AwsError
 from sandbox.kubernetes.controllers.fsx import FsxProvisioner
+from sandbox.kubernetes.controllers.governance import Governance
 from sandbox.kubernetes.controllers.karpenter import Karpenter
 from sandbox.kubernetes.controllers.nodes import Nodes
 from sandbox.kubernetes.controllers.settings import Settings
@@ -34,6 +35,7 @@ class Cloud:
         self.fsx = FsxProvisioner(api, control(settings.aws_endpoint, settings.region))
         self.karpenter = Karpenter(api)
         self.addons = Addons(api)
+        self.governance = Governance(api)
         self.aws = Aws(settings.aws_endpoint, settings.region)
 
     async def run(self) -> None:
@@ -67,6 +69,8 @@ class Cloud:
             self.api.store.note("eks", mark)
         if not arn:
             return
-        self.karpenter.follow(await self.nodes.poll(self.aws, arn))
+        clusters = await self.nodes.poll(self.aws, arn)
+        self.karpenter.follow(clusters)
+        await self.governance.poll(self.aws, clusters)
         await self.addons.poll(self.aws, name, mark=mark)
         await self.fsx.poll(self.aws, name)

@@ -1,0 +1,73 @@
+"""What a changed quota does to jobs that run and jobs that wait."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from review.review import review
+from tests.review.small import resources, write
+
+QUOTA: dict[str, Any] = {
+    "Type": "AWS::SageMaker::ComputeQuota",
+    "Properties": {
+        "Name": "env-vision",
+        "ClusterArn": "arn",
+        "ComputeQuotaTarget": {"TeamName": "vision", "FairShareWeight": 50},
+        "ComputeQuotaConfig": {
+            "ComputeQuotaResources": [{"InstanceType": "ml.p5.48xlarge", "Count": 4}],
+            "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 100},
+            "PreemptTeamTasks": "LowerPriority",
+        },
+    },
+}
+POLICY: dict[str, Any] = {
+    "Type": "AWS::SageMaker::ClusterSchedulerConfig",
+    "Properties": {
+        "Name": "env-policy",
+        "ClusterArn": "arn",
+        "SchedulerConfig": {"PriorityClasses": [{"Name": "a", "Weight": 1}, {"Name": "b", "Weight": 2}]},
+    },
+}
+CONFIG = "Properties/ComputeQuotaConfig"
+CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
+    "lowered": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 2, "quota-lowered", "interrupts"),
+    "raised": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 6, "quota-raised", "safe"),
+    "another type": (
+        QUOTA, f"{CONFIG}/ComputeQuotaResources/0/InstanceType", "ml.p5e.48xlarge", "quota-lowered", "interrupts"
+    ),
+    "no borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/Strategy", "Lend", "sharing-narrowed", "interrupts"),
+    "less borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 10, "sharing-narrowed", "interrupts"),
+    "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
+    "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
+    "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),
+    "renamed": (QUOTA, "Properties/ComputeQuotaTarget/TeamName", "sight", "replaced", "interrupts"),
+    "priority weight": (
+        POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 9, "policy-changed", "safe"
+    ),
+    "priority renamed": (
+        POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Name", "c", "priority-removed", "interrupts"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_change_does(name: str, tmp_path: Path) -> None:
+    resource, path, value, code, effect = CASES[name]
+    changed = copy.deepcopy(resource)
+    here: Any = changed
+    *way, last = path.split("/")
+    for part in way:
+        here = here[int(part)] if part.isdigit() else here[part]
+    here[last] = value
+    sides = [
+        write(tmp_path / side, {"Platform": resources(Item=item)})
+        for side, item in (("before", resource), ("now", changed))
+    ]
+    (made,) = review(*sides).environments
+    found = {row.code: row.effect.code for row in made.rows}
+    assert found.get(code) == effect, found
+    assert made.effect.code == effect

@@ -1,0 +1,146 @@
+"""Task governance in the templates: Kueue, then the policy, then the quotas, judged by CloudFormation's schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.loader import FOLDER
+from tests.stacks.conftest import Assembly, synthesize
+
+QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
+ADDON = "amazon-sagemaker-hyperpod-taskgovernance"
+TEAMS = {"hyperpod-ns-vision", "hyperpod-ns-speech"}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Assembly:
+    return synthesize("teams", folder=FOLDER / "examples")
+
+
+def test_the_templates_have_no_error_but_types_newer_than_the_list(shared: Assembly) -> None:
+    """The list of types by Region that cfn-lint carries has the policy in us-east-1 and not in us-west-2."""
+    left = [line for line in shared.lint_errors() if "E3006" not in line or POLICY not in line]
+    assert left == []
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    import cfnlint
+
+    schemas = Path(cfnlint.__file__).parent / "data" / "schemas"
+    key = json.loads((schemas / "providers" / "us-east-1.json").read_text())[kind]
+    found: dict[str, Any] = json.loads((schemas / "resources" / f"{key}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("kind", [QUOTA, POLICY])
+def test_the_registrys_schema_takes_each_resource(shared: Assembly, kind: str) -> None:
+    import jsonschema
+
+    schema = schema_of(kind)
+    read_only = {path.rpartition("/")[2] for path in schema["readOnlyProperties"]}
+    found = shared.of_type(kind)
+    assert len(found) == (2 if kind == QUOTA else 1)
+    for resource in found.values():
+        properties = {
+            **resource["Properties"],
+            "ClusterArn": "arn:aws:sagemaker:us-west-2:111122223333:cluster/0123456789ab",
+        }
+        tags = {tag["Key"]: tag["Value"] for tag in properties.pop("Tags")}
+        assert tags["hyperpod-ray:environment"] == "teams"
+        jsonschema.Draft7Validator(schema).validate(properties)
+        assert not read_only & set(properties)
+        assert isinstance(resource["Properties"]["ClusterArn"], dict), "the ARN of the cluster beside it"
+
+
+def test_quotas_say_what_the_file_says(shared: Assembly) -> None:
+    by_team = {
+        found["Properties"]["ComputeQuotaTarget"]["TeamName"]: found["Properties"]
+        for found in shared.of_type(QUOTA).values()
+    }
+    assert by_team["vision"]["ComputeQuotaConfig"] == {
+        "ComputeQuotaResources": [
+            {"InstanceType": "ml.g5.8xlarge", "Count": 2},
+            {"InstanceType": "ml.m5.2xlarge", "Count": 1},
+        ],
+        "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 100},
+        "PreemptTeamTasks": "LowerPriority",
+    }
+    assert by_team["speech"]["ComputeQuotaTarget"] == {"TeamName": "speech", "FairShareWeight": 100}
+    policy = shared.one(POLICY)
+    assert policy["SchedulerConfig"] == {
+        "FairShare": "Enabled",
+        "IdleResourceSharing": "Enabled",
+        "PriorityClasses": [{"Name": "research", "Weight": 50}, {"Name": "deadline", "Weight": 90}],
+    }
+
+
+def test_kueue_comes_before_the_policy_and_the_policy_before_the_quotas(shared: Assembly) -> None:
+    """And the KubeRay operator after them: its roles are in the teams' namespaces. Destroy goes the other way."""
+    platform = shared.templates["teams-Platform"]["Resources"]
+    (addon,) = (key for key, one in platform.items() if one["Properties"].get("AddonName") == ADDON)
+    (policy,) = (key for key, one in platform.items() if one["Type"] == POLICY)
+    quotas = {key for key, one in platform.items() if one["Type"] == QUOTA}
+    (release,) = (key for key, one in platform.items() if one["Type"] == "Custom::AWSCDK-EKS-HelmChart")
+    assert addon in platform[policy]["DependsOn"]
+    assert all(policy in platform[quota]["DependsOn"] for quota in quotas)
+    assert quotas <= set(platform[release]["DependsOn"])
+    assert platform[release]["Properties"]["Values"].count("hyperpod-ns-") == 2
+    assert "teams-HyperPod" in shared.before("teams-Platform"), "Kueue's controller needs nodes"
+    assert "teams-Platform" in shared.before("teams-Ray"), "what is in the namespaces goes before the quotas"
+
+
+def objects_of(stack: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for resource in stack["Resources"].values():
+        text = resource["Properties"].get("Manifest")
+        if resource["Type"] == "Custom::AWSCDK-EKS-KubernetesResource":
+            parts = text["Fn::Join"][1] if isinstance(text, dict) else [text]
+            found += json.loads("".join(part if isinstance(part, str) else "token" for part in parts))
+    return found
+
+
+def test_teams_namespaces_are_made_by_the_service_and_dressed_by_the_ray_stack(shared: Assembly) -> None:
+    for name, stack in shared.templates.items():
+        spaces = {one["metadata"]["name"] for one in objects_of(stack) if one["kind"] == "Namespace"}
+        assert bool(spaces & TEAMS) == (name == "teams-Ray"), name
+    inside: dict[str, set[str]] = {}
+    for one in objects_of(shared.templates["teams-Ray"]):
+        if (space := one["metadata"].get("namespace")) in TEAMS:
+            inside.setdefault(space, set()).add(one["kind"])
+    needed = {"NetworkPolicy", "PersistentVolumeClaim", "Role", "RoleBinding", "ServiceAccount"}
+    assert inside == dict.fromkeys(TEAMS, needed)
+
+
+def test_members_have_their_own_namespace_and_see_the_template_alone(shared: Assembly) -> None:
+    entries = {
+        found["Properties"]["PrincipalArn"]: found["Properties"].get("KubernetesGroups")
+        for found in shared.of_type("AWS::EKS::AccessEntry").values()
+        if isinstance(found["Properties"]["PrincipalArn"], str)
+    }
+    assert entries["arn:aws:iam::111122223333:role/Vision"] == ["ray-users:hyperpod-ns-vision"]
+    roles = [one for stack in shared.templates.values() for one in objects_of(stack) if one["kind"] == "RoleBinding"]
+    bound = {
+        (one["metadata"]["namespace"], one["roleRef"]["name"])
+        for one in roles
+        if any(subject["name"] == "ray-users:hyperpod-ns-vision" for subject in one["subjects"])
+    }
+    assert bound == {("hyperpod-ns-vision", "ray-user"), ("ray", "ray-template")}
+    (template,) = (
+        one
+        for stack in shared.templates.values()
+        for one in objects_of(stack)
+        if one["kind"] == "Role" and one["metadata"]["name"] == "ray-template"
+    )
+    assert template["rules"] == [
+        {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "resourceNames": ["ray"], "verbs": ["get"]}
+    ]
+
+
+def test_nothing_of_teams_is_there_without_teams(assembly: Assembly) -> None:
+    assert not assembly.of_type(QUOTA)
+    assert not assembly.of_type(POLICY)
+    assert all(one["Properties"]["AddonName"] != ADDON for one in assembly.of_type("AWS::EKS::Addon").values())
