@@ -35,7 +35,8 @@ def _quota(change: ResourceChange, findings: Findings) -> None:
     before, now = change.before("ComputeQuotaConfig") or {}, change.now("ComputeQuotaConfig") or {}
     team = str((change.now("ComputeQuotaTarget") or {}).get("TeamName", change.title))
     common: dict[str, Any] = {"what": f"team {team}", "where": change.title, "source": source("quota")}
-    less, more = [], []
+    less: list[str] = []
+    more: list[str] = []
     old, new = _amounts(before), _amounts(now)
     for key in sorted({*old, *new}):
         if old.get(key, 0.0) != new.get(key, 0.0):
