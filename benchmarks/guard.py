@@ -2,10 +2,11 @@
 
     .venv/bin/python benchmarks/guard.py [--losses 3]
 
-The node guard's own program, with its ConfigMap, token, rights and credentials, watches the local Kubernetes API and the
-embedded AWS. Both run at the pace of real life here: the node controller calls a node not ready after 41 s of silence,
-the pod garbage collector comes by every 20 s, a container starts after 20 s. A loss is a kubelet that falls silent while
-HyperPod says Failure of its instance, and nobody does anything. How soon HyperPod says so, only an account shows.
+The node guard's own program, with its ConfigMap, token, rights and credentials, watches the local Kubernetes API and
+the embedded AWS. Both run at the pace of real life here: the node controller calls a node not ready after 41 s of
+silence, the pod garbage collector comes by every 20 s, a container starts after 20 s. A loss is a kubelet that falls
+silent while HyperPod says Failure of its instance, and nobody does anything. How soon HyperPod says so, only an account
+shows.
 The exit code is 1 where a new pod takes more than 65 s.
 """
 

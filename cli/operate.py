@@ -26,7 +26,10 @@ def register(app: typer.Typer) -> None:
             float, typer.Option(min=1, metavar="SECONDS", help="With --web: seconds between two looks.")
         ] = 15,
     ) -> int:
-        """Show the state of an environment, with a verdict. Exit code 3 unless the environment is Healthy."""
+        """Show the state of an environment, with a verdict.
+
+        Exit code 3 when something recovers or requires action.
+        """
         from ops import status as verb
 
         if web:

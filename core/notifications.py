@@ -37,6 +37,7 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAl
 HANG = "The job hangs"
 UNREACHABLE = "A node is unreachable but does not go away"
 PENDING = "A pod is Pending"
+CONTROLLER = "A controller is down"
 CRASHES = "A container crashes again and again"
 UNSCHEDULABLE = "A node is Unschedulable"
 NO_NODES = "InService but no nodes"
@@ -185,7 +186,7 @@ CLUSTER_FAILED = EventMail(
     name="ClusterFailed",
     what="the HyperPod cluster is <status>",
     means="Its last change did not succeed. Nodes that run keep running.",
-    run="nodes events {environment} --limit 5",
+    run="status {environment}",
     section=FAILED,
     detail_type=STATE_CHANGE,
     detail={"ClusterStatus": ["Failed", "RollingBack"]},
@@ -217,13 +218,13 @@ REPLACEMENT_OVERDUE = AlarmMail(
 MANY_UNHEALTHY = AlarmMail(
     name="ManyUnhealthy",
     means="Ten node health events within an hour: rather a change or a zone than one node.",
-    run="nodes {environment}",
+    run="status {environment}",
     section=UNSCHEDULABLE,
 )
 REPEATED_GPU_FAULTS = AlarmMail(
     name="RepeatedGpuFaults",
     means="Three GPU faults (Xid, DCGM) within a day.",
-    run="nodes {environment}",
+    run="status {environment}",
     section=UNSCHEDULABLE,
 )
 INSTANCE_FAILED = AlarmMail(
@@ -247,7 +248,7 @@ CLUSTER_ERROR = AlarmMail(
 NODES_SILENT = AlarmMail(
     name="NodesSilent",
     means="A fifth of the nodes became NotReady within 15 minutes: rather the network than one node.",
-    run="nodes {environment}",
+    run="status {environment}",
     section=UNREACHABLE,
 )
 CRASH_LOOP = AlarmMail(
@@ -274,7 +275,7 @@ OPERATOR_DOWN = AlarmMail(
     name="OperatorDown",
     means="The KubeRay operator sends no metrics. While it is down, no lost worker is replaced.",
     run="status {environment}",
-    section=PENDING,
+    section=CONTROLLER,
 )
 GPUS_IDLE = AlarmMail(
     name="GpusIdle",

@@ -271,6 +271,10 @@ class Job:
     """Name of the training run that it publishes; empty where it publishes none."""
     ray_id: str = ""
     """Ray's ID of it, such as `01000000`, by which HyperPod's agent names a job. Empty before its driver starts."""
+    actors: dict[str, int] = field(default_factory=dict)
+    """Number of its actors by Ray's state (ALIVE, PENDING_CREATION …); asked of a job that publishes no run."""
+    gpu_percent: float | None = None
+    """Mean use of the GPUs of the nodes with its actors, by Ray's metrics; None where Ray knows none."""
 
     def named(self, name: str) -> bool:
         """Whether an event that names a job, or none, may be of this one."""

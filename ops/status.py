@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 DEEP = "DeepHealthCheckInProgress"
 LAST_EVENTS = 5
-STYLE = {"Healthy": "good", "Recovering": "busy", "Action required": "bad"}
+STYLE = {"Healthy": "good", "Steps unknown": "note", "Recovering": "busy", "Action required": "bad"}
 MARK = {"action-required": "!", "recovering": "~", "note": "-"}
 
 
 def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
-    """Show the status. Exit code 0 where it is Healthy, 3 where not."""
+    """Show the status. Exit code 0 where nothing is wrong that can be seen, 3 where something is."""
     seen = gather.snapshot(target)
     seen = with_failures(target, seen, most=events)
     verdict = judge(seen)
@@ -38,7 +38,7 @@ def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
         if record:
             console.print()
             console.print(record.text)
-    return OK if verdict.state == "Healthy" else CONDITION_FALSE
+    return OK if verdict.well else CONDITION_FALSE
 
 
 def web(target: Target, *, port: int, every: float, events: int = LAST_EVENTS) -> int:

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from core import names
 from ops import connect, gather, journal
+from ops.activity import with_activity
 from ops.clients import Json, Target
 from ops.errors import OpsError
 from ops.forward import LOOPBACK
@@ -98,6 +99,8 @@ def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[R
         if run is not None:
             runs.append(run)
             job = replace(job, run=run.name)
+        elif job.state == "RUNNING":
+            job = with_activity(jobs, job, driver=str(item.get("job_id") or ""))
         found.append(job)
     return found, runs
 

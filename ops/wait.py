@@ -197,7 +197,7 @@ def _healthy(seen: Snapshot) -> Progress:
     first = verdict.findings[0] if verdict.findings else None
     return Progress(
         phase=f"{verdict.state}: {first.what}" if first and verdict.state != "Healthy" else verdict.state,
-        done=verdict.state == "Healthy",
+        done=verdict.well,
     )
 
 

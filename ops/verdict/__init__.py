@@ -1,4 +1,7 @@
-"""The verdict on a snapshot: Healthy, Recovering or Action required. A pure function: tests cover every case."""
+"""The verdict on a snapshot: Healthy, Steps unknown, Recovering or Action required.
+
+A pure function: tests cover every case.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,10 @@ def judge(seen: Snapshot) -> Verdict:
     found = [controllers.without_recovery(seen, item) for item in found]
     order = {"action-required": 0, "recovering": 1, "note": 2}
     found.sort(key=lambda finding: order[finding.kind])
-    state: State = "Healthy"
+    state: State = "Steps unknown" if training.unjudged(seen) else "Healthy"
     if any(finding.kind == "recovering" for finding in found):
         state = "Recovering"
     if any(finding.kind == "action-required" for finding in found):
         state = "Action required"
-    hidden = [item.source for item in seen.unseen if item.refused]
-    return Verdict(state=state, findings=tuple(found), without=(*hidden, *training.unjudged(seen)))
+    hidden = tuple(item.source for item in seen.unseen if item.refused)
+    return Verdict(state=state, findings=tuple(found), without=hidden)

@@ -11,7 +11,8 @@ from ops import durations
 from ops.durations import Usual
 from ops.snapshot import ClusterEvent, Instance, Snapshot
 
-State = Literal["Healthy", "Recovering", "Action required"]
+State = Literal["Healthy", "Steps unknown", "Recovering", "Action required"]
+"""`Steps unknown`: nothing is wrong that can be seen, and a job runs of which nobody can say whether it trains."""
 Kind = Literal["recovering", "action-required", "note"]
 
 UNREACHABLE_GRACE = timedelta(minutes=5)
@@ -47,7 +48,12 @@ class Verdict:
     state: State
     findings: tuple[Finding, ...]
     without: tuple[str, ...] = ()
-    """What it does not cover: runs that publish no steps, and what these credentials may not see."""
+    """What it does not cover: what these credentials may not see."""
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong as far as can be seen."""
+        return self.state in ("Healthy", "Steps unknown")
 
     @property
     def action_required(self) -> tuple[Finding, ...]:

@@ -17,8 +17,9 @@ from ops.verdict.finding import Finding, command
 
 HANG_SECONDS = 45.0
 """No step for less is no hang; with the seconds that a look takes, a hang shows within a minute."""
-HANG_STEPS = 3.0
-"""The same as a multiple of the run's median step."""
+HANG_STEPS = 2.0
+"""The same as a multiple of the run's median step. Steps of up to 22.5 s thereby leave it at 45 s. The pauses that a
+run repeats count apart, so that no step which is often late needs more room here."""
 HANG_PAUSES = 1.5
 """The same as a multiple of the longest pause that it repeats."""
 FIRST_STEP = timedelta(minutes=15)
@@ -55,24 +56,35 @@ def jobs(seen: Snapshot) -> Iterator[Finding]:
         if job.state == "RUNNING" and run is not None:
             yield from _run(seen, job, run)
         elif job.state == "RUNNING":
-            yield Finding(
-                kind="note",
-                what=f"job {job.id} runs and publishes no steps, so nothing is said of its training",
-                why=job.command,
-                since=job.started,
-                next=f"{_logs(seen, job)} --follow",
-                subject=job.id,
-            )
+            yield _unknown(seen, job)
         elif job.state == "PENDING":
             yield _pending(seen, job)
         elif job.state == "FAILED" and job.id not in of_rayjobs and not _superseded(seen, job):
             yield from _failed(seen, job, run)
 
 
-def unjudged(seen: Snapshot) -> list[str]:
+def unjudged(seen: Snapshot) -> list[Job]:
     """Jobs that run and of whose training nothing is known."""
     known = {(run.cluster, run.job) for run in seen.runs}
-    return [f"job {job.id}" for job in seen.jobs if job.state == "RUNNING" and (job.cluster, job.id) not in known]
+    return [job for job in seen.jobs if job.state == "RUNNING" and (job.cluster, job.id) not in known]
+
+
+def _unknown(seen: Snapshot, job: Job) -> Finding:
+    """A job that does not use the training library: what Ray measures of it, which shows no hang."""
+    waiting = sum(count for state, count in job.actors.items() if state not in ("ALIVE", "DEAD"))
+    measured = [
+        f"{job.actors.get('ALIVE', 0)} of its actors are alive" if job.actors else "Ray lists no actor of it",
+        f"{waiting} wait for resources" if waiting else "",
+        "" if job.gpu_percent is None else f"GPUs of their nodes are {job.gpu_percent:.0f} % busy",
+    ]
+    return Finding(
+        kind="note",
+        what=f"job {job.id} runs and publishes no steps: whether it trains is not known",
+        why=", ".join(filter(None, measured)),
+        since=job.started,
+        next=f"{_logs(seen, job)} --follow",
+        subject=job.id,
+    )
 
 
 def _logs(seen: Snapshot, job: Job) -> str:

@@ -14,7 +14,7 @@ from ops.verdict import Verdict
 from ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
 from pricing.prices import Prices
 
-TONES: dict[str, Tone] = {"Healthy": "good", "Recovering": "busy", "Action required": "bad"}
+TONES: dict[str, Tone] = {"Healthy": "good", "Steps unknown": "none", "Recovering": "busy", "Action required": "bad"}
 NO_RECORD = (
     "This job publishes no steps: it does not use the training library, or it has not begun. "
     "The picture needs what the library writes."

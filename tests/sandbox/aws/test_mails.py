@@ -122,7 +122,7 @@ def test_a_fault_arrives_as_the_text_of_a_mail(emulator: Emulator, clusters: Clu
 def test_another_implementation_matches_the_same_events(emulator: Emulator) -> None:
     bus, disagree = emulator.boto("events"), []
     for mail in notifications.CLUSTER_MAILS:
-        for fault in FAULTS:
+        for fault in (fault for fault in FAULTS if fault.event):
             pattern = mail.pattern(fault.event["resources"])
             answer = bus.test_event_pattern(EventPattern=json.dumps(pattern), Event=json.dumps(fault.event))
             if not answer["Result"] == matches(pattern, fault.event) == (fault.mail == mail.name):
