@@ -377,8 +377,8 @@ class Dashboard(Jobs):
             text = self.answers.files.get(name)
             return (500, b"no such file") if text is None else (200, text.encode())
         if parts.path == "/api/v0/actors":
-            job = parse_qs(parts.query)["filter_values"][0]
-            listed = [actor for actor in self.answers.actors if actor["job_id"] == job]
+            driver = parse_qs(parts.query)["filter_values"][0]
+            listed = [actor for actor in self.answers.actors if actor["job_id"] == driver]
             return 200, json.dumps({"result": True, "data": {"result": {"result": listed}}}).encode()
         assert path == "/nodes?view=summary", path
         return 200, json.dumps({"result": True, "data": {"summary": self.answers.ray_nodes}}).encode()

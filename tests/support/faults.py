@@ -92,7 +92,7 @@ def health(**changes: str | None) -> dict[str, Any]:
     return event("node-health", **{f"detail.{key.replace('__', '.')}": value for key, value in changes.items()})
 
 
-def cluster_event(description: str, level: str = "Error", **changes: str | None) -> dict[str, Any]:
+def cluster_event(description: str, level: str | None = "Error", **changes: str | None) -> dict[str, Any]:
     of = "detail.EventDetails"
     fields = {"Description": description, "EventLevel": level, "InstanceGroupName": "workers", **changes}
     return event("cluster-event", **{f"{of}.{key}": value for key, value in fields.items()})
@@ -147,7 +147,11 @@ def plan(status: str, ends: timedelta) -> Callable[[Answers], object]:
 
 
 def both(*parts: Callable[[Answers], object]) -> Callable[[Answers], object]:
-    return lambda answers: [part(answers) for part in parts]
+    def happens(answers: Answers) -> None:
+        for part in parts:
+            part(answers)
+
+    return happens
 
 
 FAULTS = [
@@ -167,24 +171,24 @@ FAULTS = [
     Fault(name="EC2 instance not provisioned", section=NO_NODES, event=cluster_event("Failed to provision EC2 Instance in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
     Fault(name="replacement failed", section=NO_NODES, event=cluster_event("Instance i-1 creation failed as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
     Fault(name="replacement not started", section=NO_NODES, event=cluster_event("Instance i-1 failed to start as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
-    Fault(name="lifecycle script failed", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Failed. To view lifecycle script logs, visit…", InstanceId=THREE.id), happens=lambda a: (a.nodes.remove(a.node(THREE)), a.events[0].update(EventTime=ago(20))), counted=frozenset({"LifecycleFailed"}), what="runs but is not in the Kubernetes cluster", next=f"hyperpod-ray logs demo --node {THREE.id} --kind lifecycle"),
+    Fault(name="lifecycle script failed", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Failed. To view lifecycle script logs, visit…", InstanceId=THREE.id), happens=both(lambda a: a.nodes.remove(a.node(THREE)), lambda a: a.events[0].update(EventTime=ago(20))), counted=frozenset({"LifecycleFailed"}), what="runs but is not in the Kubernetes cluster", next=f"hyperpod-ray logs demo --node {THREE.id} --kind lifecycle"),
     Fault(name="lifecycle script started", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Started", "Info"), state="Healthy"),
     Fault(name="update failed", section=UPKEEP, event=cluster_event("Rollback failed for IG g in Cluster c. Some instances may be in FailedMaintenance state.", **GROUP_ONLY), happens=lambda a: a.group(SoftwareUpdateStatus="Failed"), counted=frozenset({"ClusterError"}), what="the last software update of group 'workers' failed", next="hyperpod-ray nodes events demo --group workers"),
     Fault(name="network interface not made", section=NO_NODES, event=cluster_event("Failed to create Customer ENI for instance in Cluster c and IG g", **GROUP_ONLY), happens=short, counted=frozenset({"ClusterError"}), what="1 of 3 ml.g5.8xlarge of group 'workers' are missing", next="hyperpod-ray preflight demo", differs=EVENTS),
     Fault(name="update skipped", section=UPKEEP, event=cluster_event("UpdateClusterSoftware for Instance i-1 in IG g skipped due to PodDisruptionBudget", "Warn"), state="Healthy"),
     Fault(name="scaling", section=NO_NODES, event=cluster_event("InstanceGroup g scaling started successfully in Cluster c", "Info", **GROUP_ONLY), state="Healthy"),
     Fault(name="head's node is faulty", section=UNSCHEDULABLE, happens=lambda a: a.hyperpod_says(HEAD, "Failure"), what="CPU nodes are not replaced automatically; Ray's head is on it: ray-head", next=REPLACE),
-    Fault(name="node recovery is off", section=UNSCHEDULABLE, happens=lambda a: (a.cluster.update(NodeRecovery="None"), a.hyperpod_says(THREE, "Failure")), what="is faulty and node recovery is off; Ray has all its workers without it", next=f"hyperpod-ray nodes replace demo {THREE.id}"),
+    Fault(name="node recovery is off", section=UNSCHEDULABLE, happens=both(lambda a: a.cluster.update(NodeRecovery="None"), lambda a: a.hyperpod_says(THREE, "Failure")), what="is faulty and node recovery is off; Ray has all its workers without it", next=f"hyperpod-ray nodes replace demo {THREE.id}"),
     Fault(name="worker's node is lost", section=UNREACHABLE, happens=lost, state="Recovering", what="is faulty; the service replaces it; Ray's pod is on it: w1 (EC2 status checks failed)"),
     Fault(name="a spare's node is lost", section=UNREACHABLE, happens=lambda a: a.hyperpod_says(THREE, "Failure"), state="Recovering", what="the service replaces it; Ray has all its workers without it"),
     Fault(name="deep health checks", section=UNSCHEDULABLE, happens=lambda a: a.hyperpod_says(THREE, "DeepHealthCheckInProgress"), what="is in its deep health checks", next=f"hyperpod-ray logs demo --node {THREE.id}"),
     Fault(name="node is silent for a minute", section=UNREACHABLE, happens=lambda a: a.silent(ONE, 1), state="Recovering", what="does not answer Kubernetes, though HyperPod says Running"),
     Fault(name="node is silent and stays", section=UNREACHABLE, happens=lambda a: a.silent(ONE, 9), alarms=frozenset({"NodesSilent"}), what="does not answer Kubernetes, though HyperPod says Running (RayCluster 'ray' says ready, but w1 is on it)", next=f"hyperpod-ray nodes reboot demo {ONE.id}"),
     Fault(name="a pod ends and does not end", section=UNREACHABLE, happens=both(lambda a: a.silent(ONE, 12), lambda a: a.ends("w1", 9)), what="has been Terminating on", next=f"hyperpod-ray nodes free demo {ONE.id}"),
-    Fault(name="node's object outlives the instance", section=UNREACHABLE, happens=lambda a: (a.silent(THREE, 9), setattr(a, "instances", [i for i in a.instances if i["InstanceId"] != THREE.id]), a.group(TargetCount=2, CurrentCount=2)), what="is still a Kubernetes node, but HyperPod no longer has the instance", next=f"hyperpod-ray nodes free demo hyperpod-{THREE.id}"),
+    Fault(name="node's object outlives the instance", section=UNREACHABLE, happens=both(lambda a: a.silent(THREE, 9), lambda a: setattr(a, "instances", [i for i in a.instances if i["InstanceId"] != THREE.id]), lambda a: a.group(TargetCount=2, CurrentCount=2)), what="is still a Kubernetes node, but HyperPod no longer has the instance", next=f"hyperpod-ray nodes free demo hyperpod-{THREE.id}"),
     Fault(name="no room for a pod", section=PENDING, happens=lambda a: a.unscheduled("w2", "0/5 nodes are available: 3 Insufficient nvidia.com/gpu."), what="pod w2 finds no room in group 'workers', and no node is on its way (0/5 nodes are available", next="kubectl -n ray describe pod w2; raise the group's count"),
-    Fault(name="a replacement is late", section=NO_NODES, happens=lambda a: (short(a), a.unscheduled("w2", "0/4 nodes are available")), alarms=frozenset({"ReplacementOverdue", "WorkersMissing"}), what="are missing although the cluster is InService (nothing has happened on them for half an hour)", next="hyperpod-ray nodes events demo --group workers"),
-    Fault(name="a pod waits for a node that comes", section=PENDING, happens=lambda a: (a.hyperpod_says(THREE, "Pending"), a.unscheduled("w2", "0/4 nodes are available"), a.instance(THREE).update(LaunchTime=ago(5))), state="Recovering", what="pod w2 waits for a node in group 'workers' (0/4 nodes"),
+    Fault(name="a replacement is late", section=NO_NODES, happens=both(short, lambda a: a.unscheduled("w2", "0/4 nodes are available")), alarms=frozenset({"ReplacementOverdue", "WorkersMissing"}), what="are missing although the cluster is InService (nothing has happened on them for half an hour)", next="hyperpod-ray nodes events demo --group workers"),
+    Fault(name="a pod waits for a node that comes", section=PENDING, happens=both(lambda a: a.hyperpod_says(THREE, "Pending"), lambda a: a.unscheduled("w2", "0/4 nodes are available"), lambda a: a.instance(THREE).update(LaunchTime=ago(5))), state="Recovering", what="pod w2 waits for a node in group 'workers' (0/4 nodes"),
     Fault(name="no image", section=PENDING, happens=lambda a: a.waits("w2", "ImagePullBackOff", "repository does not exist"), what="pod w2 cannot get its image (ImagePullBackOff) (repository does not exist)", next="hyperpod-ray preflight demo"),
     Fault(name="a container crashes", section=CRASHES, happens=lambda a: a.waits("w2", "CrashLoopBackOff", "back-off 5m0s restarting failed container", restarts=7), alarms=frozenset({"CrashLoop"}), what="pod w2 does not stay up (OOMKilled, 7 restarts)", next="kubectl -n ray logs w2 --previous"),
     Fault(name="operator scaled to zero", section=CONTROLLER, happens=lambda a: a.controller(OPERATOR, wanted=0), alarms=frozenset({"OperatorDown"}), what="the KubeRay operator is scaled to zero", next="kubectl -n kuberay-operator scale deployment kuberay-operator --replicas=2"),
@@ -197,13 +201,13 @@ FAULTS = [
     Fault(name="CoreDNS does not run", section=CONTROLLER, happens=lambda a: a.controller(COREDNS), what="CoreDNS does not run", next="kubectl -n kube-system describe deployment coredns"),
     Fault(name="CSI controller down", section=CONTROLLER, happens=lambda a: a.controller("FSx CSI driver's controller"), what="the FSx CSI driver's controller does not run", next="describe deployment fsx-csi-controller"),
     Fault(name="CSI node daemon down on one node", section=CONTROLLER, happens=lambda a: a.controller(CSI, ready=4, on=names.node_name(THREE.id)), what="the FSx CSI driver's node daemon runs with 4 of 5 pods; not on", next="describe daemonset fsx-csi-node"),
-    Fault(name="daemons of a lost node are no fault of theirs", section=CONTROLLER, happens=lambda a: (a.silent(THREE, 1), a.controller(PLUGIN, ready=2, on=names.node_name(THREE.id))), state="Recovering", what="does not answer Kubernetes"),
+    Fault(name="daemons of a lost node are no fault of theirs", section=CONTROLLER, happens=both(lambda a: a.silent(THREE, 1), lambda a: a.controller(PLUGIN, ready=2, on=names.node_name(THREE.id))), state="Recovering", what="does not answer Kubernetes"),
     Fault(name="device plugin runs nowhere", section=CONTROLLER, happens=lambda a: a.controller(PLUGIN, wanted=0), what="the NVIDIA device plugin runs on no node", next="kubectl -n kube-system describe daemonset hyperpod-dependencies-nvidia-device-plugin"),
     Fault(name="device plugin crashes", section=CONTROLLER, happens=lambda a: a.controller(PLUGIN, why="CrashLoopBackOff"), what="the NVIDIA device plugin does not run", next="describe daemonset"),
     Fault(name="health agent is gone", section=CONTROLLER, happens=lambda a: a.gone(AGENT), what="HyperPod's health-monitoring agent is gone", next="helm -n kube-system get manifest hyperpod-dependencies | kubectl -n kube-system apply -f -"),
     Fault(name="guard is not ready", section=CONTROLLER, happens=lambda a: a.controller(GUARD), what="the node guard does not run", next="describe deployment node-guard"),
     Fault(name="guard is gone", section=CONTROLLER, happens=lambda a: a.gone(GUARD), what="the node guard is gone", next="hyperpod-ray deploy demo"),
-    Fault(name="controllers are not there yet", section=CONTROLLER, happens=lambda a: (a.stack("Platform", "CREATE_IN_PROGRESS"), a.gone(OPERATOR)), state="Recovering", what="a deployment is under way"),
+    Fault(name="controllers are not there yet", section=CONTROLLER, happens=both(lambda a: a.stack("Platform", "CREATE_IN_PROGRESS"), lambda a: a.gone(OPERATOR)), state="Recovering", what="a deployment is under way"),
     Fault(name="file system nearly full", section=FULL, happens=lambda a: setattr(a, "free_gib", 100.4), alarms=frozenset({"FileSystemNearlyFull"}), what="file system fs-0123456789abcdef0 is nearly full: 100 of 1,200 GiB are free", next="delete old runs under /fsx, or raise storage.capacity_gib and hyperpod-ray deploy demo"),
     Fault(name="file system with room", section=FULL, happens=lambda a: setattr(a, "free_gib", 130.0), state="Healthy"),
     Fault(name="stack failed, with the resource's words", section=FAILED, happens=lambda a: a.stack("Platform", "ROLLBACK_COMPLETE", resource=("Volume", "Custom::Kubernetes", "spec is immutable")), what="stack demo-Platform is ROLLBACK_COMPLETE (Volume (Custom::Kubernetes): spec is immutable)", next="correct the cause, then hyperpod-ray deploy demo"),
@@ -229,18 +233,18 @@ FAULTS = [
     Fault(name="checkpoints have stopped", section=HANG, happens=lambda a: a.trains(saves=(32, 28, 24, 20), last_checkpoint_t=1200, last_error="save failed: No space left"), what="has saved no checkpoint for 20 min, usually one in 4 min (save failed: No space left)", next=f"{RUNS} logs demo raysubmit_1"),
     Fault(name="a checkpoint is a little late", section=HANG, happens=lambda a: a.trains(last_checkpoint_t=540), state="Healthy"),
     Fault(name="a job without steps", section=HANG, happens=lambda a: a.job(), state="Steps unknown", what="job raysubmit_1 runs and publishes no steps: whether it trains is not known", next=f"{RUNS} logs demo raysubmit_1 --follow"),
-    Fault(name="a job without steps, as Ray sees it", section=HANG, happens=lambda a: (a.job(), a.busy(alive=4, pending=2, gpu_percent=93)), state="Steps unknown", what="whether it trains is not known (4 of its actors are alive, 2 wait for resources, GPUs of their nodes are 93 % busy)"),
+    Fault(name="a job without steps, as Ray sees it", section=HANG, happens=both(lambda a: a.job(), lambda a: a.busy(alive=4, pending=2, gpu_percent=93)), state="Steps unknown", what="whether it trains is not known (4 of its actors are alive, 2 wait for resources, GPUs of their nodes are 93 % busy)"),
     Fault(name="a job without steps, and a node lost", section=HANG, happens=both(lost, lambda a: a.job()), state="Recovering", what="whether it trains is not known"),
-    Fault(name="a job failed", section=HANG, happens=lambda a: (failed(a), a.run(state="failed", last_error="ValueError: bad shard")), what="job raysubmit_1 failed with exit code 7 (run 'first' at step 4000) (ValueError: bad shard)", next=f"{RUNS} logs demo raysubmit_1; then submit the same command again"),
+    Fault(name="a job failed", section=HANG, happens=both(failed, lambda a: a.run(state="failed", last_error="ValueError: bad shard")), what="job raysubmit_1 failed with exit code 7 (run 'first' at step 4000) (ValueError: bad shard)", next=f"{RUNS} logs demo raysubmit_1; then submit the same command again"),
     Fault(name="a job failed before it published anything", section=HANG, happens=failed, what="job raysubmit_1 failed with exit code 7 (Job entrypoint command failed)"),
-    Fault(name="a job failed, and runs again", section=HANG, happens=lambda a: (failed(a), a.job(2, minutes=20), a.run(2, started_t=1140, begun_t=1140, state_t=1100)), state="Healthy"),
-    Fault(name="a job failed, and another one runs", section=HANG, happens=lambda a: (failed(a), a.job(2, minutes=20, entrypoint="python b.py"), a.run(2, name="b", started_t=1140, begun_t=1140, state_t=1100)), what="job raysubmit_1 failed"),
+    Fault(name="a job failed, and runs again", section=HANG, happens=both(failed, lambda a: a.job(2, minutes=20), lambda a: a.run(2, started_t=1140, begun_t=1140, state_t=1100)), state="Healthy"),
+    Fault(name="a job failed, and another one runs", section=HANG, happens=both(failed, lambda a: a.job(2, minutes=20, entrypoint="python b.py"), lambda a: a.run(2, name="b", started_t=1140, begun_t=1140, state_t=1100)), what="job raysubmit_1 failed"),
     Fault(name="a job failed last week", section=HANG, happens=lambda a: failed(a, minutes=6 * 1440, ended=ago(5 * 1440)), state="Healthy"),
     Fault(name="a job was stopped", section=HANG, happens=lambda a: a.job(state="STOPPED", ended=ago(30)), state="Healthy"),
     Fault(name="a job waits for its driver", section=HANG, happens=lambda a: a.job(state="PENDING", minutes=2), state="Recovering", what="waits for its driver to start"),
     Fault(name="a job never starts", section=HANG, happens=lambda a: a.job(state="PENDING", minutes=60), what="has not started, far longer than the usual 3–15 min", next=f"{RUNS} show demo raysubmit_1"),
-    Fault(name="HyperPod finds a hung job", section=HANG, happens=lambda a: (a.job(), a.hang(2)), what="HyperPod reports a hung job on node i-00000000000000003 of group 'workers' (no line for 10 min)", next=f"{RUNS} logs demo raysubmit_1"),
-    Fault(name="a hang that a later step ended", section=HANG, happens=lambda a: (a.trains(), a.hang(2)), state="Healthy"),
+    Fault(name="HyperPod finds a hung job", section=HANG, happens=both(lambda a: a.job(), lambda a: a.hang(2)), what="HyperPod reports a hung job on node i-00000000000000003 of group 'workers' (no line for 10 min)", next=f"{RUNS} logs demo raysubmit_1"),
+    Fault(name="a hang that a later step ended", section=HANG, happens=both(lambda a: a.trains(), lambda a: a.hang(2)), state="Healthy"),
     Fault(name="a hang of a job that has ended", section=HANG, happens=lambda a: a.hang(2), state="Healthy"),
     Fault(name="a RayJob failed", section=HANG, happens=lambda a: a.ray_job(jobStatus="FAILED", jobDeploymentStatus="Failed", message="exit code 1", endTime="2026-11-21T11:55:00Z"), what="RayJob 'nightly' failed (exit code 1)", next="kubectl -n ray describe rayjob nightly"),
     Fault(name="a RayJob is refused", section=HANG, happens=lambda a: a.ray_job(jobDeploymentStatus="ValidationFailed", message="BackoffLimit is incompatible"), what="RayJob 'nightly' is refused by the KubeRay operator (BackoffLimit is incompatible)", next="describe rayjob nightly"),
@@ -248,7 +252,7 @@ FAULTS = [
     Fault(name="a RayJob runs", section=HANG, happens=lambda a: a.ray_job(jobStatus="RUNNING", jobDeploymentStatus="Complete"), state="Healthy"),
     Fault(name="a RayJob waits for its queue", section=HANG, happens=lambda a: a.ray_job(jobDeploymentStatus="Suspended", suspend=True), state="Healthy", what="is suspended: its queue has not admitted it"),
     Fault(name="the jobs cannot be asked for", section=UNSEEN, happens=lambda a: setattr(a, "dashboard_fails", "Traceback: GCS is gone"), what="Ray jobs could not be asked (the Jobs API answers 500: Traceback: GCS is gone", next="`hyperpod-ray status` shows Ray's state"),
-    Fault(name="a hang, and the jobs cannot be seen", section=UNSEEN, happens=lambda a: (setattr(a, "dashboard_fails", "GCS is gone"), a.hang(2)), what="HyperPod reports a hung job", next=f"hyperpod-ray logs demo --node {ONE.id}"),
+    Fault(name="a hang, and the jobs cannot be seen", section=UNSEEN, happens=both(lambda a: setattr(a, "dashboard_fails", "GCS is gone"), lambda a: a.hang(2)), what="HyperPod reports a hung job", next=f"hyperpod-ray logs demo --node {ONE.id}"),
     Fault(name="training plan ends tomorrow", section=UPKEEP, happens=plan("Active", timedelta(hours=20)), what="training plan 'block' of group 'workers' ends in 20 h 00", next="aws sagemaker search-training-plan-offerings --training-plan-arn arn:aws:sagemaker:"),
     Fault(name="training plan ends next week", section=UPKEEP, happens=plan("Active", timedelta(days=6)), state="Healthy", what="ends in 6 d", next="search-training-plan-offerings"),
     Fault(name="training plan has ended", section=UPKEEP, happens=plan("Expired", timedelta(hours=-1)), what="is Expired: HyperPod has taken its nodes", next="another plan in the environment file"),
