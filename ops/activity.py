@@ -23,15 +23,14 @@ ACTORS = 1000
 """Most actors of a job that are looked at."""
 
 
-def with_activity(jobs: Jobs, job: Job, *, driver: str) -> Job:
+def with_activity(jobs: Jobs, job: Job) -> Job:
     """The job with its actors by state, and the use of their nodes' GPUs; unchanged where Ray does not say.
 
     Args:
         jobs: The dashboard.
         job: A job that runs.
-        driver: Ray's own ID of it (`job_id`), by which actors name their job.
     """
-    query = urlencode({"filter_keys": "job_id", "filter_predicates": "=", "filter_values": driver, "limit": ACTORS})
+    query = urlencode({"filter_keys": "job_id", "filter_predicates": "=", "filter_values": job.ray_id, "limit": ACTORS})
     actors = _list(_json(jobs, f"/api/v0/actors?{query}"), "data", "result", "result")
     if not actors:
         return job

@@ -100,7 +100,7 @@ def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[R
             runs.append(run)
             job = replace(job, run=run.name)
         elif job.state == "RUNNING":
-            job = with_activity(jobs, job, driver=str(item.get("job_id") or ""))
+            job = with_activity(jobs, job)
         found.append(job)
     return found, runs
 

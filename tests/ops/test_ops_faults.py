@@ -16,7 +16,7 @@ from ops.snapshot import Hang, Job, RayJob, RunEvent, Unseen
 from ops.verdict import Verdict, judge
 from ops.verdict.training import patience
 from tests.cli.test_one_command import problem
-from tests.ops.snapshots import JOB, NOW, ONE, RUN, ago, healthy, said, trains
+from tests.ops.snapshots import JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller
 from tests.ops.world import ROOT
 from tests.support.faults import FAULTS, Fault
 
@@ -156,6 +156,11 @@ def test_nothing_recovers_while_the_operator_is_down() -> None:
     verdict = verdict_on("operator down and a node lost")
     assert not verdict.recovering, said(verdict)
     assert all(finding.expected_by is None for finding in verdict.findings if finding.recovery == "pods")
+
+
+def test_a_daemon_that_no_node_needs_is_not_missed() -> None:
+    seen = with_controller(healthy(), "NVIDIA device plugin", wanted=0, ready=0, types=("ml.p5.48xlarge",))
+    assert judge(seen).state == "Healthy"
 
 
 def test_healthy_is_said_of_no_job_without_steps() -> None:

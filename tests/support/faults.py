@@ -244,6 +244,8 @@ FAULTS = [
     Fault(name="a job waits for its driver", section=HANG, happens=lambda a: a.job(state="PENDING", minutes=2), state="Recovering", what="waits for its driver to start"),
     Fault(name="a job never starts", section=HANG, happens=lambda a: a.job(state="PENDING", minutes=60), what="has not started, far longer than the usual 3–15 min", next=f"{RUNS} show demo raysubmit_1"),
     Fault(name="HyperPod finds a hung job", section=HANG, happens=both(lambda a: a.job(), lambda a: a.hang(2)), what="HyperPod reports a hung job on node i-00000000000000003 of group 'workers' (no line for 10 min)", next=f"{RUNS} logs demo raysubmit_1"),
+    Fault(name="a hang of the job by Ray's ID of it", section=HANG, happens=both(lambda a: a.job(), lambda a: a.hang(2, job="01000000")), what="HyperPod reports a hung job on node", next=f"{RUNS} logs demo raysubmit_1"),
+    Fault(name="a hang of another job by Ray's ID", section=HANG, happens=both(lambda a: a.trains(), lambda a: a.hang(-1, job="02000000")), state="Healthy"),
     Fault(name="a hang that a later step ended", section=HANG, happens=both(lambda a: a.trains(), lambda a: a.hang(2)), state="Healthy"),
     Fault(name="a hang of a job that has ended", section=HANG, happens=lambda a: a.hang(2), state="Healthy"),
     Fault(name="a RayJob failed", section=HANG, happens=lambda a: a.ray_job(jobStatus="FAILED", jobDeploymentStatus="Failed", message="exit code 1", endTime="2026-11-21T11:55:00Z"), what="RayJob 'nightly' failed (exit code 1)", next="kubectl -n ray describe rayjob nightly"),
