@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from core import notifications
 from core.notifications import AlarmMail
 from core.plan import Plan
+from core.plan_names import ray_namespaces
 
 NODE_METRIC = "ray_node_mem_total"
 """One series for each Ray node, head and workers, from its own agent."""
@@ -20,7 +21,10 @@ GPU_METRIC = "ray_node_gpus_utilization"
 """Percent, one series for each NVIDIA GPU of a Ray node."""
 OPERATOR_METRIC = "kuberay_cluster_info"
 """One series for each RayCluster, from the operator."""
-METRICS = (NODE_METRIC, GPU_METRIC, OPERATOR_METRIC)
+STEP_METRIC = "ray_training_run_step_time_seconds"
+"""Unix time of the last step of each run: rank 0's, and the driver's, who says when the run began. From
+`resilience.metrics`, with the label `run`."""
+METRICS = (NODE_METRIC, GPU_METRIC, OPERATOR_METRIC, STEP_METRIC)
 IDLE_PERCENT = 5
 INTERVAL_SECONDS = 60
 GROUP = "hyperpod-ray"
@@ -63,7 +67,22 @@ def alerts(plan: Plan) -> list[Alert]:
     if seen.gpus_idle_minutes is not None and gpus(plan):
         expr = f"max({GPU_METRIC}{{{cluster}}}) < {IDLE_PERCENT}"
         found.append(Alert(mail=notifications.GPUS_IDLE, expr=expr, minutes=seen.gpus_idle_minutes))
+    if seen.no_step_minutes is not None:
+        found.append(Alert(mail=notifications.NO_STEP, expr=_no_step(plan, seen.no_step_minutes), minutes=1))
     return found
+
+
+def _no_step(plan: Plan, minutes: int) -> str:
+    """Runs whose newest step is older, while a process of theirs lives.
+
+    Workers that are lost take their series with them, and the driver's is as old as the run: hence the newest of the
+    time. A run that has ended has no series, and its old ones must not count.
+    """
+    spaces = ray_namespaces(plan)
+    where = f'namespace="{spaces[0]}"' if len(spaces) == 1 else f'namespace=~"{"|".join(spaces)}"'
+    series, of = f"{STEP_METRIC}{{{where}}}", "max by (namespace, run)"
+    age = f"time() - {of} (max_over_time({series}[{minutes}m]))"
+    return f"{age} > {minutes * 60} and on (namespace, run) {of} ({series})"
 
 
 def gpus(plan: Plan) -> bool:

@@ -820,6 +820,9 @@ class ManagedMetrics(Settings):
     """Minutes without metrics of the KubeRay operator, until a mail. null: no alert."""
     gpus_idle_minutes: Annotated[int, Field(ge=5, le=1440)] | None = 60
     """Minutes in which no GPU of Ray's is used by 5 percent, until a mail. null: no alert."""
+    no_step_minutes: Annotated[int, Field(ge=5, le=1440)] | None = 45
+    """Minutes without a step of a run of the training library, until a mail. Default: longer than a replacement takes.
+    null: no alert."""
     grafana: GrafanaWorkspace | None = None
     """A Grafana workspace for the add-on's dashboards. Default: none; the metrics are in Prometheus only."""
     on_destroy: Literal["retain", "delete"] = "delete"

@@ -283,13 +283,19 @@ GPUS_IDLE = AlarmMail(
     run="runs list {environment}",
     section=HANG,
 )
+NO_STEP = AlarmMail(
+    name="NoTrainingStep",
+    means="A run of the training library has a driver, and has made no step for the minutes of the environment's file.",
+    run="status {environment}",
+    section=HANG,
+)
 ALERTS_UNDELIVERED = AlarmMail(
     name="AlertsUndelivered",
     means="The alert manager of Amazon Managed Service for Prometheus could not deliver a mail.",
     run="status {environment}",
     section=MAILS,
 )
-METRIC_MAILS: Sequence[AlarmMail] = (WORKERS_MISSING, OPERATOR_DOWN, GPUS_IDLE, ALERTS_UNDELIVERED)
+METRIC_MAILS: Sequence[AlarmMail] = (WORKERS_MISSING, OPERATOR_DOWN, GPUS_IDLE, NO_STEP, ALERTS_UNDELIVERED)
 """With the section `observability` only: what they read is collected by its add-on."""
 
 

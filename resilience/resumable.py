@@ -40,6 +40,7 @@ from resilience.interval import SaveClock
 from resilience.journal import Journal
 from resilience.live import LIVE
 from resilience.looping import Looping
+from resilience.metrics import Metrics
 from resilience.pace import Pace
 from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
@@ -102,6 +103,7 @@ class Resumable(Looping):
         self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
         self.pace = Pace(self.journal.progress, world=self.world)
+        self.shown = Metrics(run.name, enabled=self.rank == 0)
         self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
         self.hooks = FaultHooks(
             folder=Path(self.folder.at("faults")) if self.folder.local else None,
@@ -181,6 +183,7 @@ class Resumable(Looping):
             raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
         self.step = step + 1
         hangs.stepped(self.step)
+        self.shown.stepped(self.step, world=self.world, metrics=metrics)
         self.metrics = metrics
         if self.step % self.run.event_every_steps == 0:
             noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
@@ -241,9 +244,11 @@ class Resumable(Looping):
         """
         self.journal.update(now=True, state="paused")
         limit = self.settings.checkpoint_group_timeout_s
+        self.shown.began()
         with hangs.paused(self.step, limit_s=limit), self.unhurried(), patience(limit):
             yield
             self.ranks.meet()
+        self.shown.began()
         self.journal.update(now=True, state=self._running)
 
     def told(self, metrics: Mapping[str, Any]) -> None:
@@ -273,6 +278,7 @@ class Resumable(Looping):
             "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),
             attempt=self.attempt,
         )  # fmt: skip
+        self.shown.began()
         with self.unhurried():
             if not self._from_memory():
                 self._from_checkpoint()

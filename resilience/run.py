@@ -21,6 +21,7 @@ from resilience.hangs import watched
 from resilience.journal import Journal, log
 from resilience.live import closing
 from resilience.merging import Asked, merged, resources_of
+from resilience.metrics import Metrics
 from resilience.places import spares_with_room, wait_for_placement
 from resilience.publish import publish
 from resilience.settings import Settings
@@ -265,7 +266,8 @@ class Run:
                 dataset_config=parts.dataset_config,
             )
 
-        return Submissions(self).until_done(lambda: trainer().fit())
+        with Metrics(self.name).beating():
+            return Submissions(self).until_done(lambda: trainer().fit())
 
     def preflight(self) -> RunFolder:
         """Everything that can be refused before a worker starts; returns the run's folder. Overwrites nothing."""

@@ -7,11 +7,14 @@ Prints Ray's result as JSON. `test_in_ray.py` reads that and the run's journal.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import signal
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,30 @@ def warm(url: str) -> bool:
     lines = Path(url, "events.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if line.endswith("}")]
     return bool(next((event["warm_spares"] for event in reversed(events) if "warm_spares" in event), 0))
+
+
+def served() -> list[str]:
+    """What the Ray node of this process serves at its metrics port about runs."""
+    import ray
+
+    (node,) = ray.nodes()
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+        return [line for line in lines if line.startswith("ray_training_run_")]
+    return []
+
+
+def wait_for_metrics(training: Any, url: str) -> None:
+    """Note what is served as soon as rank 0's and the driver's are there; Ray drops what nobody sets any more."""
+    kept, until = Path(url, "metrics.txt"), time.monotonic() + 600
+    while not kept.exists() and time.monotonic() < until:
+        training.shown.set_t = -math.inf
+        training.shown.stepped(training.step, world=training.world, metrics={"loss": 0.5})
+        lines = served()
+        if sum(line.startswith("ray_training_run_step_time_seconds{") for line in lines) >= 2:
+            kept.write_text("\n".join(lines), encoding="utf-8")
+        time.sleep(0.1)
 
 
 def train(config: dict[str, Any]) -> None:
@@ -50,6 +77,9 @@ def train(config: dict[str, Any]) -> None:
                     with training.unhurried():
                         while not warm(url):
                             time.sleep(0.05)
+                if training.memory is not None and training.step == WAITS_AT and dist.get_rank() == 0:
+                    with training.unhurried():
+                        wait_for_metrics(training, url)
                 mark, mine = Path(url, "died"), training.memory is not None and dist.get_rank() == 1
                 if mine and training.step == DIES_AT and not mark.exists():
                     mark.touch()
@@ -69,7 +99,7 @@ def main(folder: str) -> None:
 
     from resilience import Run, Settings
 
-    ray.init(address="local", num_cpus=5, include_dashboard=False)
+    ray.init(address="local", num_cpus=5, include_dashboard=False, _system_config={"metrics_report_interval_ms": 2000})
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # what is tested is what happens, not how soon
     patient = Settings(
@@ -78,7 +108,10 @@ def main(folder: str) -> None:
     )  # fmt: skip
     run = Run(storage=folder, name="run", save_every_steps=2, keep=2, settings=patient)
     result = run.fit(train, workers=2, spares=1, datasets={"train": ray.data.range(ROWS)})
-    print(json.dumps({"error": str(result.error or ""), "checkpoint": result.checkpoint.path}))
+    until = time.monotonic() + 600
+    while (left := served()) and time.monotonic() < until:
+        time.sleep(0.5)
+    print(json.dumps({"left": left, "error": str(result.error or ""), "checkpoint": result.checkpoint.path}))
 
 
 if __name__ == "__main__":

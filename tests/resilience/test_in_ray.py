@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import ray_run
 from conftest import ROOT, job_environment
+
+from resilience import metrics
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 1500  # only so that a hang ends
@@ -71,3 +74,23 @@ def test_every_row_is_seen_once_an_epoch_and_a_step_done_again_is_the_same(ran: 
     for epoch in range(ray_run.EPOCHS):
         steps = range(epoch * each + 1, (epoch + 1) * each + 1)
         assert sum(ids for step in steps for _, ids in seen[step]) == sum(range(ray_run.ROWS))
+
+
+def test_steps_are_metrics_at_rays_own_port(ran: dict[str, Any]) -> None:
+    """In Prometheus' text format, with the label by which alerts tell runs apart; and gone when the run has ended."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for line in (ran["folder"] / "metrics.txt").read_text(encoding="utf-8").splitlines():
+        shape = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
+        assert shape, line
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', shape[2]))
+        found.setdefault(shape[1], []).append((labels, float(shape[3])))
+    assert {f"ray_{name}" for name in metrics.DESCRIPTIONS} == set(found)
+    assert all(labels["run"] == "run" and labels["WorkerId"] for series in found.values() for labels, _ in series)
+    ((_, step),) = [one for one in found["ray_training_run_step"] if one[1] == ray_run.WAITS_AT]
+    assert step == ray_run.WAITS_AT
+    assert found["ray_training_run_workers"][-1][1] == 2
+    times = sorted(value for _, value in found["ray_training_run_step_time_seconds"])
+    start = of_kind(ran, "start")[0]["t"]
+    assert len(times) >= 2, "rank 0's and the driver's"
+    assert start - 60 < times[0] < times[-1] <= of_kind(ran, "done")[-1]["t"]
+    assert ran["left"] == []

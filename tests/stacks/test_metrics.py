@@ -204,7 +204,7 @@ def alert_rules(data: str) -> dict[str, dict[str, Any]]:
 def test_every_alert_says_what_every_mail_says(observed: Assembly) -> None:
     _, namespace = one(observed, "AWS::APS::RuleGroupsNamespace")
     found = alert_rules(namespace["Data"])
-    assert set(found) == {"WorkersMissing", "OperatorDown", "GpusIdle"}
+    assert set(found) == {"WorkersMissing", "OperatorDown", "GpusIdle", "NoTrainingStep"}
     for rule in found.values():
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"] == {"environment": "observability"}
@@ -228,10 +228,11 @@ def test_every_expression_names_its_metric_and_this_cluster(observed: Assembly) 
 @pytest.mark.parametrize(
     ("edits", "expected"),
     [
-        ({"observability": {}}, {"WorkersMissing", "OperatorDown", "GpusIdle"}),
-        ({"observability": {"operator_down_minutes": None}}, {"WorkersMissing", "GpusIdle"}),
-        ({"observability": {"workers_missing_minutes": None}}, {"OperatorDown", "GpusIdle"}),
-        ({"observability": {"gpus_idle_minutes": None}}, {"WorkersMissing", "OperatorDown"}),
+        ({"observability": {}}, {"WorkersMissing", "OperatorDown", "GpusIdle", "NoTrainingStep"}),
+        ({"observability": {"operator_down_minutes": None}}, {"WorkersMissing", "GpusIdle", "NoTrainingStep"}),
+        ({"observability": {"workers_missing_minutes": None}}, {"OperatorDown", "GpusIdle", "NoTrainingStep"}),
+        ({"observability": {"gpus_idle_minutes": None}}, {"WorkersMissing", "OperatorDown", "NoTrainingStep"}),
+        ({"observability": {"no_step_minutes": None}}, {"WorkersMissing", "OperatorDown", "GpusIdle"}),
         ({}, set()),
     ],
 )
