@@ -285,7 +285,7 @@ GPUS_IDLE = AlarmMail(
 )
 NO_STEP = AlarmMail(
     name="NoTrainingStep",
-    means="A run of the training library has a driver, and has finished no step for the minutes of the environment's file.",
+    means="A run of the training library has a driver, and finished no step for the minutes that the file names.",
     run="status {environment}",
     section=HANG,
 )
