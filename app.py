@@ -38,7 +38,7 @@ def main(*, outdir: str | None = None, context: dict[str, str] | None = None) ->
     folder = Path(app.node.try_get_context("environments") or FOLDER)
     try:
         names = [wanted] if wanted else core.environment_names(folder=folder)
-        files = [core.load(name, folder=folder) for name in names]
+        files = [core.load_any(name, folder=folder) for name in names]
     except core.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -46,7 +46,7 @@ def main(*, outdir: str | None = None, context: dict[str, str] | None = None) ->
         for file in files:
             for warning in file.warnings:
                 sys.stderr.write(f"warning: {warning}\n")
-            EnvironmentStage(app, plan=core.Plan(name=file.name, settings=file.settings), project=PROJECT)
+            EnvironmentStage(app, plan=file.plan, project=PROJECT)
     except ChartError as error:
         sys.stderr.write(f"{error}\n")
         return 2

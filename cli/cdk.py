@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         from core import project
 
         current.environment = env
-        core.load(env, folder=foreign_folder() or project.OWN_ENVIRONMENTS)
+        core.load_any(env, folder=foreign_folder() or project.OWN_ENVIRONMENTS)
         with tempfile.TemporaryDirectory(prefix="hyperpod-ray-") as out:
             # the CDK's template validation belongs to tests, CI and deploys
             ended = synthesis.cdk(env, ["diff", f"{env}/*"], out=Path(out) / "cdk.out", validate=False)

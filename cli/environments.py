@@ -15,7 +15,7 @@ from ops import output
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
 if TYPE_CHECKING:
-    from core.loader import EnvironmentFile, Problem
+    from core.loader import AnyFile, Problem
 
 app = group("Create, check and show environment files.", examples=["env new staging", "env check", "env show prod"])
 new.register(app)
@@ -51,9 +51,9 @@ def check(
     for name in selected:
         missing: dict[str, str] = {}
         try:
-            file = core.load(name, folder=where)
+            file = core.load_any(name, folder=where)
             problems = sorted([*file.warnings, *_planned(file)], key=lambda problem: problem.line)
-            missing = needs.without_digest(core.Plan(name=file.name, settings=file.settings))
+            missing = needs.without_digest(file.plan)
             good = all(problem.severity == "warning" for problem in problems)
         except core.EnvironmentFileError as error:
             problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
@@ -75,9 +75,11 @@ def check(
     return OK if all(result["ok"] for result in results) else BAD_USE
 
 
-def _planned(file: EnvironmentFile) -> list[Problem]:
+def _planned(file: AnyFile) -> list[Problem]:
     """What a plan of the section `training` finds; nothing without one."""
-    if file.settings.training is None:
+    import core
+
+    if not isinstance(file, core.EnvironmentFile) or file.settings.training is None:
         return []
     from core.loader import located
     from planner import checks
@@ -96,7 +98,7 @@ def show(env: Env, form: Plain = "table") -> int:
     import core
 
     current.environment = env
-    settings = core.load(env, folder=folder()).settings.model_dump(mode="json")
+    settings = core.load_any(env, folder=folder()).settings.model_dump(mode="json")
     if form == "json":
         output.write_json("environment", {"environment": env, "settings": settings})
     else:

@@ -9,18 +9,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from core.loader import EnvironmentFile, EnvironmentFileError, Problem, environment_names, load, skipped_files
+    from core.loader import (
+        AnyFile,
+        EnvironmentFile,
+        EnvironmentFileError,
+        Problem,
+        SlurmFile,
+        environment_names,
+        load,
+        load_any,
+        skipped_files,
+    )
     from core.model import Environment
     from core.plan import Plan
 
 __all__ = [
+    "AnyFile",
     "Environment",
     "EnvironmentFile",
     "EnvironmentFileError",
     "Plan",
     "Problem",
+    "SlurmFile",
     "environment_names",
     "load",
+    "load_any",
     "skipped_files",
 ]
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from core.errors import in_three_parts
 from core.evidence import Evidence
-from core.plan import Plan
+from core.ground import GroundPlan
 from core.yaml_source import Path
 
 Level = Literal["file", "repository", "account"]
@@ -55,6 +55,13 @@ class Rule:
     title: str = ""
     """Name in `preflight`'s table of a rule of the account, or of one that holds before a deployment."""
     stage: Stage = "load"
+    orchestrator: str = ""
+    """The orchestrator that it is about. Empty: whichever has the sections that it reads."""
+
+    def concerns(self, plan: GroundPlan) -> bool:
+        """Whether it is about an environment of this orchestrator; a section of another one is never valid."""
+        own = plan.settings
+        return self.orchestrator in ("", own.orchestrator) and self.reads <= set(type(own).model_fields)
 
     def runs(self, evidence: Evidence) -> bool:
         """Whether what it needs is at hand."""
@@ -64,7 +71,7 @@ class Rule:
             or (self.needs == "account" and evidence.account is not None)
         )
 
-    def __call__(self, plan: Plan, evidence: Evidence) -> Iterator[Finding]:
+    def __call__(self, plan: GroundPlan, evidence: Evidence) -> Iterator[Finding]:
         """What it finds; `runs` says whether it can."""
         if self.needs == "repository":
             return self.check(plan, evidence.repository)
@@ -74,11 +81,18 @@ class Rule:
 RULES: list[Rule] = []
 
 
-def rule(*reads: str, needs: Level = "file", title: str = "", stage: Stage = "load") -> Callable[[Check], Check]:
-    """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them."""
+def rule(
+    *reads: str, needs: Level = "file", title: str = "", stage: Stage = "load", orchestrator: str = ""
+) -> Callable[[Check], Check]:
+    """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them.
+
+    A check whose sections every orchestrator has runs for each, and then takes a `GroundPlan`.
+    """
 
     def register(check: Check) -> Check:
-        RULES.append(Rule(check=check, reads=frozenset(reads), needs=needs, title=title, stage=stage))
+        RULES.append(
+            Rule(check=check, reads=frozenset(reads), needs=needs, title=title, stage=stage, orchestrator=orchestrator)
+        )
         return check
 
     return register

@@ -11,16 +11,20 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 
-from core import checks, messages
+from core import checks, messages, orchestrators
 from core.errors import Message, in_three_parts
 from core.evidence import Evidence, Repository
 from core.findings import Finding, meant
-from core.model import NAME, Environment
+from core.ground import GroundPlan
+from core.model import NAME, Environment, Ground
+from core.names import PROGRAM
 from core.plan import Plan
+from core.slurm_model import SlurmEnvironment
+from core.slurm_plan import SlurmPlan
 from core.yaml_source import MAX_BYTES, Node, YamlError, read
 from core.yaml_source import Path as SettingPath
 
@@ -70,18 +74,49 @@ class EnvironmentFileError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentFile:
-    """A file that was read and found good."""
+class GoodFile:
+    """A file that was read and found good, of any orchestrator."""
 
     name: str
     path: Path
-    settings: Environment
+    settings: Ground
     warnings: list[Problem] = field(default_factory=list)
+
+    @property
+    def plan(self) -> GroundPlan:
+        """The settings with the figures that follow from them."""
+        return orchestrators.ORCHESTRATORS[self.settings.orchestrator].plan(name=self.name, settings=self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentFile(GoodFile):
+    """A file of an environment whose orchestrator is EKS."""
+
+    settings: Environment
 
     @property
     def plan(self) -> Plan:
         """The settings with the figures that follow from them."""
         return Plan(name=self.name, settings=self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmFile(GoodFile):
+    """A file of an environment whose orchestrator is Slurm."""
+
+    settings: SlurmEnvironment
+
+    @property
+    def plan(self) -> SlurmPlan:
+        """The settings with the figures that follow from them."""
+        return SlurmPlan(name=self.name, settings=self.settings)
+
+
+AnyFile = EnvironmentFile | SlurmFile
+
+
+class OtherOrchestratorError(EnvironmentFileError):
+    """A good file whose orchestrator what asked for it does not serve."""
 
 
 def environment_names(*, folder: Path = FOLDER) -> list[str]:
@@ -97,7 +132,33 @@ def skipped_files(*, folder: Path = FOLDER) -> list[str]:
 
 
 def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
-    """Read the environment called `name`.
+    """Read the environment called `name`, whose orchestrator is EKS.
+
+    Raises:
+        EnvironmentFileError: With every problem of the file; warnings alone do not raise.
+        OtherOrchestratorError: The file is good, and its orchestrator is Slurm.
+    """
+    return on_eks(load_any(name, folder=folder))
+
+
+def on_eks(file: AnyFile) -> EnvironmentFile:
+    """The file where its orchestrator is EKS; refuses another."""
+    if isinstance(file, EnvironmentFile):
+        return file
+    root, _ = read(file.path.read_text(encoding="utf-8-sig"))
+    problem = Problem(
+        path="orchestrator",
+        what=f"'{file.settings.orchestrator}' has no Ray cluster and no Kubernetes",
+        expected="orchestrator eks for this command",
+        fix=f"`{PROGRAM} --help` lists the commands; docs/slurm.md has those of Slurm",
+        file=relative(file.path),
+        line=root.line_of(("orchestrator",)) if root else 0,
+    )
+    raise OtherOrchestratorError([problem])
+
+
+def load_any(name: str, *, folder: Path = FOLDER) -> AnyFile:
+    """Read the environment called `name`, whatever its orchestrator is.
 
     Raises:
         EnvironmentFileError: With every problem of the file; warnings alone do not raise.
@@ -106,7 +167,7 @@ def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     file = relative(path)
     named(name, file=file)
     text = _text_of(path, name=name, folder=folder, file=file)
-    return parse(text, name=name, path=path, repository=Repository.around(name, folder=folder))
+    return parse_any(text, name=name, path=path, repository=Repository.around(name, folder=folder))
 
 
 def named(name: str, *, file: str) -> None:
@@ -125,6 +186,11 @@ def named(name: str, *, file: str) -> None:
 
 
 def parse(text: str, *, name: str, path: Path, repository: Repository | None = None) -> EnvironmentFile:
+    """Judge the text of an environment file whose orchestrator is EKS; as `parse_any`."""
+    return on_eks(parse_any(text, name=name, path=path, repository=repository))
+
+
+def parse_any(text: str, *, name: str, path: Path, repository: Repository | None = None) -> AnyFile:
     """Judge the text of an environment file; `path` is only used in messages.
 
     Args:
@@ -148,11 +214,15 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
             flaws.append(YamlError(1, (), Message("the file is empty", expected="settings", fix=_BEGIN)))
         raise EnvironmentFileError([located_flaw(flaw, file=file) for flaw in once(flaws)])
     flawed = {flaw.path for flaw in flaws}
-    settings, valid, found = _validated(root)
+    kind = orchestrators.of_file(root.data())
+    if kind is None:
+        raise EnvironmentFileError([located_flaw(flaw, file=file) for flaw in once([*flaws, _no_orchestrator(root)])])
+    orchestrator = orchestrators.ORCHESTRATORS[kind]
+    settings, valid, found = _validated(root, orchestrator.settings)
     flaws += [flaw for flaw in found if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
     evidence = Evidence(repository=repository or Repository.around(name))
-    findings = checks.run(Plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
+    findings = checks.run(orchestrator.plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
     problems = [located_flaw(flaw, file=file) for flaw in once(flaws)]
     problems += [located_finding(finding, file=file, line=root.line_of(finding.path)) for finding in findings]
     problems.sort(key=lambda problem: problem.line)
@@ -160,10 +230,21 @@ def parse(text: str, *, name: str, path: Path, repository: Repository | None = N
     warnings = [problem for problem in problems if problem.severity == "warning"]
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
+    if isinstance(settings, SlurmEnvironment):
+        return SlurmFile(name=name, path=path, settings=settings, warnings=warnings)
+    assert isinstance(settings, Environment)  # noqa: S101  (narrowing only: there are two)
     return EnvironmentFile(name=name, path=path, settings=settings, warnings=warnings)
 
 
-def located(file: EnvironmentFile, findings: Iterable[Finding]) -> list[Problem]:
+def _no_orchestrator(root: Node) -> YamlError:
+    """An orchestrator that there is not: nothing else of the file can be judged."""
+    named, known = root.data()["orchestrator"], list(orchestrators.ORCHESTRATORS)
+    fix = (meant(named, known) if isinstance(named, str) else "") or "choose one of them"
+    said = Message(messages.typed(named), expected=f"one of {', '.join(known)}", fix=fix)
+    return YamlError(root.line_of(("orchestrator",)), ("orchestrator",), said)
+
+
+def located(file: GoodFile, findings: Iterable[Finding]) -> list[Problem]:
     """Findings of others about a file that was read, with the lines of what they are about."""
     root, _ = read(file.path.read_text(encoding="utf-8-sig"))
     return [
@@ -249,7 +330,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _validated(root: Node) -> tuple[Environment, frozenset[str], list[YamlError]]:
+def _validated(root: Node, model: type[Ground]) -> tuple[Ground, frozenset[str], list[YamlError]]:
     """Every top-level section against the model.
 
     Gives the settings (complete only when nothing was found: a broken section is unset), the names of the valid
@@ -257,49 +338,55 @@ def _validated(root: Node) -> tuple[Environment, frozenset[str], list[YamlError]
     """
     data = root.data()
     flaws = [
-        YamlError(root.keys[key], (key,), messages.unknown_setting((key,)))
+        YamlError(root.keys[key], (key,), messages.unknown_setting((key,), root=model))
         for key in data
-        if key not in Environment.model_fields
+        if key not in model.model_fields
     ]
     values: dict[str, Any] = {}
-    for key, info in Environment.model_fields.items():
+    for key, info in model.model_fields.items():
         if key not in data:
             if info.is_required():
-                flaws.append(flaw_of({"type": "missing", "input": None, "loc": ()}, path=(key,), root=root))
+                flaws.append(
+                    flaw_of({"type": "missing", "input": None, "loc": ()}, path=(key,), root=root, model=model)
+                )
             else:
                 values[key] = info.get_default(call_default_factory=True, validated_data={})
             continue
         try:
-            values[key] = _adapter(key).validate_python(data[key], strict=True)
+            values[key] = _adapter(key, model).validate_python(data[key], strict=True)
         except ValidationError as error:
             for one in error.errors(include_url=False):
-                place = one["loc"][1:] if key in _KINDS else one["loc"]  # the kind of the section comes first
+                place = (
+                    one["loc"][1:] if _has_kinds(info.annotation, info.metadata) else one["loc"]
+                )  # the kind of the section comes first
                 path = (key, *(part for part in place if part != "[key]"))
-                flaws.append(flaw_of(one, path=path, root=root))
+                flaws.append(flaw_of(one, path=path, root=root, model=model))
     flaws = without_echoes(flaws)
     if not flaws:
-        return Environment(**values), frozenset(values), flaws
-    return Environment.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
+        return model(**values), frozenset(values), flaws
+    return model.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
 
 
-_ADAPTERS: dict[str, TypeAdapter[Any]] = {}
-_KINDS = {
-    name
-    for name, info in Environment.model_fields.items()
-    if any(isinstance(one, Discriminator) for one in info.metadata)
-}
-"""Sections that are one of several kinds (a new or an existing network)."""
+_ADAPTERS: dict[tuple[type[Ground], str], TypeAdapter[Any]] = {}
 
 
-def _adapter(section: str) -> TypeAdapter[Any]:
+def _has_kinds(annotation: Any, metadata: Iterable[Any]) -> bool:
+    """Whether a section is one of several kinds (a new or an existing network), or such a one or null."""
+    if any(isinstance(one, Discriminator) for one in metadata):
+        return True
+    parts = [one for one in get_args(annotation) if hasattr(one, "__metadata__")]
+    return any(isinstance(one, Discriminator) for part in parts for one in part.__metadata__)
+
+
+def _adapter(section: str, model: type[Ground]) -> TypeAdapter[Any]:
     """Validates one top-level section."""
-    if section not in _ADAPTERS:
-        info = Environment.model_fields[section]
+    if (model, section) not in _ADAPTERS:
+        info = model.model_fields[section]
         annotation: Any = info.annotation
         for metadata in info.metadata:
             annotation = Annotated[annotation, metadata]
-        _ADAPTERS[section] = TypeAdapter(annotation)
-    return _ADAPTERS[section]
+        _ADAPTERS[model, section] = TypeAdapter(annotation)
+    return _ADAPTERS[model, section]
 
 
 def flaw_of(

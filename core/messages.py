@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from core import model, shapes
+from core import model, shapes, slurm_model
 from core.errors import Message
 from core.findings import meant
 from core.service_limits import platform
@@ -107,12 +107,19 @@ def _first_sentence(text: str | None) -> str:
 
 
 CORRECT = "correct the value"
+OTHERS: dict[type[BaseModel], tuple[str, type[BaseModel]]] = {
+    model.Environment: ("slurm", slurm_model.SlurmEnvironment),
+    slurm_model.SlurmEnvironment: ("eks", model.Environment),
+}
+"""The other kind of environments, whose settings are no misspellings."""
 UNKNOWN, MISSING = "unknown setting", "required setting is missing"
 
 
 def unknown_setting(path: Path, *, root: type[BaseModel] = model.Environment) -> Message:
     """A key that the model of a file does not have."""
     key = str(path[-1])
+    if other := _of_another(path, root=root):
+        return other
     sections = sections_at(path[:-1], root=root)
     allowed = sorted({name for section in sections for name in section.model_fields})
     if key in allowed:  # of another kind of this section
@@ -129,6 +136,21 @@ def unknown_setting(path: Path, *, root: type[BaseModel] = model.Environment) ->
     if homes := list(dict.fromkeys(_homes(key, section=root))):
         return Message("unknown setting here", expected=expected, fix=f"move it to {' or '.join(homes[:3])}")
     return Message(UNKNOWN, expected=f"one of {', '.join(allowed)}", fix="correct or remove it")
+
+
+def _of_another(path: Path, *, root: type[BaseModel]) -> Message | None:
+    """What a setting is that only the other orchestrator has; None where neither has it."""
+    if root not in OTHERS or options_at(path, root=root):
+        return None
+    name, other = OTHERS[root]
+    if not options_at(path, root=other):
+        return None
+    own = "slurm" if name == "eks" else "eks"
+    return Message(
+        f"a setting of orchestrator {name}, and this environment's is {own}",
+        expected=f"settings of orchestrator {own}",
+        fix=f"remove it, or begin a file with orchestrator: {name}",
+    )
 
 
 def in_words(  # noqa: PLR0911, PLR0912  # one line per kind
@@ -200,6 +222,10 @@ def _not_allowed(value: object, *, path: Path, written: str, root: type[BaseMode
     ]
     words = [str(literal) for literal in literals]
     expected = f"one of {', '.join(words)}" if len(words) > 1 else "".join(words)
+    if isinstance(value, str) and root in OTHERS:
+        name, other = OTHERS[root]
+        if value in [arg for one in options_at(path, root=other) for arg in typing.get_args(one)]:
+            return Message(f"'{value}' exists with orchestrator {name} only", expected=expected, fix="choose another")
     if isinstance(value, int | float) and not isinstance(value, bool) and written in words and value not in literals:
         return _quote(written, "number")
     if isinstance(value, str) and value in words:

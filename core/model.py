@@ -10,7 +10,7 @@ The JSON Schema for editors and `docs/settings.md` are generated from this modul
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -49,26 +49,26 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def _kind(default: str, *, key: str = "existing") -> Discriminator:
+def kind_of(default: str, *, key: str = "existing", modes: Sequence[str] = ("static", "dynamic")) -> Discriminator:
     """Choose among the kinds of a section: `existing` where that key is written, else `mode`, else the default."""
 
-    def kind_of(value: Any) -> str:
+    def chosen(value: Any) -> str:
         if isinstance(value, Settings):
             return str(getattr(value, "kind", default))
         if not isinstance(value, Mapping):
             return default
         if key in value:
             return "existing"
-        return value["mode"] if value.get("mode") in ("static", "dynamic") else default
+        return value["mode"] if value.get("mode") in modes else default
 
-    return Discriminator(kind_of)
+    return Discriminator(chosen)
 
 
 # --- network -------------------------------------------------------------------------------------------------------
 
 
-class ExistingVpc(Settings):
-    """A VPC that exists. Nothing is created in it but security groups."""
+class ExistingSubnets(Settings):
+    """A VPC that exists, with the subnets of its nodes. Nothing is created in it but security groups."""
 
     vpc_id: Annotated[str, shapes.VPC_ID.field()]
     """`AWS::EC2::VPC` id."""
@@ -78,6 +78,11 @@ class ExistingVpc(Settings):
     """Private subnet for HyperPod nodes per availability zone ID."""
     node_subnet_cidrs: Annotated[dict[AvailabilityZoneId, Cidr], Field(min_length=1)]
     """CIDR of each of those subnets, so that addresses can be counted before money is spent."""
+
+
+class ExistingVpc(ExistingSubnets):
+    """A VPC that exists. Nothing is created in it but security groups."""
+
     control_plane_subnet_ids: Annotated[list[SubnetId], Field(min_length=2)]
     """At least two private subnets for the EKS control plane's network interfaces, one per zone in the order of
     `availability_zone_ids`."""
@@ -86,9 +91,16 @@ class ExistingVpc(Settings):
 class NetworkZones(Settings):
     """What a new and an existing network share."""
 
+    kind: ClassVar[str]
+
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
     """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs
     two; instance groups use the first unless they name another. A zone may be added at the end later."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the VPC has no route to the internet. Of an existing one not known, taken for open."""
+        return False
 
 
 class NewNetwork(NetworkZones):
@@ -120,21 +132,23 @@ class NewNetwork(NetworkZones):
         return self.egress == "closed"
 
 
-class ExistingNetwork(NetworkZones):
+class ExistingNodeNetwork(NetworkZones):
     """A VPC that you name; no setting of a new VPC can stand beside it."""
 
     kind: ClassVar = "existing"
 
+    existing: ExistingSubnets
+    """The VPC and its subnets."""
+
+
+class ExistingNetwork(ExistingNodeNetwork):
+    """A VPC that you name; no setting of a new VPC can stand beside it."""
+
     existing: ExistingVpc
     """The VPC and its subnets."""
 
-    @property
-    def closed(self) -> bool:
-        """Whether the VPC has no route to the internet: not known, taken for open."""
-        return False
 
-
-Network = Annotated[Annotated[NewNetwork, Tag("new")] | Annotated[ExistingNetwork, Tag("existing")], _kind("new")]
+Network = Annotated[Annotated[NewNetwork, Tag("new")] | Annotated[ExistingNetwork, Tag("existing")], kind_of("new")]
 """The VPC: new or existing."""
 
 
@@ -211,7 +225,7 @@ class ExistingEks(EksAccess):
     """The cluster."""
 
 
-Eks = Annotated[Annotated[NewEks, Tag("new")] | Annotated[ExistingEks, Tag("existing")], _kind("new")]
+Eks = Annotated[Annotated[NewEks, Tag("new")] | Annotated[ExistingEks, Tag("existing")], kind_of("new")]
 """The EKS cluster that orchestrates HyperPod: new or existing."""
 
 
@@ -253,8 +267,8 @@ class UpdateSchedule(Settings):
     """Batch policy. Default: one node at a time, five minutes apart."""
 
 
-class InstanceGroup(Settings):
-    """One HyperPod instance group: nodes of one type with one purpose."""
+class NodeGroup(Settings):
+    """What instance groups have under every orchestrator: nodes of one type with one purpose."""
 
     name: HyperPodName
     """`InstanceGroupName`: letters, digits, hyphens, at most 63. Renaming deletes the nodes and makes new ones."""
@@ -271,10 +285,6 @@ class InstanceGroup(Settings):
     one, none on CPU types. An empty list switches them off. What each runs: docs/deep-health-checks.md."""
     threads_per_core: Literal[1, 2] = 1
     """`ThreadsPerCore`: 1 switches hyper-threading off, which collective communication prefers."""
-    labels: Annotated[dict[str, str], Field(max_length=50)] = {}
-    """Kubernetes labels of the nodes (`KubernetesConfig.Labels`)."""
-    taints: Annotated[list[Taint], Field(max_length=50)] = []
-    """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = 500
     """Size of an extra EBS volume mounted at /opt/sagemaker, where container images are kept. null: none. The root
     volume's size cannot be set (`RootVolume: true` refuses `VolumeSizeInGB`) and training images soon fill it."""
@@ -288,6 +298,15 @@ class InstanceGroup(Settings):
     """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
     update_schedule: UpdateSchedule | None = None
     """Scheduled software updates. Default: none; nodes change only when you request it."""
+
+
+class InstanceGroup(NodeGroup):
+    """One HyperPod instance group: nodes of one type with one purpose."""
+
+    labels: Annotated[dict[str, str], Field(max_length=50)] = {}
+    """Kubernetes labels of the nodes (`KubernetesConfig.Labels`)."""
+    taints: Annotated[list[Taint], Field(max_length=50)] = []
+    """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
 
 
 class TieredStorage(Settings):
@@ -321,8 +340,8 @@ class NodeGuard(Settings):
     its last sign of life."""
 
 
-class HyperPod(Settings):
-    """The HyperPod cluster (`AWS::SageMaker::Cluster`)."""
+class ClusterSettings(Settings):
+    """What a HyperPod cluster has under every orchestrator."""
 
     cluster_name: HyperPodName
     """`ClusterName`: create-only; another name is another cluster. The bucket `sagemaker-NAME-ACCOUNT-REGION` has at
@@ -332,14 +351,7 @@ class HyperPod(Settings):
     node_provisioning_mode: Literal["Continuous"] | None = "Continuous"
     """`NodeProvisioningMode`. `Continuous`: InService with the capacity there is, the rest follows. null: all or
     nothing."""
-    managed_autoscaling: bool = False
-    """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
-    `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
-    node_guard: NodeGuard | None = NodeGuard()
-    """The node guard. Default: on. null: none; pods of a silent node that is kept then wait for `nodes free`."""
-    tiered_storage: TieredStorage | None = None
-    """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""
-    instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]
+    instance_groups: Sequence[NodeGroup]
     """One to a hundred groups."""
     alarm_emails: list[Annotated[str, shapes.MAIL.field()]] = []
     """Email addresses subscribed to node health events and alarms (SNS; each confirms by mail)."""
@@ -348,6 +360,20 @@ class HyperPod(Settings):
     event_log_group_exists: bool = False
     """Archive events in `/aws/events/ray-on-hyperpod/NAME` as it exists, such as the group that a protected environment
     left behind. The stack then neither creates, changes nor deletes it."""
+
+
+class HyperPod(ClusterSettings):
+    """The HyperPod cluster (`AWS::SageMaker::Cluster`)."""
+
+    instance_groups: Annotated[list[InstanceGroup], Field(min_length=1, max_length=100)]
+    """One to a hundred groups."""
+    managed_autoscaling: bool = False
+    """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
+    `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
+    node_guard: NodeGuard | None = NodeGuard()
+    """The node guard. Default: on. null: none; pods of a silent node that is kept then wait for `nodes free`."""
+    tiered_storage: TieredStorage | None = None
+    """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""
 
 
 # --- storage -------------------------------------------------------------------------------------------------------
@@ -450,7 +476,7 @@ Storage = Annotated[
     Annotated[StaticStorage, Tag("static")]
     | Annotated[DynamicStorage, Tag("dynamic")]
     | Annotated[ExistingStorage, Tag("existing")],
-    _kind("static"),
+    kind_of("static"),
 ]
 """The shared file system for code, data and checkpoints, mounted at /fsx."""
 
@@ -487,7 +513,7 @@ class ExistingImage(Settings):
 
 
 Image = Annotated[
-    Annotated[BuiltImage, Tag("built")] | Annotated[ExistingImage, Tag("existing")], _kind("built", key="uri")
+    Annotated[BuiltImage, Tag("built")] | Annotated[ExistingImage, Tag("existing")], kind_of("built", key="uri")
 ]
 """The container image of head and workers: built or existing."""
 
@@ -881,9 +907,11 @@ class Registries(Settings):
     bring in what is not cached yet (`ecr:BatchImportUpstreamImage`, `ecr:CreateRepository`)."""
 
 
-class Environment(Settings):
-    """One environment: one file, one CDK Stage named like the file."""
+class Ground(Settings):
+    """What an environment has under every orchestrator."""
 
+    orchestrator: str
+    """What runs the nodes' work."""
     account: AccountId
     """The AWS account, quoted."""
     region: Region
@@ -892,6 +920,26 @@ class Environment(Settings):
     """Tags of every resource, on top of `hyperpod-ray:environment`."""
     protected: bool = False
     """Termination protection on the stacks, a typed confirmation on teardown, data and images retained."""
+    network: NetworkZones
+    """The VPC."""
+    hyperpod: ClusterSettings
+    """The HyperPod cluster."""
+    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage()
+    """The shared file system."""
+    image: BuiltImage | ExistingImage | None = None
+    """The container image."""
+    budget: Budget | None = None
+    """A monthly budget with mails. Default: none."""
+    instance_types: dict[InstanceTypeName, InstanceTypeSpec] = {}
+    """Figures of types that `service_rules/data/instance_types.yaml` does not hold."""
+
+
+class Environment(Ground):
+    """One environment: one file, one CDK Stage named like the file."""
+
+    orchestrator: Literal["eks"] = "eks"
+    """What runs the nodes' work: `eks` for Ray by KubeRay, `slurm` for jobs by `sbatch`. An environment is either of
+    the two, and cannot become the other."""
     network: Network
     """The VPC."""
     eks: Eks = NewEks()
@@ -915,12 +963,8 @@ class Environment(Settings):
     """What is trained. Default: not said; the command `plan` then needs it as options."""
     observability: ManagedMetrics | None = None
     """Metrics, and alerts on them. Default: no add-on. Alarms on AWS's own metrics and events do not need it."""
-    budget: Budget | None = None
-    """A monthly budget with mails. Default: none."""
     helm: Helm = Helm()
     """Chart versions."""
-    instance_types: dict[InstanceTypeName, InstanceTypeSpec] = {}
-    """Figures of types that `service_rules/data/instance_types.yaml` does not hold."""
 
 
 NAME = re.compile(r"^(?=.{1,21}$)[a-z][a-z0-9]*(-[a-z0-9]+)*$")

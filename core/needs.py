@@ -18,12 +18,14 @@ from urllib.parse import urlsplit
 import yaml
 
 from core import names
+from core.ground import GroundPlan
 from core.image_sets import default_image
 from core.images import ChartImage, Reference, chart_images
 from core.model import DynamicStorage
 from core.names import CHARTS
 from core.plan import Plan, read_data
 from core.service_limits import partition_of
+from core.slurm_plan import SlurmPlan
 from service_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
@@ -135,9 +137,10 @@ def copies(plan: Plan) -> list[Copy]:
     return list(made.values())
 
 
-def without_digest(plan: Plan) -> dict[str, str]:
+def without_digest(plan: GroundPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
-    found = {str(copy.source): IMAGE_LOCK.name for copy in copies(plan) if not copy.source.digest}
+    held = copies(plan) if isinstance(plan, Plan) else []
+    found = {str(copy.source): IMAGE_LOCK.name for copy in held if not copy.source.digest}
     built = default_image(plan.built_image.folder) if plan.built_image else None
     if built is not None and not built.digest:
         found[built.base] = "image/versions.yaml"
@@ -171,6 +174,15 @@ def repositories(plan: Plan) -> list[str]:
         # AWS does not publish the registry and the repositories of the add-on's images
         made.append(f"{arn}:*:repository/*")
     return sorted({*made, *cache_repositories(plan)})
+
+
+def slurm_repositories(plan: GroundPlan) -> list[str]:
+    """ARN of the ECR repository of an image that exists; none where it is of another registry, or built."""
+    reference = Reference.parse(plan.existing_image) if plan.existing_image else None
+    if reference is None or reference.ecr is None:
+        return []
+    account, region = reference.ecr
+    return [f"arn:{partition_of(region)}:ecr:{region}:{account}:repository/{reference.repository}"]
 
 
 def cache_repositories(plan: Plan) -> list[str]:
@@ -267,8 +279,23 @@ class Call:
     resource: str
 
 
-def calls(plan: Plan) -> list[Call]:
+def calls(plan: GroundPlan) -> list[Call]:
     """Every AWS call that the catalogue knows of this environment's workloads."""
+    return _eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)
+
+
+def _slurm_calls(plan: GroundPlan) -> list[Call]:
+    rows = list(catalogue()["slurm_calls"])
+    if plan.settings.image is not None:
+        rows += catalogue()["slurm_image_calls"]
+    if plan.uploads_scripts:
+        rows += catalogue()["slurm_script_calls"]
+    if isinstance(plan, SlurmPlan) and plan.settings.hyperpod.accounting_database is not None:
+        rows += catalogue()["slurm_accounting_calls"]
+    return [Call(**row) for row in rows]
+
+
+def _eks_calls(plan: Plan) -> list[Call]:
     rows = list(catalogue()["calls"])
     if isinstance(plan.settings.storage, DynamicStorage):
         rows += catalogue()["dynamic_storage_calls"]
@@ -318,6 +345,8 @@ class Destination:
         return self.namespace is None and not self.node
 
 
+DATABASE_PORT = 3306
+"""Port of MySQL and MariaDB, where `accounting_database.port` names no other."""
 CHECKPOINT_MEMORY = (f"ai-toolkit-gossip-headless.{names.HYPERPOD_NAMESPACE}.svc.cluster.local", 9200)
 """The memory service of HyperPod's managed tiered checkpointing, as the package `amzn-sagemaker-checkpointing` asks it.
 https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
@@ -372,6 +401,10 @@ def _place(url: str | None) -> tuple[str, int] | None:
         return None
 
 
-def outside_ports(plan: Plan) -> list[int]:
+def outside_ports(plan: GroundPlan) -> list[int]:
     """TCP ports of destinations outside the cluster, but 443 which is always open."""
+    if isinstance(plan, SlurmPlan):
+        database = plan.settings.hyperpod.accounting_database
+        return [] if database is None else [database.port or DATABASE_PORT]
+    assert isinstance(plan, Plan)  # noqa: S101  (narrowing only)
     return sorted({item.port for item in destinations(plan) if item.outside} - {443})

@@ -6,20 +6,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core import names, needs
+from core.ground import GroundPlan
 from core.model import NewEks, StaticStorage
 from core.plan import Plan
 
 
-def stack_names(plan: Plan) -> list[str]:
-    """Names of the stacks that a deploy of this environment creates, in that order."""
+def stacks(plan: GroundPlan) -> list[str]:
+    """The stacks that a deploy of this environment creates, as `names` has them, in that order.
+
+    The one place that says which stacks an orchestrator has.
+    """
     absent = set()
     if not isinstance(plan.settings.storage, StaticStorage):
         absent.add(names.STORAGE_STACK)
     if plan.built_image is None:
         absent.add(names.IMAGE_STACK)
-    if not needs.copies(plan):
+    if not isinstance(plan, Plan):
+        absent |= {names.EKS_STACK, names.MIRROR_STACK, names.PLATFORM_STACK, names.RAY_STACK}
+    elif not needs.copies(plan):
         absent.add(names.MIRROR_STACK)
-    return [names.stack_name(plan.name, stack) for stack in names.STACKS if stack not in absent]
+    return [stack for stack in names.STACKS if stack not in absent]
+
+
+def stack_names(plan: GroundPlan) -> list[str]:
+    """Names of those stacks in CloudFormation."""
+    return [names.stack_name(plan.name, stack) for stack in stacks(plan)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +48,7 @@ class LogGroup:
     exists: bool
 
 
-def log_groups(plan: Plan) -> Iterator[LogGroup]:
+def log_groups(plan: GroundPlan) -> Iterator[LogGroup]:
     """The log groups that a deploy of this environment creates under a fixed name, or takes up."""
     settings, network = plan.settings, plan.new_network
     if network is not None:
@@ -49,18 +60,18 @@ def log_groups(plan: Plan) -> Iterator[LogGroup]:
             retention="flow_log_retention_days",
             exists=network.flow_log_group_exists,
         )
-    if isinstance(settings.eks, NewEks):
+    if isinstance(plan, Plan) and isinstance(plan.settings.eks, NewEks):
         yield LogGroup(
             name=plan.control_plane_log_group,
             stack=names.NETWORK_STACK,
             section="eks",
             setting="log_group_exists",
             retention="log_retention_days",
-            exists=settings.eks.log_group_exists,
+            exists=plan.settings.eks.log_group_exists,
         )
     yield LogGroup(
         name=names.event_log_group(plan.name),
-        stack=names.PLATFORM_STACK,
+        stack=names.PLATFORM_STACK if isinstance(plan, Plan) else names.HYPERPOD_STACK,
         section="hyperpod",
         setting="event_log_group_exists",
         retention="event_retention_days",

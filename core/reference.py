@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from core import model
 from core.job import Job
 from core.model import Environment
+from core.orchestrators import ORCHESTRATORS
 from core.shapes import BY_PATTERN
+from core.slurm_model import SlurmEnvironment
 
 PROJECT = Path(__file__).parent.parent
 SCHEMA_FILE = PROJECT / "environments" / "schema.json"
@@ -33,9 +37,18 @@ def schema() -> str:
     """JSON Schema (draft 2020-12) of an environment file, as text."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_tidy(Environment.model_json_schema()),
+        **_tidy(_both()),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _both() -> dict[str, Any]:
+    """Both kinds of files: `orchestrator` says which of them one is, so that an editor shows the faults of that one."""
+    models = [(one.settings, "validation") for one in ORCHESTRATORS.values()]
+    _, document = models_json_schema(models)  # type: ignore[arg-type]  # the mode is a literal
+    reference = {name: {"$ref": f"#/$defs/{one.settings.__name__}"} for name, one in ORCHESTRATORS.items()}
+    on_slurm = {"properties": {"orchestrator": {"const": "slurm"}}, "required": ["orchestrator"]}
+    return {"if": on_slurm, "then": reference["slurm"], "else": reference["eks"], **document}
 
 
 def job_schema() -> str:
@@ -70,7 +83,22 @@ def settings_page() -> str:
         "a value stands where it is used.",
         "",
     ]
-    return "\n".join([*lines, *_tables(_tidy(Environment.model_json_schema()))]).rstrip() + "\n"
+    lines += _tables(_tidy(Environment.model_json_schema()))
+    lines += [
+        "# Settings of an environment on Slurm",
+        "",
+        "With `orchestrator: slurm` a file has these sections. Those that are as above are not repeated. Everything",
+        "that belongs to Kubernetes, Ray or EKS is refused there.",
+        "",
+    ]
+    known = _known(_tidy(Environment.model_json_schema()))
+    lines += _tables(_tidy(SlurmEnvironment.model_json_schema()), mark=" on Slurm", known=known)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _known(document: dict[str, Any]) -> frozenset[str]:
+    """Names of the sections of a kind of files."""
+    return frozenset(name for _, name in _sections(document, "", document) if name)
 
 
 def job_page() -> str:
@@ -89,12 +117,14 @@ def job_page() -> str:
     return "\n".join([*lines, *_tables(_tidy(Job.model_json_schema()))]).rstrip() + "\n"
 
 
-def _tables(document: dict[str, Any]) -> list[str]:
-    """A table of each section."""
+def _tables(document: dict[str, Any], *, mark: str = "", known: frozenset[str] = frozenset()) -> list[str]:
+    """A table of each section but those that are known; `mark` tells them from sections of the same path."""
     lines: list[str] = []
     for path, name in dict.fromkeys(_sections(document, "", document)):
+        if name in known:
+            continue
         section = document if name is None else document["$defs"][name]
-        lines += [f"## {_title(path, name)}", "", _cell(section.get("description", "")), ""]
+        lines += [f"## {_title(path, name)}{mark}", "", _cell(section.get("description", "")), ""]
         lines += ["| setting | value | unit | default | what it is |", "|---|---|---|---|---|"]
         required = section.get("required", [])
         for key, info in section["properties"].items():

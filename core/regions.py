@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 
 from core.errors import ProjectError
+from core.ground import GroundPlan, catalogue
 from core.image_sets import default_image
-from core.plan import Plan, catalogue, read_data
+from core.plan import read_data
 
 HEAD_TYPES = ("ml.m5.2xlarge", "ml.m6i.2xlarge", "ml.m7i.2xlarge", "ml.m6a.2xlarge")
 """Types for Ray's head, the first choice first: eight vCPUs without an accelerator."""
@@ -45,14 +46,14 @@ def offering(instance_type: str) -> list[str]:
     return [region for region in regions() if offers(region, instance_type)]
 
 
-def unlisted(plan: Plan) -> list[str]:
+def unlisted(plan: GroundPlan) -> list[str]:
     """Types of the plan's groups that CloudFormation's list does not have in the plan's region, each once."""
     region = plan.settings.region
     types = dict.fromkeys(group.type for group in plan.settings.hyperpod.instance_groups)
     return [name for name in types if region in regions() and not offers(region, name)]
 
 
-def vouched(plan: Plan, instance_type: str) -> bool:
+def vouched(plan: GroundPlan, instance_type: str) -> bool:
     """Whether an unlisted type is accepted all the same.
 
     No region has it in the list, which is then behind the service, or the environment gives its specification under

@@ -8,32 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core.model import InstanceGroup, UpdateSchedule
-from core.plan import Plan, catalogue
+from core.ground import GroundPlan, catalogue
+from core.model import HyperPod, NodeGroup, UpdateSchedule
+from core.slurm_model import SlurmGroup
+from core.slurm_plan import SlurmPlan
 from service_rules import hyperpod
 from service_rules.refusal import Refusal
 
 Json = dict[str, Any]
 
 
-def create_cluster(plan: Plan) -> Json:
+def create_cluster(plan: GroundPlan) -> Json:
     """CreateCluster of SageMaker."""
     settings = plan.settings.hyperpod
     request: Json = {
         "ClusterName": settings.cluster_name,
         "NodeRecovery": settings.node_recovery,
-        "Orchestrator": {"Eks": {}},
+        "Orchestrator": _orchestrator(plan),
         "VpcConfig": {},
-        "InstanceGroups": [_group(plan, group) for group in settings.instance_groups],
+        "InstanceGroups": [_group(plan, group) for group in plan.groups],
     }
     if settings.node_provisioning_mode:
         request["NodeProvisioningMode"] = settings.node_provisioning_mode
-    if settings.managed_autoscaling:
+    if isinstance(settings, HyperPod) and settings.managed_autoscaling:
         request["AutoScaling"] = {"Mode": "Enable", "AutoScalerType": "Karpenter"}
     return request
 
 
-def create_file_system(plan: Plan) -> Json | None:
+def create_file_system(plan: GroundPlan) -> Json | None:
     """CreateFileSystem of FSx, by the stack or by a claim; None where the file system exists."""
     new = plan.new_file_system
     if new is None:
@@ -54,7 +56,7 @@ def create_file_system(plan: Plan) -> Json | None:
     }
 
 
-def refused(plan: Plan, *rules: str) -> Iterator[Refusal]:
+def refused(plan: GroundPlan, *rules: str) -> Iterator[Refusal]:
     """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
     settings = plan.settings
     specs = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
@@ -64,7 +66,20 @@ def refused(plan: Plan, *rules: str) -> Iterator[Refusal]:
         yield from hyperpod.RULES[rule](request, where)
 
 
-def _group(plan: Plan, group: InstanceGroup) -> Json:
+def _orchestrator(plan: GroundPlan) -> Json:
+    if not isinstance(plan, SlurmPlan):
+        return {"Eks": {}}
+    settings = plan.settings.hyperpod
+    slurm: Json = {"SlurmConfigStrategy": settings.config_strategy}
+    if (database := settings.accounting_database) is not None:
+        optional = {"Port": database.port, "Name": database.name}
+        slurm["AccountingDatabase"] = {"Endpoint": database.endpoint, "SecretArn": database.secret_arn} | {
+            member: value for member, value in optional.items() if value is not None
+        }
+    return {"Slurm": slurm}
+
+
+def _group(plan: GroundPlan, group: NodeGroup) -> Json:
     known = plan.known(group.type)
     made: Json = {
         "InstanceGroupName": group.name,
@@ -79,6 +94,10 @@ def _group(plan: Plan, group: InstanceGroup) -> Json:
         "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if known else group.deep_health_checks) or None,
         "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
     }
+    if isinstance(group, SlurmGroup):
+        made["SlurmConfig"] = {"NodeType": group.slurm.role.capitalize()}
+        if group.slurm.partitions:
+            made["SlurmConfig"]["PartitionNames"] = group.slurm.partitions
     if group.volume_kms_key_arn:
         optional["InstanceStorageConfigs"] = [{"EbsVolumeConfig": {"VolumeKmsKeyId": group.volume_kms_key_arn}}]
     return made | {member: value for member, value in optional.items() if value is not None}

@@ -188,6 +188,30 @@ REDIS_ADDRESS = _shape(
     f"rediss://cache.example.com:{REDIS_PORT}",
     "host and port; rediss:// is TLS, redis:// or nothing is not; user and password have settings of their own",
 )
+PARTITION = _shape(
+    r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,1023}$",
+    "the name of a Slurm partition",
+    "train",
+    "letters, digits and hyphens, beginning and ending with a letter or digit",
+)
+HOST = _shape(
+    r"^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$",
+    "a host name",
+    "slurm.abcdefghijkl.us-west-2.rds.amazonaws.com",
+    "without a port; the port has a setting of its own",
+)
+DATABASE = _shape(
+    r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+    "the name of a database",
+    "slurm_acct_db",
+    "letters, digits and underscores, not beginning with a digit",
+)
+SCRIPT = _shape(
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*$",
+    "a script in a folder of the project",
+    "lifecycle/slurm/on_init_complete.sh",
+    "a relative path; the whole folder is uploaded",
+)
 LOCK_FILE = _shape(
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.yaml$", "a path inside the project that ends in .yaml", "charts.lock.yaml"
 )

@@ -320,6 +320,89 @@ def batches_fit(request: Json, _where: Where) -> Iterator[Refusal]:
         yield Refusal(rule="batches_fit", message=message, expected=expected, index=index, member="MaximumBatchSize")
 
 
+# --- Slurm -----------------------------------------------------------------------------------------------------------
+
+
+def slurm_members(request: Json, _where: Where) -> Iterator[Refusal]:
+    """Labels, taints, autoscaling and tiered checkpoints exist with EKS; parts in Slurm exist with Slurm."""
+    slurm = _slurm(request)
+    for member in ("AutoScaling", "TieredStorageConfig"):
+        if slurm and member in request:
+            message = f"{member} is not supported for a cluster orchestrated by Slurm"
+            yield Refusal(rule="slurm_members", message=message, member=member)
+    member = "KubernetesConfig" if slurm else "SlurmConfig"
+    for index, group in groups_of(request):
+        if member in group:
+            kind = "Slurm" if slurm else "Amazon EKS"
+            message = f"{member} of {_of(group)} is not supported for a cluster orchestrated by {kind}"
+            yield Refusal(rule="slurm_members", message=message, index=index, member=member)
+
+
+def slurm_roles(request: Json, _where: Where) -> Iterator[Refusal]:
+    """Every group has a part in Slurm, and exactly one is the controller, with one instance.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html (API-driven Slurm configuration)
+    """
+    if not _slurm(request):
+        return
+    controllers = [(index, group) for index, group in groups_of(request) if _part(group) == "Controller"]
+    for index, group in groups_of(request):
+        if not _part(group):
+            message = f"{_of(group)} has no SlurmConfig"
+            yield Refusal(rule="slurm_roles", message=message, index=index, member="SlurmConfig")
+    if not controllers:
+        yield Refusal(rule="slurm_roles", message="No instance group is of NodeType Controller", member="SlurmConfig")
+    for index, group in controllers[1:]:
+        message = f"{_of(group)} is a second group of NodeType Controller; a cluster has exactly one"
+        yield Refusal(rule="slurm_roles", message=message, index=index, member="SlurmConfig")
+    for index, group in controllers[:1]:
+        if group["InstanceCount"] != 1:
+            message = f"{_of(group)} is the controller and has {group['InstanceCount']} instances; it has exactly one"
+            yield Refusal(rule="slurm_roles", message=message, index=index, member="InstanceCount")
+
+
+def slurm_partitions(request: Json, _where: Where) -> Iterator[Refusal]:
+    """Groups of compute are in a partition, and others in none."""
+    for index, group in groups_of(request) if _slurm(request) else []:
+        there = bool(group.get("SlurmConfig", {}).get("PartitionNames"))
+        part = _part(group)
+        if part and there != (part == "Compute"):
+            message = f"PartitionNames of {_of(group)} {'is missing' if not there else 'is not supported'}: its "
+            message += f"NodeType is {part}"
+            yield Refusal(rule="slurm_partitions", message=message, index=index, member="PartitionNames")
+
+
+def accounting_is_continuous(request: Json, _where: Where) -> Iterator[Refusal]:
+    """An accounting database of yours needs continuous provisioning (botocore's documentation of the member)."""
+    if request.get("Orchestrator", {}).get("Slurm", {}).get("AccountingDatabase") and not _continuous(request):
+        message = "AccountingDatabase needs NodeProvisioningMode Continuous"
+        yield Refusal(rule="accounting_is_continuous", message=message, member="AccountingDatabase")
+
+
+def file_systems_have_a_vpc(request: Json, _where: Where) -> Iterator[Refusal]:
+    """A group mounts at most one FSx for Lustre and one OpenZFS file system, through the cluster's own network."""
+    for index, group in groups_of(request):
+        for member in ("FsxLustreConfig", "FsxOpenZfsConfig"):
+            mounted = [config for config in group.get("InstanceStorageConfigs", []) if member in config]
+            if len(mounted) > 1:
+                message = f"{_of(group)} has {len(mounted)} entries of {member}; one is supported"
+            elif mounted and "VpcConfig" not in request and "OverrideVpcConfig" not in group:
+                message = f"{member} of {_of(group)} needs VpcConfig"
+            else:
+                continue
+            yield Refusal(rule="file_systems_have_a_vpc", message=message, index=index, member=member)
+
+
+def one_way_to_start(request: Json, _where: Where) -> Iterator[Refusal]:
+    """`OnCreate` does everything itself, `OnInitComplete` extends AWS's set-up, which exists with Slurm."""
+    for index, group in groups_of(request):
+        scripts = group.get("LifeCycleConfig", {})
+        if "OnInitComplete" in scripts and ("OnCreate" in scripts or not _slurm(request)):
+            why = "with OnCreate" if "OnCreate" in scripts else "for a cluster orchestrated by Amazon EKS"
+            message = f"OnInitComplete of {_of(group)} is not supported {why}"
+            yield Refusal(rule="one_way_to_start", message=message, index=index, member="OnInitComplete")
+
+
 RULES: dict[str, Rule] = named(
     (
         unique_names,
@@ -341,6 +424,12 @@ RULES: dict[str, Rule] = named(
         threads_exist,
         schedule_is_cron,
         batches_fit,
+        slurm_members,
+        slurm_roles,
+        slurm_partitions,
+        accounting_is_continuous,
+        file_systems_have_a_vpc,
+        one_way_to_start,
     )
 )
 """Rules of a CreateCluster request."""
@@ -370,6 +459,14 @@ def orchestrator_version(version: str) -> Iterator[Refusal]:
 
 def _of(group: Json) -> str:
     return f"instance group {group['InstanceGroupName']}"
+
+
+def _slurm(request: Json) -> bool:
+    return "Eks" not in request.get("Orchestrator", {"Eks": {}})
+
+
+def _part(group: Json) -> str:
+    return str(group.get("SlurmConfig", {}).get("NodeType", ""))
 
 
 def _continuous(request: Json) -> bool:

@@ -14,15 +14,14 @@ from core.plan import Plan
 from core.plan_names import user_groups
 from core.service_limits import kubectl_for
 from hyperpod_ray.cluster import ControlPlane, ControlPlaneGround, EksCluster
-from hyperpod_ray.egress import ClusterEgress
-from hyperpod_ray.endpoints import EndpointCall
 from hyperpod_ray.execution_role import ExecutionRole
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import FsxCsiRole
 from stacks.base import EnvironmentStack
-from stacks.bindings import bucket_access, chart_folder
+from stacks.bindings import chart_folder
+from stacks.network import egress
 
 
 class EksStack(EnvironmentStack):
@@ -44,24 +43,7 @@ class EksStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="EKS control plane, and what the first node needs")
         settings = plan.settings
-        egress = None
-        if plan.new_network is not None:
-            egress = ClusterEgress(
-                self,
-                "Egress",
-                vpc=network.vpc,
-                cidr=plan.new_network.cidr,
-                zones=plan.new_network.availability_zone_ids,
-                nat_gateways=0 if plan.new_network.closed else plan.new_network.nat_gateways,
-                private_subnets=[list(network.node_subnets.values()), network.control_plane_subnets],
-                public_cidrs=plan.public_subnet_cidrs,
-                endpoint_subnets=network.control_plane_subnets,
-                calls=[
-                    EndpointCall(endpoint=call.endpoint, actions=call.actions, resource=call.resource)
-                    for call in needs.calls(plan)
-                ],
-                access=[bucket_access(entry) for entry in plan.bucket_access],
-            )
+        out = egress(self, plan, network)
         self.eks = self._control_plane(plan, network, ground)
         release = k8s.hyperpod_dependencies(plan)
         chart = HelmRelease(
@@ -70,14 +52,14 @@ class EksStack(EnvironmentStack):
             cluster=self.eks.cluster,
             release=release,
             chart=chart_folder(release),
-            after=[egress] if egress else [],
+            after=[out] if out else [],
         )
         Manifests(
             self,
             "Namespaces",
             cluster=self.eks.cluster,
             manifests=k8s.namespace_manifests(plan),
-            after=[egress] if egress else [],
+            after=[out] if out else [],
         )
         # in mode strict a pod that no policy selects is cut off: they come before the first node, and their second
         # namespace comes with the chart

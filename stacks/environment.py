@@ -8,10 +8,13 @@ import aws_cdk as cdk
 
 from constructs import Construct
 from core import names, needs
+from core.ground import GroundPlan
 from core.model import StaticStorage
 from core.plan import Plan
+from core.slurm_plan import SlurmPlan
 from hyperpod_ray.logs import own_function_logs
 from hyperpod_ray.roles import harden_roles
+from hyperpod_ray.storage import LustreFileSystem
 from stacks.base import EnvironmentStack
 from stacks.eks import EksStack
 from stacks.hyperpod import HyperPodStack
@@ -20,23 +23,51 @@ from stacks.mirror import MirrorStack
 from stacks.network import NetworkStack
 from stacks.platform import PlatformStack
 from stacks.ray import RayStack
+from stacks.slurm import SlurmStack
 from stacks.storage import StorageStack
 
 
 class EnvironmentStage(cdk.Stage):
-    """`cdk deploy "NAME/*"`: network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
+    """`cdk deploy "NAME/*"`: the stacks of `core.plan_names.stacks`, in the order of their creation."""
 
-    def __init__(self, scope: Construct, *, plan: Plan, project: Path) -> None:
+    def __init__(self, scope: Construct, *, plan: GroundPlan, project: Path) -> None:
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
         base = NetworkStack(self, names.NETWORK_STACK, plan=plan)
+        if isinstance(plan, SlurmPlan):
+            self._on_slurm(plan, base, project)
+        elif isinstance(plan, Plan):
+            self._on_eks(plan, base, project)
+        for stack in self.node.children:
+            if isinstance(stack, EnvironmentStack):
+                own_function_logs(stack)
+                harden_roles(stack)
+        for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
+            cdk.Tags.of(self).add(key, value)
+
+    def _file_system(self, plan: GroundPlan, base: NetworkStack) -> LustreFileSystem | None:
+        if not isinstance(plan.settings.storage, StaticStorage):
+            return None
+        return StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network).file_system
+
+    def _on_slurm(self, plan: SlurmPlan, base: NetworkStack, project: Path) -> None:
+        """Network with its way out, storage and image, HyperPod: Slurm needs nothing more."""
+        base.open(plan)
+        file_system = self._file_system(plan, base)
+        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project) if plan.built_image else None
+        hyperpod = SlurmStack(
+            self, names.HYPERPOD_STACK, plan=plan, network=base.network, file_system=file_system, project=project
+        )
+        hyperpod.add_stack_dependency(base, reason="nodes need the way out")
+        if image is not None:
+            hyperpod.add_stack_dependency(image, reason="the nodes' role names its repository")
+
+    def _on_eks(self, plan: Plan, base: NetworkStack, project: Path) -> None:
+        """Network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
         network = base.network
         control = EksStack(self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project)
         control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
-        static = isinstance(settings.storage, StaticStorage)
-        file_system = (
-            StorageStack(self, names.STORAGE_STACK, plan=plan, network=network).file_system if static else None
-        )
+        file_system = self._file_system(plan, base)
         image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project).image if plan.built_image else None
         hyperpod = HyperPodStack(self, names.HYPERPOD_STACK, plan=plan, network=network, control=control)
         hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
@@ -67,9 +98,3 @@ class EnvironmentStage(cdk.Stage):
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
         )
-        for stack in self.node.children:
-            if isinstance(stack, EnvironmentStack):
-                own_function_logs(stack)
-                harden_roles(stack)
-        for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
-            cdk.Tags.of(self).add(key, value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from constructs import Construct
 from core import model
+from core.ground import GroundPlan
 from core.plan import Plan
+from core.slurm_model import SlurmGroup
 from hyperpod_ray.claims import ClaimWaiter
 from hyperpod_ray.first_nodes import FirstNodes
 from hyperpod_ray.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
@@ -23,13 +25,13 @@ class HyperPodStack(EnvironmentStack):
             self,
             "HyperPod",
             cluster_name=settings.cluster_name,
-            instance_groups=[_group(plan, group) for group in settings.instance_groups],
+            instance_groups=[instance_group(plan, group) for group in settings.instance_groups],
             home_zone=plan.settings.network.availability_zone_ids[0],
             node_recovery=settings.node_recovery,
             node_provisioning_mode=settings.node_provisioning_mode,
             managed_autoscaling=settings.managed_autoscaling,
             tiered_memory_percent=settings.tiered_storage.memory_percent if settings.tiered_storage else None,
-            eks_cluster=control.eks.cluster,
+            orchestrator=control.eks.cluster,
             execution_role=control.execution.role,
             lifecycle_uri=control.scripts.source_s3_uri,
             subnets=network.node_subnets,
@@ -53,7 +55,10 @@ class HyperPodStack(EnvironmentStack):
         self.output("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
 
 
-def _group(plan: Plan, group: model.InstanceGroup) -> InstanceGroup:
+def instance_group(plan: GroundPlan, group: model.NodeGroup) -> InstanceGroup:
+    """A group of the file as the construct takes it."""
+    kubernetes = group if isinstance(group, model.InstanceGroup) else None
+    slurm = group.slurm if isinstance(group, SlurmGroup) else None
     return InstanceGroup(
         name=group.name,
         type=group.type,
@@ -62,8 +67,12 @@ def _group(plan: Plan, group: model.InstanceGroup) -> InstanceGroup:
         zone=plan.zone(group),
         deep_health_checks=plan.deep_health_checks(group),
         threads_per_core=group.threads_per_core,
-        labels=group.labels,
-        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in group.taints],
+        labels=kubernetes.labels if kubernetes else {},
+        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in kubernetes.taints]
+        if kubernetes
+        else [],
+        slurm_role=slurm.role.capitalize() if slurm else None,
+        partitions=slurm.partitions if slurm else [],
         data_volume_gib=group.data_volume_gib,
         volume_kms_key_arn=group.volume_kms_key_arn,
         training_plan_arn=group.training_plan_arn,

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from constructs import Construct
+from core.ground import GroundPlan
 from core.model import BuiltImage
-from core.plan import Plan
 from hyperpod_ray.image import TrainingImage
 from image.context import DOCKERFILE, stage
 from image.versions import ImageError, choose
@@ -21,7 +21,7 @@ OWN_FOLDER = "image"
 class ImageStack(EnvironmentStack):
     """ECR repository and the image built into it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, project: Path) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan, project: Path) -> None:
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
         assert isinstance(settings, BuiltImage)  # noqa: S101  (the stage makes this stack only then)

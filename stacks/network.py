@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from constructs import Construct
 from core import names, needs
-from core.model import ExistingNetwork, NewEks
+from core.ground import GroundPlan
+from core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
 from core.plan import Plan
 from hyperpod_ray.cluster import ControlPlaneGround
+from hyperpod_ray.egress import ClusterEgress
+from hyperpod_ray.endpoints import EndpointCall
 from hyperpod_ray.network import ClusterNetwork, Network
 from stacks.base import EnvironmentStack
+from stacks.bindings import bucket_access
 
 
 class NetworkStack(EnvironmentStack):
     """The network of one environment; beside it the control plane's role, key and log group."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan) -> None:
         super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
         self.network = _network(self, plan)
         self.ground = None
-        if isinstance(plan.settings.eks, NewEks):
+        if isinstance(plan, Plan) and isinstance(plan.settings.eks, NewEks):
             self.ground = ControlPlaneGround(
                 self,
                 "ControlPlane",
@@ -29,11 +33,42 @@ class NetworkStack(EnvironmentStack):
                 log_group_exists=plan.settings.eks.log_group_exists,
             )
 
+    def open(self, plan: GroundPlan) -> ClusterEgress | None:
+        """The way out, in this stack: for an orchestrator without a control plane that it could be made beside.
 
-def _network(scope: Construct, plan: Plan) -> Network:
+        None for an existing VPC, which has its own.
+        """
+        return egress(self, plan, self.network)
+
+
+def egress(scope: Construct, plan: GroundPlan, network: Network) -> ClusterEgress | None:
+    """The way out of a new VPC: NAT gateways, or the endpoints of a closed network. None for an existing VPC."""
+    new = plan.new_network
+    if new is None:
+        return None
+    return ClusterEgress(
+        scope,
+        "Egress",
+        vpc=network.vpc,
+        cidr=new.cidr,
+        zones=new.availability_zone_ids,
+        nat_gateways=0 if new.closed else new.nat_gateways,
+        private_subnets=[list(network.node_subnets.values()), network.control_plane_subnets],
+        public_cidrs=plan.public_subnet_cidrs,
+        endpoint_subnets=network.control_plane_subnets,
+        calls=[
+            EndpointCall(endpoint=call.endpoint, actions=call.actions, resource=call.resource)
+            for call in needs.calls(plan)
+        ],
+        access=[bucket_access(entry) for entry in plan.bucket_access],
+    )
+
+
+def _network(scope: Construct, plan: GroundPlan) -> Network:
     settings, ports = plan.settings.network, needs.outside_ports(plan)
-    if isinstance(settings, ExistingNetwork):
+    if isinstance(settings, ExistingNodeNetwork):
         existing = settings.existing
+        control_plane = existing.control_plane_subnet_ids if isinstance(existing, ExistingVpc) else []
         return ClusterNetwork.from_existing(
             scope,
             "Network",
@@ -41,10 +76,11 @@ def _network(scope: Construct, plan: Plan) -> Network:
             vpc_cidr=existing.vpc_cidr,
             zones=settings.availability_zone_ids,
             node_subnet_ids=existing.node_subnet_ids,
-            control_plane_subnet_ids=existing.control_plane_subnet_ids,
+            control_plane_subnet_ids=control_plane,
             outside_ports=ports,
             efa_file_system=plan.efa_storage,
         )
+    assert isinstance(settings, NewNetwork)  # noqa: S101  (narrowing only)
     return ClusterNetwork(
         scope,
         "Network",

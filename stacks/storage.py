@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from constructs import Construct
+from core.ground import GroundPlan
 from core.model import StaticStorage
 from core.names import MOUNT_PATH
-from core.plan import Plan
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import DataRepository, LustreFileSystem
 from stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):
-    """An FSx for Lustre file system created beside EKS (storage mode `static`)."""
+    """An FSx for Lustre file system (storage mode `static`)."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
         settings = plan.settings.storage
         assert isinstance(settings, StaticStorage)  # noqa: S101  (the stage makes this stack only then)

@@ -158,12 +158,11 @@ class Watch(Construct):
         *,
         topic: sns.ITopic,
         environment: str,
-        eks_cluster_name: str,
         namespaces: Sequence[str],
         nodes: int,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._topic, self._eks_cluster_name, self._nodes = topic, eks_cluster_name, nodes
+        self._topic, self._nodes = topic, nodes
         self._environment = environment
         self.arns: list[str] = []
         self.counted: list[str] = []
@@ -201,7 +200,7 @@ class Watch(Construct):
         """Events of a rule that could not be delivered."""
         self.alarm(notifications.undelivered(rule.node.id), _of_rule(rule, "FailedInvocations"), threshold=1)
 
-    def overdue(self) -> None:
+    def overdue(self, eks_cluster_name: str) -> None:
         """Pods that no node can take, for longer than a replacement takes; EKS publishes the figure by itself.
 
         https://docs.aws.amazon.com/eks/latest/userguide/cloudwatch.html
@@ -210,7 +209,7 @@ class Watch(Construct):
         metric = cloudwatch.Metric(
             namespace="AWS/EKS",
             metric_name="scheduler_pending_pods_UNSCHEDULABLE",
-            dimensions_map={"ClusterName": self._eks_cluster_name},
+            dimensions_map={"ClusterName": eks_cluster_name},
             statistic="Minimum",
             period=Duration.minutes(period),
         )

@@ -26,7 +26,7 @@ class EnvironmentDashboard(Construct):
     Args:
         environment: Name of the environment, and of the dashboard.
         alarm_arns: ARNs of its alarms.
-        eks_cluster_name: Dimension of the control plane's metrics.
+        eks_cluster_name: Dimension of the control plane's metrics. None: no EKS cluster, and no graphs of it.
         file_system_id: Of the file system; None where it is not this environment's.
         counts: Namespace and names of the metrics that count events.
         archive: Log group with every event of the cluster.
@@ -39,29 +39,19 @@ class EnvironmentDashboard(Construct):
         *,
         environment: str,
         alarm_arns: Sequence[str],
-        eks_cluster_name: str,
+        eks_cluster_name: str | None = None,
         file_system_id: str | None,
         counts: tuple[str, Sequence[str]],
         archive: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self._region = Stack.of(self).region
-        cluster = {"ClusterName": eks_cluster_name}
         namespace, names = counts
+        title = "Events of HyperPod and Kubernetes" if eks_cluster_name else "Events of HyperPod"
         widgets: list[dict[str, Any]] = [
             {"type": "alarm", "properties": {"title": "Alarms", "alarms": list(alarm_arns)}},
-            self._graph(
-                "Pods that no node can take",
-                [("AWS/EKS", "scheduler_pending_pods_UNSCHEDULABLE", cluster, "Maximum")],
-            ),
-            self._graph(
-                "Requests that the Kubernetes API failed",
-                [
-                    ("AWS/EKS", "apiserver_request_total_5XX", cluster, "Sum"),
-                    ("AWS/EKS", "apiserver_request_total_429", cluster, "Sum"),
-                ],
-            ),
-            self._graph("Events of HyperPod and Kubernetes", [(namespace, name, {}, "Sum") for name in names]),
+            *(self._control_plane(eks_cluster_name) if eks_cluster_name else []),
+            self._graph(title, [(namespace, name, {}, "Sum") for name in names]),
         ]
         if file_system_id is not None:
             of = {"FileSystemId": file_system_id}
@@ -90,6 +80,22 @@ class EnvironmentDashboard(Construct):
             dashboard_name=environment,
             dashboard_body=Stack.of(self).to_json_string({"widgets": placed}),
         )
+
+    def _control_plane(self, eks_cluster_name: str) -> list[dict[str, Any]]:
+        cluster = {"ClusterName": eks_cluster_name}
+        return [
+            self._graph(
+                "Pods that no node can take",
+                [("AWS/EKS", "scheduler_pending_pods_UNSCHEDULABLE", cluster, "Maximum")],
+            ),
+            self._graph(
+                "Requests that the Kubernetes API failed",
+                [
+                    ("AWS/EKS", "apiserver_request_total_5XX", cluster, "Sum"),
+                    ("AWS/EKS", "apiserver_request_total_429", cluster, "Sum"),
+                ],
+            ),
+        ]
 
     def _graph(self, title: str, metrics: Sequence[Metric], *, period_s: int = 300) -> dict[str, Any]:
         rows = [

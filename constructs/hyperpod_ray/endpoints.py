@@ -24,6 +24,7 @@ SERVICES = {
     "lambda": ("Lambda", _SERVICES.LAMBDA_),
     "logs": ("Logs", _SERVICES.CLOUDWATCH_LOGS),
     "monitoring": ("Monitoring", _SERVICES.CLOUDWATCH_MONITORING),
+    "secretsmanager": ("SecretsManager", _SERVICES.SECRETS_MANAGER),
     "sagemaker.api": ("SageMaker", _SERVICES.SAGEMAKER_API),
     "ssm": ("Ssm", _SERVICES.SSM),
     "ssmmessages": ("SsmMessages", _SERVICES.SSM_MESSAGES),

@@ -35,7 +35,7 @@ class HealthNotifications(Construct):
         event_retention_days: How long the archive keeps an event.
         event_log_group_exists: Whether the archive is there already: it is used as it is, and stays.
         protected: Keep the archive when the cluster is destroyed.
-        eks_cluster_name: Dimension of the control plane's metrics.
+        eks_cluster_name: Dimension of the control plane's metrics. None: no EKS cluster, and none of its alarms.
         control_plane_logs: Log group with the audit log of the EKS cluster; None where the environment does not own it:
             the alarms that read it are then omitted.
         namespaces: Where a crash loop is an alarm.
@@ -54,9 +54,9 @@ class HealthNotifications(Construct):
         event_retention_days: int,
         event_log_group_exists: bool = False,
         protected: bool,
-        eks_cluster_name: str,
-        control_plane_logs: str | None,
-        namespaces: Sequence[str],
+        eks_cluster_name: str | None = None,
+        control_plane_logs: str | None = None,
+        namespaces: Sequence[str] = (),
         nodes: int,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -90,7 +90,6 @@ class HealthNotifications(Construct):
             "Alarms",
             topic=self.topic,
             environment=environment,
-            eks_cluster_name=eks_cluster_name,
             namespaces=namespaces,
             nodes=nodes,
         )
@@ -100,7 +99,8 @@ class HealthNotifications(Construct):
         self._let_publish(rules)
         for rule in (*rules, archived):
             self.watch.undelivered(rule)
-        self.watch.overdue()
+        if eks_cluster_name is not None:
+            self.watch.overdue(eks_cluster_name)
         for signal in EVENT_SIGNALS:
             self.watch.count(signal, log_group=self.archive)
         if control_plane_logs is not None:

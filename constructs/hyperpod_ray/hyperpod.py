@@ -45,6 +45,34 @@ class UpdateSchedule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlurmOrchestrator:
+    """Slurm as the orchestrator (`ClusterOrchestratorSlurmConfig`).
+
+    Args:
+        config_strategy: `Managed`, `Overwrite` or `Merge`.
+        database_endpoint: Host name of an accounting database. None: it is on the controller.
+        database_secret_arn: Secret with its user name and password.
+        database_port: None: the service's default.
+        database_name: None: the service's default.
+    """
+
+    config_strategy: str
+    database_endpoint: str | None = None
+    database_secret_arn: str | None = None
+    database_port: int | None = None
+    database_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LustreMount:
+    """An FSx for Lustre file system that HyperPod mounts on each node (`FsxLustreConfig`)."""
+
+    dns_name: str
+    mount_name: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceGroup:
     """Nodes of one type with one purpose (`ClusterInstanceGroup`).
 
@@ -64,6 +92,8 @@ class InstanceGroup:
         spot: Whether the group takes spot capacity.
         image_release_version: HyperPod AMI release. None: the newest.
         update_schedule: Scheduled AMI updates. None: none.
+        slurm_role: `Controller`, `Login` or `Compute`, where Slurm is the orchestrator.
+        partitions: Slurm partition of a compute group.
     """
 
     name: str
@@ -81,10 +111,12 @@ class InstanceGroup:
     spot: bool = False
     image_release_version: str | None = None
     update_schedule: UpdateSchedule | None = None
+    slurm_role: str | None = None
+    partitions: Sequence[str] = ()
 
 
 class HyperPodCluster(Construct):
-    """A HyperPod cluster orchestrated by EKS (`AWS::SageMaker::Cluster`).
+    """A HyperPod cluster orchestrated by EKS or by Slurm (`AWS::SageMaker::Cluster`).
 
     The L1, because there is no L2. `ClusterName`, `VpcConfig` and `Orchestrator` are create-only: a change to one of
     them replaces the cluster. Groups are changed in place, but a renamed or retyped group loses its nodes.
@@ -98,13 +130,15 @@ class HyperPodCluster(Construct):
         node_provisioning_mode: `Continuous`: in service with the capacity there is. None: all or nothing.
         managed_autoscaling: Whether HyperPod's managed Karpenter scales groups.
         tiered_memory_percent: Share of the nodes' memory for tiered checkpoints. None: off.
-        eks_cluster: The orchestrator.
+        orchestrator: The EKS cluster, or Slurm.
         execution_role: Role of the nodes.
-        lifecycle_uri: `s3://sagemaker-…/prefix` that holds `on_create.sh`.
+        lifecycle_uri: `s3://sagemaker-…/prefix` that holds the script. None: no script.
+        lifecycle_script: Its name: with EKS `OnCreate`, with Slurm `OnInitComplete`.
+        file_system: Mounted on each node by HyperPod, where Slurm is the orchestrator. None: none.
         subnets: Node subnet per availability zone ID.
         security_group: Of the nodes.
 
-    The HyperPod dependencies chart, the scripts, the access entry, the CNI and its policies must exist first.
+    With EKS the HyperPod dependencies chart, the scripts, the access entry, the CNI and its policies must exist first.
     """
 
     def __init__(
@@ -119,14 +153,21 @@ class HyperPodCluster(Construct):
         node_provisioning_mode: str | None = "Continuous",
         managed_autoscaling: bool = False,
         tiered_memory_percent: int | None = None,
-        eks_cluster: eks.ICluster,
+        orchestrator: eks.ICluster | SlurmOrchestrator,
         execution_role: iam.IRole,
-        lifecycle_uri: str,
+        lifecycle_uri: str | None,
+        lifecycle_script: str = "on_create.sh",
+        file_system: LustreMount | None = None,
         subnets: Mapping[str, ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._role, self._lifecycle_uri = execution_role, lifecycle_uri
+        self._role, self._file_system = execution_role, file_system
+        by_slurm = isinstance(orchestrator, SlurmOrchestrator)
+        script = {"on_init_complete" if by_slurm else "on_create": lifecycle_script}
+        self._scripts = (
+            Cluster.ClusterLifeCycleConfigProperty(source_s3_uri=lifecycle_uri, **script) if lifecycle_uri else None
+        )
         self._subnets, self._security_group, self._home_zone = subnets, security_group, home_zone
         self._continuous = node_provisioning_mode == "Continuous"
         self.cluster = Cluster(
@@ -135,9 +176,7 @@ class HyperPodCluster(Construct):
             cluster_name=cluster_name,
             node_recovery=node_recovery,
             node_provisioning_mode=node_provisioning_mode,
-            orchestrator=Cluster.OrchestratorProperty(
-                eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_cluster.cluster_arn)
-            ),
+            orchestrator=_orchestrator(orchestrator),
             vpc_config=self._vpc_config(self._home_zone),
             instance_groups=[self._group(group) for group in instance_groups],
             auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
@@ -181,19 +220,31 @@ class HyperPodCluster(Construct):
             instance_count=group.count,
             min_instance_count=group.min_count if self._continuous else None,
             execution_role=self._role.role_arn,
-            life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
-                source_s3_uri=self._lifecycle_uri, on_create="on_create.sh"
-            ),
+            life_cycle_config=self._scripts,
             threads_per_core=group.threads_per_core,
             on_start_deep_health_checks=list(group.deep_health_checks) or None,
             kubernetes_config=_kubernetes_config(group),
             capacity_requirements=capacity,
             training_plan_arn=group.training_plan_arn,
             override_vpc_config=self._vpc_config(group.zone) if group.zone != self._home_zone else None,
-            instance_storage_configs=_volumes(group) or None,
+            instance_storage_configs=[*_volumes(group), *self._mounts()] or None,
+            slurm_config=Cluster.ClusterSlurmConfigProperty(
+                node_type=group.slurm_role, partition_names=list(group.partitions) or None
+            )
+            if group.slurm_role
+            else None,
             image_release_version=group.image_release_version,
             scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
         )
+
+    def _mounts(self) -> list[sagemaker.CfnCluster.ClusterInstanceStorageConfigProperty]:
+        mount = self._file_system
+        if mount is None:
+            return []
+        lustre = Cluster.ClusterFsxLustreConfigProperty(
+            dns_name=mount.dns_name, mount_name=mount.mount_name, mount_path=mount.path
+        )
+        return [Cluster.ClusterInstanceStorageConfigProperty(fsx_lustre_config=lustre)]
 
     def _autoscaling_role(self) -> iam.Role:
         """Role that HyperPod's managed Karpenter acts with: it adds and removes nodes of this account's clusters.
@@ -209,6 +260,26 @@ class HyperPodCluster(Construct):
             )
         )
         return role
+
+
+def _orchestrator(chosen: eks.ICluster | SlurmOrchestrator) -> sagemaker.CfnCluster.OrchestratorProperty:
+    if not isinstance(chosen, SlurmOrchestrator):
+        return Cluster.OrchestratorProperty(
+            eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=chosen.cluster_arn)
+        )
+    database = None
+    if chosen.database_endpoint is not None and chosen.database_secret_arn is not None:
+        database = Cluster.ClusterAccountingDatabaseProperty(
+            endpoint=chosen.database_endpoint,
+            secret_arn=chosen.database_secret_arn,
+            port=chosen.database_port,
+            name=chosen.database_name,
+        )
+    return Cluster.OrchestratorProperty(
+        slurm=Cluster.ClusterOrchestratorSlurmConfigProperty(
+            slurm_config_strategy=chosen.config_strategy, accounting_database=database
+        )
+    )
 
 
 def _kubernetes_config(group: InstanceGroup) -> sagemaker.CfnCluster.ClusterKubernetesConfigProperty | None:

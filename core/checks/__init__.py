@@ -24,12 +24,13 @@ from core.checks import (
     reach,
     records,
     repository,
+    slurm,
     storage,
     teams,
 )
 from core.evidence import Evidence
 from core.findings import RULES, Finding
-from core.plan import Plan
+from core.ground import GroundPlan
 
 __all__ = [
     "access",
@@ -49,13 +50,15 @@ __all__ = [
     "records",
     "repository",
     "run",
+    "slurm",
     "storage",
     "teams",
 ]
 
 
-def run(plan: Plan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
+def run(plan: GroundPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
     """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
     at_hand = evidence or Evidence()
-    runnable = [rule for rule in RULES if rule.stage == "load" and rule.reads <= valid and rule.runs(at_hand)]
+    concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
+    runnable = [rule for rule in concerned if rule.reads <= valid and rule.runs(at_hand)]
     return [finding for rule in runnable for finding in rule(plan, at_hand)]

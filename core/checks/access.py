@@ -147,7 +147,7 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
         seen.setdefault(place, index)
 
 
-@rule("hyperpod")
+@rule("hyperpod", orchestrator="eks")
 def tier_settings_have_effect(plan: Plan) -> Iterator[Finding]:
     """A bucket that exists keeps its own rules."""
     tiered = plan.settings.hyperpod.tiered_storage

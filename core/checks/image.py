@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from core.checks.lookup import find, workers
 from core.evidence import Repository
 from core.findings import Finding, error, rule
+from core.ground import GroundPlan
 from core.image_sets import BuildableImage, default_image
 from core.images import Reference
-from core.model import InstanceGroup
+from core.model import NodeGroup
 from core.plan import Plan
 from core.service_limits import partition_of
 from core.yaml_source import Path
@@ -67,7 +68,7 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
 
 
 @rule("image", needs="repository")
-def folder_exists(plan: Plan, repository: Repository) -> Iterator[Finding]:
+def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
     """The folder that CodeBuild builds is there, with its Dockerfile."""
     image = plan.built_image
     if image is None or repository.root is None or not image.folder.strip() or ".." in image.folder.split("/"):
@@ -114,7 +115,7 @@ def registries_are_of_the_partition(plan: Plan, _repository: Repository) -> Iter
             )
 
 
-def _placed(plan: Plan) -> Iterator[tuple[Path, InstanceGroup]]:
+def _placed(plan: Plan) -> Iterator[tuple[Path, NodeGroup]]:
     ray = plan.settings.ray
     if head := find(plan, ray.head.instance_group):
         yield ("ray", "head", "instance_group"), head

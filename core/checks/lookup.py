@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.model import InstanceGroup, RayWorkerGroup
+from core.ground import GroundPlan
+from core.model import NodeGroup, RayWorkerGroup
 from core.plan import Plan
 
 GROUPS = ("hyperpod", "instance_groups")
 """Path of the instance groups."""
 
 
-def groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
+def groups(plan: GroundPlan) -> Iterator[tuple[int, NodeGroup]]:
     """Instance groups with their index."""
-    yield from enumerate(plan.settings.hyperpod.instance_groups)
+    yield from enumerate(plan.groups)
 
 
-def known_groups(plan: Plan) -> Iterator[tuple[int, InstanceGroup]]:
+def known_groups(plan: GroundPlan) -> Iterator[tuple[int, NodeGroup]]:
     """Instance groups of a type whose specification is known; one rule reports the others, the rest skip them."""
     return ((index, group) for index, group in groups(plan) if plan.known(group.type))
 
 
-def find(plan: Plan, name: str) -> InstanceGroup | None:
+def find(plan: GroundPlan, name: str) -> NodeGroup | None:
     """The group called `name`, None when there is none or its type's specification is unknown."""
     found = next((group for _, group in groups(plan) if group.name == name), None)
     return found if found and plan.known(found.type) else None
 
 
-def workers(plan: Plan) -> Iterator[tuple[int, RayWorkerGroup, InstanceGroup]]:
+def workers(plan: Plan) -> Iterator[tuple[int, RayWorkerGroup, NodeGroup]]:
     """Worker groups with their index and instance group, where that exists and its specification is known."""
     for index, worker in enumerate(plan.settings.ray.workers):
         if group := find(plan, worker.instance_group):

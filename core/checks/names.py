@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from core import names, secret_words
-from core.checks.lookup import GROUPS, groups
+from core.checks.lookup import GROUPS
 from core.errors import Message
 from core.findings import Finding, error, rule, warning
+from core.ground import GroundPlan
 from core.names import SYSTEM_NAMESPACES
 from core.plan import Plan
 from core.yaml_source import Path
@@ -67,14 +68,14 @@ def _value_fault(value: str) -> Message | None:
     return Message(f"'{value[:80]}' is no label value", expected=_SYNTAX, fix="correct the value")
 
 
-@rule("hyperpod")
+@rule("hyperpod", orchestrator="eks")
 def labels_are_valid(plan: Plan) -> Iterator[Finding]:
     """Kubernetes label syntax, and prefixes that are not ours to set.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set and
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterKubernetesConfig.html (values of 1 to 63)
     """
-    for index, group in groups(plan):
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
         for key, value in group.labels.items():
             path: Path = (*GROUPS, index, "labels", key)
             if fault := _key_fault(key) or _value_fault(value):
@@ -88,13 +89,13 @@ def labels_are_valid(plan: Plan) -> Iterator[Finding]:
                 )
 
 
-@rule("hyperpod")
+@rule("hyperpod", orchestrator="eks")
 def taints_are_valid(plan: Plan) -> Iterator[Finding]:
     """As for labels; a taint is identified by key and effect, so the pair is unique.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
     """
-    for index, group in groups(plan):
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
         seen = set()
         for place, taint in enumerate(group.taints):
             path: Path = (*GROUPS, index, "taints", place)
@@ -113,7 +114,7 @@ def taints_are_valid(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("tags")
-def tags_are_valid(plan: Plan) -> Iterator[Finding]:
+def tags_are_valid(plan: GroundPlan) -> Iterator[Finding]:
     """Tag limits and the reserved prefix.
 
     https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
@@ -198,7 +199,7 @@ def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "account", "region")
-def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
+def bucket_name_fits(plan: GroundPlan) -> Iterator[Finding]:
     """The bucket of the lifecycle scripts is named after the cluster; bucket names have at most 63 characters.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -219,7 +220,7 @@ def bucket_name_fits(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod")
-def mails_differ(plan: Plan) -> Iterator[Finding]:
+def mails_differ(plan: GroundPlan) -> Iterator[Finding]:
     """SNS makes one subscription per address."""
     mails = plan.settings.hyperpod.alarm_emails
     for index, mail in enumerate(mails):
@@ -270,7 +271,7 @@ def bucket_names_are_valid(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("image")
-def folder_is_inside(plan: Plan) -> Iterator[Finding]:
+def folder_is_inside(plan: GroundPlan) -> Iterator[Finding]:
     """The image's folder lies in the project: what is built is what was reviewed."""
     if plan.built_image is None:
         return

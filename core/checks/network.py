@@ -9,7 +9,8 @@ from core import regions
 from core.checks.lookup import GROUPS, groups, known_groups
 from core.errors import Message
 from core.findings import Finding, error, meant, rule, warning
-from core.model import NewNetwork
+from core.ground import GroundPlan
+from core.model import ExistingNodeNetwork, NewNetwork
 from core.plan import Plan
 from core.service_limits import platform, zone_prefix_of
 from service_rules.eks import control_plane_zones
@@ -38,18 +39,18 @@ def _range(cidr: str) -> ipaddress.IPv4Network | Message:
     return Message(what, expected="an address that begins the range", fix=f"did you mean '{loose}'?")
 
 
-def _cidrs(plan: Plan) -> Iterator[tuple[tuple[str, ...], str]]:
+def _cidrs(plan: GroundPlan) -> Iterator[tuple[tuple[str, ...], str]]:
     network = plan.settings.network
     if isinstance(network, NewNetwork):
         yield ("network", "cidr"), network.cidr
-    else:
+    elif isinstance(network, ExistingNodeNetwork):
         yield ("network", "existing", "vpc_cidr"), network.existing.vpc_cidr
         for zone, cidr in network.existing.node_subnet_cidrs.items():
             yield ("network", "existing", "node_subnet_cidrs", zone), cidr
 
 
 @rule("network")
-def ranges_exist(plan: Plan) -> Iterator[Finding]:
+def ranges_exist(plan: GroundPlan) -> Iterator[Finding]:
     """Ranges are ranges: numbers to 255, a prefix to 32, no bits beyond it.
 
     VPCs and subnets are /16 to /28.
@@ -76,7 +77,7 @@ def ranges_exist(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def range_is_private(plan: Plan) -> Iterator[Finding]:
+def range_is_private(plan: GroundPlan) -> Iterator[Finding]:
     """A VPC in public address space hides that part of the internet from its nodes.
 
     172.17.0.0/16 is where container runtimes and some AWS services put their bridge.
@@ -105,7 +106,7 @@ def range_is_private(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
+def subnets_lie_in_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
     """Existing node subnets are inside the VPC's range and apart from each other."""
     existing = plan.existing_vpc
     if existing is None:
@@ -136,10 +137,10 @@ def subnets_lie_in_the_vpc(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
+def existing_subnets_are_described(plan: GroundPlan) -> Iterator[Finding]:
     """Every zone with an ID has a CIDR, every zone of the network a node subnet.
 
-    A CIDR belongs to a zone with an ID, and the control plane's subnets are different ones.
+    A CIDR belongs to a zone with an ID.
     """
     network = plan.settings.network
     existing = plan.existing_vpc
@@ -179,6 +180,25 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
                 expected=f"one of {', '.join(network.availability_zone_ids)}",
                 fix=meant(zone, network.availability_zone_ids) or "correct the zone, or add it there",
             )
+    for zone, subnet in ids.items():
+        if list(ids.values()).count(subnet) > 1:
+            yield error(
+                "network",
+                "existing",
+                "node_subnet_ids",
+                zone,
+                what=f"'{subnet}' stands for more than one zone",
+                expected="a subnet for each zone",
+                fix="correct the IDs",
+            )
+
+
+@rule("network", orchestrator="eks")
+def control_plane_subnets_are_described(plan: Plan) -> Iterator[Finding]:
+    """The control plane's subnets are different ones, at most one for each zone."""
+    network, existing = plan.settings.network, plan.existing_vpc
+    if existing is None:
+        return
     for index, subnet in enumerate(existing.control_plane_subnet_ids):
         if subnet in existing.control_plane_subnet_ids[:index]:
             yield error(
@@ -199,20 +219,9 @@ def existing_subnets_are_described(plan: Plan) -> Iterator[Finding]:
             expected="one per zone, in the order of network.availability_zone_ids",
             fix="remove what is too much",
         )
-    for zone, subnet in ids.items():
-        if list(ids.values()).count(subnet) > 1:
-            yield error(
-                "network",
-                "existing",
-                "node_subnet_ids",
-                zone,
-                what=f"'{subnet}' stands for more than one zone",
-                expected="a subnet for each zone",
-                fix="correct the IDs",
-            )
 
 
-@rule("network")
+@rule("network", orchestrator="eks")
 def control_plane_has_its_own_subnets(plan: Plan) -> Iterator[Finding]:
     """EKS keeps addresses free in its subnets, and nodes take all that they find.
 
@@ -236,7 +245,7 @@ def control_plane_has_its_own_subnets(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def zones_differ(plan: Plan) -> Iterator[Finding]:
+def zones_differ(plan: GroundPlan) -> Iterator[Finding]:
     """Zones are named once; EKS needs subnets in two different ones."""
     zones = plan.settings.network.availability_zone_ids
     for index, zone in enumerate(zones):
@@ -252,7 +261,7 @@ def zones_differ(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network", "region")
-def zones_belong_to_the_region(plan: Plan) -> Iterator[Finding]:
+def zones_belong_to_the_region(plan: GroundPlan) -> Iterator[Finding]:
     """Zone IDs begin with their region's short form (`usw2` for us-west-2).
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -305,7 +314,7 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("region")
-def region_is_known(plan: Plan) -> Iterator[Finding]:
+def region_is_known(plan: GroundPlan) -> Iterator[Finding]:
     """A Region that botocore does not list is misspelled, or newer than this release and its instance types.
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html
@@ -330,7 +339,7 @@ MOST_ANYWHERE = 6
 
 
 @rule("network", "region")
-def zones_exist_somewhere(plan: Plan) -> Iterator[Finding]:
+def zones_exist_somewhere(plan: GroundPlan) -> Iterator[Finding]:
     """Zone IDs are numbered from 1; no Region has more than six, and most have three.
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -352,7 +361,7 @@ def zones_exist_somewhere(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("region")
-def region_has_clusters(plan: Plan) -> Iterator[Finding]:
+def region_has_clusters(plan: GroundPlan) -> Iterator[Finding]:
     """Synth refuses `AWS::SageMaker::Cluster` in a region where its data does not have the resource type.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
@@ -368,7 +377,7 @@ def region_has_clusters(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network", "hyperpod")
-def groups_stand_in_our_zones(plan: Plan) -> Iterator[Finding]:
+def groups_stand_in_our_zones(plan: GroundPlan) -> Iterator[Finding]:
     """A group's zone is one that the network has a node subnet in (`OverrideVpcConfig` needs one)."""
     network = plan.settings.network
     zones = list(plan.existing_vpc.node_subnet_ids) if plan.existing_vpc else network.availability_zone_ids
@@ -403,15 +412,20 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
     (warning).
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
+    yield from addresses(plan)
+
+
+def addresses(plan: GroundPlan) -> Iterator[Finding]:
+    """Subnets that are too small for their nodes, or for one more of each group."""
     for zone, (prefix, room, path) in _rooms(plan).items():
         there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
         nodes = {index: plan.most_nodes(group) for index, group in there}
-        need = sum(nodes[index] * plan.type_spec(group.type).ips for index, group in there)
-        spare = sum(plan.type_spec(group.type).ips for index, group in there if nodes[index])
+        need = sum(nodes[index] * plan.addresses(group) for index, group in there)
+        spare = sum(plan.addresses(group) for index, group in there if nodes[index])
         if not there or need + spare <= room:
             continue
-        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.type_spec(pair[1].type).ips)
-        each, many = plan.type_spec(largest.type).ips, nodes[index]
+        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.addresses(pair[1]))
+        each, many = plan.addresses(largest), nodes[index]
         says = f"the nodes in {zone} take {need:,} addresses ({many} × {each} of {largest.type}"
         says += f" and {len(there) - 1} more group{'s' if len(there) > 2 else ''})" if len(there) > 1 else ")"
         has = f"the subnet there, a /{prefix}, has {room:,}"
@@ -432,10 +446,10 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
             )
 
 
-def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
+def _rooms(plan: GroundPlan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     """Prefix length and free addresses of each zone's node subnet, and the setting that decides them."""
     network = plan.settings.network
-    if not isinstance(network, NewNetwork):
+    if isinstance(network, ExistingNodeNetwork):
         rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
         for zone, cidr in network.existing.node_subnet_cidrs.items():
             found = _range(cidr)
@@ -443,6 +457,7 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
                 size = max(0, found.num_addresses - RESERVED_ADDRESSES)
                 rooms[zone] = (found.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
         return rooms
+    assert isinstance(network, NewNetwork)  # noqa: S101  (narrowing only)
     found = _range(network.cidr)
     if isinstance(found, Message) or not 16 <= found.prefixlen <= 20:
         return {}
@@ -452,7 +467,7 @@ def _rooms(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 
 
 @rule("network")
-def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
+def subnets_fit_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
     """The subnets of every slot are within the VPC, also those of zones that you add later.
 
     A slot has one node subnet, one for the control plane and, with NAT gateways, a public one.
@@ -476,7 +491,7 @@ def subnets_fit_the_vpc(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def zones_have_slots(plan: Plan) -> Iterator[Finding]:
+def zones_have_slots(plan: GroundPlan) -> Iterator[Finding]:
     """Every zone takes a slot of the VPC's range."""
     network = plan.new_network
     if network is not None and len(network.availability_zone_ids) > network.zone_slots:
@@ -490,7 +505,7 @@ def zones_have_slots(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
+def nat_gateways_have_zones(plan: GroundPlan) -> Iterator[Finding]:
     """One NAT gateway per zone is the most that helps; a closed network has none."""
     network = plan.settings.network
     if (
@@ -508,7 +523,7 @@ def nat_gateways_have_zones(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def settings_have_effect(plan: Plan) -> Iterator[Finding]:
+def settings_have_effect(plan: GroundPlan) -> Iterator[Finding]:
     """Settings of the new VPC that a closed one makes void."""
     network = plan.settings.network
     written = network.model_fields_set

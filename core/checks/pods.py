@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.checks.lookup import find, max_replicas, workers
 from core.findings import Finding, error, rule, warning
-from core.model import InstanceGroup
+from core.model import NodeGroup
 from core.plan import Allocatable, Plan, PodResources
 from core.yaml_source import Path
 
@@ -54,7 +54,7 @@ def _per_node(pod: PodResources, room: Allocatable) -> int:
     return min(limits)
 
 
-def _why_not(plan: Plan, group: InstanceGroup, demand: _Demand) -> Iterator[Finding]:
+def _why_not(plan: Plan, group: NodeGroup, demand: _Demand) -> Iterator[Finding]:
     """A pod that fits no node of its group stays Pending."""
     room = plan.allocatable(group)
     settings = {"gpus": "gpus", "efa": "efa", "cpu": "cpu", "memory_gib": "memory_gib"}
@@ -108,7 +108,7 @@ def _demands(plan: Plan, name: str, *, most: bool) -> list[_Demand]:
     return found
 
 
-def _loaded_groups(plan: Plan) -> list[InstanceGroup]:
+def _loaded_groups(plan: Plan) -> list[NodeGroup]:
     """Groups with a known type that carry pods of Ray."""
     ray = plan.settings.ray
     used = [ray.head.instance_group, *(worker.instance_group for worker in ray.workers)]
@@ -152,7 +152,7 @@ def max_replicas_are_reachable(plan: Plan) -> Iterator[Finding]:
             yield from _overload(plan, group, _demands(plan, group.name, most=True), setting="max_replicas")
 
 
-def _overload(plan: Plan, group: InstanceGroup, demands: list[_Demand], *, setting: str) -> Iterator[Finding]:
+def _overload(plan: Plan, group: NodeGroup, demands: list[_Demand], *, setting: str) -> Iterator[Finding]:
     """Why the pods do not fit the nodes of the group, if they do not. Karpenter's groups grow with their pods."""
     if group in plan.scaled_groups:
         return

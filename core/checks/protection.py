@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.findings import Finding, error, rule, warning
+from core.ground import GroundPlan
 from core.plan import Plan
 
 PROTECTED = "'delete' in a protected environment"
@@ -12,20 +13,20 @@ KEEP = "set on_destroy: retain, or protected: false"
 
 
 @rule("protected", "storage")
-def protected_keeps_data(plan: Plan) -> Iterator[Finding]:
+def protected_keeps_data(plan: GroundPlan) -> Iterator[Finding]:
     """A protected environment keeps its data when its stacks are destroyed."""
     if plan.settings.protected and plan.new_file_system and plan.new_file_system.on_destroy == "delete":
         yield error("storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
 @rule("protected", "image")
-def protected_keeps_images(plan: Plan) -> Iterator[Finding]:
+def protected_keeps_images(plan: GroundPlan) -> Iterator[Finding]:
     """... and the images that its checkpoints were written with."""
     if plan.settings.protected and plan.built_image and plan.built_image.on_destroy == "delete":
         yield error("image", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
-@rule("protected", "hyperpod")
+@rule("protected", "hyperpod", orchestrator="eks")
 def protected_keeps_checkpoints(plan: Plan) -> Iterator[Finding]:
     """... and the copies of its checkpoints in S3."""
     tiered = plan.settings.hyperpod.tiered_storage
@@ -34,7 +35,7 @@ def protected_keeps_checkpoints(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("protected", "storage")
-def protected_has_backups(plan: Plan) -> Iterator[Finding]:
+def protected_has_backups(plan: GroundPlan) -> Iterator[Finding]:
     """A retained file system can still lose data to a mistake."""
     storage = plan.new_file_system
     if plan.settings.protected and storage is not None and storage.backup_retention_days == 0:

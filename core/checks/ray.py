@@ -268,7 +268,7 @@ def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
     """HyperPod does not replace CPU nodes by itself: with one node the head waits until you replace it."""
     group = find(plan, plan.settings.ray.head.instance_group)
     if group is not None and group.count < 2 and not plan.accelerated(group):
-        index = plan.settings.hyperpod.instance_groups.index(group)
+        index = list(plan.groups).index(group)
         yield warning(
             "hyperpod",
             "instance_groups",

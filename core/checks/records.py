@@ -14,6 +14,7 @@ import yaml
 from core import needs
 from core.evidence import Repository
 from core.findings import Finding, error, fine, rule, skipped
+from core.ground import GroundPlan
 from core.plan import Plan
 
 LIGHT = "a light installation, which deploys nothing"
@@ -77,7 +78,7 @@ def images_have_digests(plan: Plan, repository: Repository) -> Iterator[Finding]
 
 
 @rule(needs="repository", stage="deploy", title="cdk")
-def cdk_cli_is_installed(plan: Plan, repository: Repository) -> Iterator[Finding]:
+def cdk_cli_is_installed(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
     """The cdk CLI that package.json pins is installed.
 
     https://docs.aws.amazon.com/cdk/v2/guide/versioning.html

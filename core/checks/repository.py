@@ -10,11 +10,12 @@ import yaml
 from core import names
 from core.evidence import Repository
 from core.findings import Finding, error, meant, rule
+from core.ground import GroundPlan
 from core.plan import Plan
 
 
 @rule("account", "region", "hyperpod", "image", needs="repository")
-def names_differ_from_siblings(plan: Plan, repository: Repository) -> Iterator[Finding]:
+def names_differ_from_siblings(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
     """Two environments of one account and Region have different clusters and repositories: names are unique there.
 
     Names are compared without their case, because the bucket of the lifecycle scripts has the cluster's in lower case.

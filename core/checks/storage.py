@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from core.checks.lookup import find, workers
 from core.findings import Finding, error, meant, rule, warning
+from core.ground import GroundPlan
 from core.model import DataRepository
 from core.plan import Plan
 from service_rules import fsx
@@ -15,7 +16,7 @@ OWN_FOLDER = "/.system"
 
 
 @rule("storage")
-def capacity_is_a_step(plan: Plan) -> Iterator[Finding]:
+def capacity_is_a_step(plan: GroundPlan) -> Iterator[Finding]:
     """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB; with EFA, multiples of a step by throughput.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
@@ -93,7 +94,7 @@ DEFAULT_QUOTA_GIB = 100_800
 
 
 @rule("storage")
-def capacity_is_within_the_default_quota(plan: Plan) -> Iterator[Finding]:
+def capacity_is_within_the_default_quota(plan: GroundPlan) -> Iterator[Finding]:
     """A file system above the default quota needs an increase first.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
@@ -110,7 +111,7 @@ def capacity_is_within_the_default_quota(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("storage", "network")
-def existing_file_system_has_its_network(plan: Plan) -> Iterator[Finding]:
+def existing_file_system_has_its_network(plan: GroundPlan) -> Iterator[Finding]:
     """A file system mounts in its own VPC, and a VPC that the Network stack creates is not where an older one is.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html
@@ -127,7 +128,7 @@ def existing_file_system_has_its_network(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("storage", "network", "region")
-def storage_zone_exists(plan: Plan) -> Iterator[Finding]:
+def storage_zone_exists(plan: GroundPlan) -> Iterator[Finding]:
     """The file system stands in a zone of the network (exactly one subnet)."""
     new, existing, zones = plan.new_file_system, plan.existing_file_system, plan.settings.network.availability_zone_ids
     for path, zone in (
@@ -176,7 +177,7 @@ def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
                 )
 
 
-@rule("storage")
+@rule("storage", orchestrator="eks")
 def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
     """Backups are of little use for a file system that CloudFormation does not own and destroy deletes."""
     storage = plan.new_file_system
@@ -191,7 +192,7 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("storage")
-def linked_folders_lie_apart(plan: Plan) -> Iterator[Finding]:
+def linked_folders_lie_apart(plan: GroundPlan) -> Iterator[Finding]:
     """Folders of two links do not overlap, `/` stands alone, and each place in S3 has one link.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateDataRepositoryAssociation.html (FileSystemPath)
@@ -270,7 +271,7 @@ def _place(link: DataRepository) -> str:
 
 
 @rule("storage")
-def events_are_named_once(plan: Plan) -> Iterator[Finding]:
+def events_are_named_once(plan: GroundPlan) -> Iterator[Finding]:
     """The registry's schema requires unique events."""
     for index, link in enumerate(plan.data_repositories):
         for name in ("auto_import", "auto_export"):
@@ -297,7 +298,7 @@ def events_are_named_once(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("storage")
-def linked_file_systems_take_no_backups(plan: Plan) -> Iterator[Finding]:
+def linked_file_systems_take_no_backups(plan: GroundPlan) -> Iterator[Finding]:
     """FSx backs up no file system that is linked to S3.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html

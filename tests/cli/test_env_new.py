@@ -148,7 +148,7 @@ def test_the_catalogue_is_what_cloudformation_accepts() -> None:
 
     import cfnlint
 
-    from core.plan import catalogue
+    from core.ground import catalogue
 
     folder = Path(cfnlint.__file__).parent / "data" / "schemas" / "extensions" / "aws_sagemaker_cluster"
     data = json.loads((folder / "instancetype_enum.json").read_text())

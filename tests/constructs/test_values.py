@@ -51,7 +51,7 @@ def cluster_beside_what_exists(mine: cdk.Stack) -> None:
             InstanceGroup(name="workers", type="ml.p5.48xlarge", count=2, zone=ZONES[1], spot=True),
         ],
         home_zone=ZONES[0],
-        eks_cluster=eks.cluster,
+        orchestrator=eks.cluster,
         execution_role=iam.Role.from_role_arn(mine, "Nodes", "arn:aws:iam::123456789012:role/nodes"),
         lifecycle_uri="s3://sagemaker-mine/scripts",
         subnets=network.node_subnets,

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from core.loader import EnvironmentFile, EnvironmentFileError, Problem, parse
+from core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, parse
 from core.plan import Plan
 
 GOOD: dict[str, Any] = {
@@ -30,13 +30,16 @@ GOOD: dict[str, Any] = {
 }
 """Two CPU nodes for the head, four P5 for the workers; no warning."""
 
+SLURM: dict[str, Any] = yaml.safe_load((FOLDER / "examples" / "slurm.yaml").read_text(encoding="utf-8"))
+"""The shipped environment whose orchestrator is Slurm: controller, login nodes, four P5; no warning."""
+
 GONE = object()
 """As a value in `changed`: remove the key."""
 
 
-def changed(edits: dict[str, Any]) -> dict[str, Any]:
-    """`GOOD` with the values at the dotted paths replaced; numbers are list indexes (one past the end appends)."""
-    data = copy.deepcopy(GOOD)
+def changed(edits: dict[str, Any], *, of: dict[str, Any] = GOOD) -> dict[str, Any]:
+    """A good file with the values at the dotted paths replaced; numbers are list indexes (one past the end appends)."""
+    data = copy.deepcopy(of)
     for path, value in edits.items():
         here: Any = data
         *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]

@@ -149,8 +149,8 @@ CASES = [
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_cidrs": {"usw2-az1": "10.0.0.0/20"}}, "network.existing.node_subnet_ids.usw2-az2", "has no entry in node_subnet_cidrs", EXISTING),
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_cidrs.usw2-az3", "has no entry in node_subnet_ids", EXISTING),
     Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_ids/usw2-az3": "subnet-0123456789abcdef9", "network/existing/node_subnet_cidrs/usw2-az3": "10.0.32.0/20"}, "network.existing.node_subnet_ids.usw2-az3", "is not one of network.availability_zone_ids", EXISTING),
-    Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids": ["subnet-0123456789abcdef2"] * 2}, "network.existing.control_plane_subnet_ids[1]", "named twice", EXISTING),
-    Case("existing_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids/2": "subnet-0123456789abcdef4"}, "network.existing.control_plane_subnet_ids", "3 subnets for 2 zones", EXISTING),
+    Case("control_plane_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids": ["subnet-0123456789abcdef2"] * 2}, "network.existing.control_plane_subnet_ids[1]", "named twice", EXISTING),
+    Case("control_plane_subnets_are_described", {**EXISTING, "network/existing/control_plane_subnet_ids/2": "subnet-0123456789abcdef4"}, "network.existing.control_plane_subnet_ids", "3 subnets for 2 zones", EXISTING),
     Case("zones_differ", {"network/availability_zone_ids": ["usw2-az1", "usw2-az1"]}, "network.availability_zone_ids[1]", "named twice", {"network/availability_zone_ids": ["usw2-az1", "usw2-az3"]}),
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p6-b300.48xlarge", "region": "us-west-1", "network/availability_zone_ids": ["usw1-az1", "usw1-az3"]}, "hyperpod.instance_groups[1].type", "is not offered in us-west-1", {f"{WORKERS}/type": "ml.p6-b300.48xlarge"}),
     Case("type_is_in_the_region", {f"{WORKERS}/type": "ml.p5e.48xlarge"}, "hyperpod.instance_groups[1].type", "in any region", {f"{WORKERS}/type": "ml.p5.48xlarge"}, "warning"),
@@ -401,8 +401,11 @@ def whole(index: int) -> Environment:
     return Environment.model_validate(changed(CASES[index].trips), strict=True)
 
 
-OF_FILES = [rule for rule in RULES if rule.needs != "account" and rule.stage == "load"]
-"""Rules of the account have accounts as cases (`tests/core/account`), those of a deployment are in test_records.py."""
+OF_FILES = [
+    rule for rule in RULES if rule.needs != "account" and rule.stage == "load" and rule.orchestrator in ("", "eks")
+]
+"""Rules of the account have accounts as cases (`tests/core/account`), those of a deployment are in test_records.py, and
+those of Slurm in test_slurm_files.py."""
 RULE: dict[str, Callable[[Plan], Any]] = {
     rule.check.__name__: functools.partial(rule, evidence=Evidence(repository=Repository.around("test")))
     for rule in OF_FILES

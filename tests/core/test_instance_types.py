@@ -9,8 +9,8 @@ from pathlib import Path
 import botocore.session
 import pytest
 
+from core.ground import catalogue
 from core.model import NewEks
-from core.plan import catalogue
 from core.service_limits import kubectl_for, minor_of, partition_of, platform, zone_prefix_of
 
 PODS_OF_THE_GUIDE = {

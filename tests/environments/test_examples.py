@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from core.loader import FOLDER, environment_names, load
+from core.loader import FOLDER, EnvironmentFile, environment_names, load, load_any
 from core.plan import Plan
 
 EXAMPLES = FOLDER / "examples"
@@ -14,7 +14,7 @@ EXAMPLES = FOLDER / "examples"
 
 @pytest.mark.parametrize("name", environment_names(folder=EXAMPLES))
 def test_an_example_is_accepted_without_warnings(name: str) -> None:
-    assert load(name, folder=EXAMPLES).warnings == []
+    assert load_any(name, folder=EXAMPLES).warnings == []
 
 
 @pytest.mark.parametrize("name", environment_names(folder=EXAMPLES))
@@ -25,14 +25,17 @@ def test_an_example_says_what_it_is_for(name: str) -> None:
 
 
 def test_examples_can_stand_beside_each_other() -> None:
-    found = [load(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in environment_names(folder=EXAMPLES)]
+    found = [
+        load_any(name, folder=EXAMPLES).settings.hyperpod.cluster_name for name in environment_names(folder=EXAMPLES)
+    ]
     assert len(set(found)) == len(found)
 
 
 def test_an_example_can_be_copied_beside_the_shipped_environments() -> None:
     """Two environments of one account and Region with one repository are refused."""
-    names = environment_names(folder=EXAMPLES)
-    plans = [Plan(name=name, settings=load(name, folder=EXAMPLES).settings) for name in names]
+    files = [load_any(name, folder=EXAMPLES) for name in environment_names(folder=EXAMPLES)]
+    plans = [file.plan for file in files if isinstance(file, EnvironmentFile)]
+    assert len(files) == len(plans) + 1, "Slurm's builds no image"
     plans.append(Plan(name="dev", settings=load("dev").settings))
     found = [plan.image_repository for plan in plans if plan.built_image]
     assert len(found) == len(plans) - 1, "one example runs an image that exists"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from core.plan import catalogue
+from core.ground import catalogue
 from planner import data
 
 FOLDER = Path(data.__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from core.plan import catalogue
+from core.ground import catalogue
 from core.regions import regions
 from pricing import ec2, price_file
 from pricing.prices import Price, Prices

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core import load
-from core.plan import catalogue
+from core.ground import catalogue
 from pricing import price_file, prices
 from pricing.price_file import PriceFileError
 from pricing.prices import Price, Prices

@@ -9,6 +9,9 @@ from typing import Any
 from core import requests
 from core.model import Environment
 from core.plan import Plan
+from core.slurm_model import SlurmEnvironment
+from core.slurm_plan import SlurmPlan
+from tests.core.environment_files import SLURM as SLURM_FILE
 from tests.core.environment_files import changed
 
 Json = dict[str, Any]
@@ -112,6 +115,55 @@ FSX_OF_NO_FILE: dict[str, Json] = {
     "one_subnet": {"SubnetIds": ["subnet-01234567", "subnet-12345678"]},
 }
 """Likewise: merged into a good request."""
+
+
+def slurm_request() -> Json:
+    """CreateCluster of `environments/examples/slurm.yaml` in the sandbox's account, as the template sends it."""
+    settings = SlurmEnvironment.model_validate({**SLURM_FILE, "account": ACCOUNT})
+    request = requests.create_cluster(SlurmPlan(name="test", settings=settings))
+    lustre = {
+        "DnsName": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+        "MountName": "abcdefgh",
+        "MountPath": "/fsx",
+    }
+    for group in request["InstanceGroups"]:
+        group["ExecutionRole"] = f"arn:aws:iam::{ACCOUNT}:role/execution"
+        group["InstanceStorageConfigs"] = [{"FsxLustreConfig": lustre}]
+    request["VpcConfig"] = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}
+    return request
+
+
+def _slurm_group(request: Json, index: int, **more: Any) -> Json:
+    groups = [dict(group) for group in request["InstanceGroups"]]
+    groups[index] = {member: value for member, value in {**groups[index], **more}.items() if value is not None}
+    return {**request, "InstanceGroups": groups}
+
+
+def _more_lustre(request: Json) -> Json:
+    return _slurm_group(request, 2, InstanceStorageConfigs=request["InstanceGroups"][2]["InstanceStorageConfigs"] * 2)
+
+
+_SCRIPTS = {"SourceS3Uri": "s3://sagemaker-scripts/a/", "OnInitComplete": "more.sh"}
+_DATABASE = {"Endpoint": "db.example.com", "SecretArn": f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:db-AbCdEf"}
+_BY_SLURM = {"Slurm": {"AccountingDatabase": _DATABASE}}
+SLURM: list[tuple[str, Callable[[Json], Json]]] = [
+    ("slurm_members", lambda r: _slurm_group(r, 2, KubernetesConfig={"Labels": {"a": "b"}})),
+    ("slurm_members", lambda r: {**r, "TieredStorageConfig": {"Mode": "Enable"}}),
+    ("slurm_roles", lambda r: _slurm_group(r, 1, SlurmConfig=None)),
+    ("slurm_roles", lambda r: _slurm_group(r, 0, SlurmConfig={"NodeType": "Login"})),
+    ("slurm_roles", lambda r: _slurm_group(r, 1, SlurmConfig={"NodeType": "Controller"})),
+    ("slurm_roles", lambda r: _slurm_group(r, 0, InstanceCount=2)),
+    ("slurm_partitions", lambda r: _slurm_group(r, 2, SlurmConfig={"NodeType": "Compute"})),
+    ("slurm_partitions", lambda r: _slurm_group(r, 1, SlurmConfig={"NodeType": "Login", "PartitionNames": ["train"]})),
+    ("accounting_is_continuous",
+     lambda r: _slurm_group(
+         _without({**r, "Orchestrator": _BY_SLURM}, "NodeProvisioningMode"), 2, MinInstanceCount=None
+     )),
+    ("file_systems_have_a_vpc", lambda r: _without(r, "VpcConfig")),
+    ("file_systems_have_a_vpc", _more_lustre),
+    ("one_way_to_start", lambda r: _slurm_group(r, 2, LifeCycleConfig={**_SCRIPTS, "OnCreate": "all.sh"})),
+]  # fmt: skip
+"""What a cluster on Slurm does not get: the rule, and what trips it in a good request."""
 
 
 def plan_of(edits: Json) -> Plan:

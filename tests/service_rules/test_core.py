@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from core import requests
 from service_rules import data, fsx, hyperpod
 from tests.core.environment_files import problems
-from tests.service_rules.cases import ACCOUNT, FSX, FSX_OF_NO_FILE, HYPERPOD, OF_NO_FILE, Case, cluster_request, plan_of
+from tests.service_rules.cases import (
+    ACCOUNT,
+    FSX,
+    FSX_OF_NO_FILE,
+    HYPERPOD,
+    OF_NO_FILE,
+    SLURM,
+    Case,
+    cluster_request,
+    plan_of,
+    slurm_request,
+)
 
 WHERE = hyperpod.Where(region="us-west-2", account=ACCOUNT)
 
@@ -30,7 +44,24 @@ def test_the_nearest_file_is_accepted(case: Case) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {case.rule for case in HYPERPOD} | set(OF_NO_FILE) == set(hyperpod.RULES)
+    assert {case.rule for case in HYPERPOD} | set(OF_NO_FILE) | {rule for rule, _ in SLURM} == set(hyperpod.RULES)
+
+
+def test_a_good_cluster_on_slurm_is_accepted() -> None:
+    assert list(hyperpod.create_cluster(slurm_request(), WHERE)) == []
+
+
+@pytest.mark.parametrize(("rule", "change"), SLURM, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_slurm_does_not_get(rule: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    assert {found.rule for found in hyperpod.create_cluster(change(slurm_request()), WHERE)} == {rule}
+
+
+def test_eks_gets_no_part_in_slurm() -> None:
+    request = cluster_request({})
+    request["InstanceGroups"][0]["SlurmConfig"] = {"NodeType": "Login"}
+    request["InstanceGroups"][0]["LifeCycleConfig"] = {"OnInitComplete": "more.sh"}
+    found = {found.rule for found in hyperpod.create_cluster(request, WHERE)}
+    assert found == {"slurm_members", "one_way_to_start"}
 
 
 @pytest.mark.parametrize("rule", OF_NO_FILE)

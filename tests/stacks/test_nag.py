@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core import Plan, environment_names, load
+from core import environment_names, load, load_any
 from core.loader import FOLDER
 from tests.stacks.conftest import PROJECT
 
@@ -20,7 +20,7 @@ ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "na
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """Rule and construct path of everything the pack finds in the shipped environments and an example with a claim."""
+    """Rule and construct path of everything the pack finds in the shipped environments and in two examples."""
     import aws_cdk as cdk
     from cdk_nag import AwsSolutionsChecks
 
@@ -30,9 +30,9 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     out = tmp_path_factory.mktemp("nag")
     # the templates alone are validated in the other tests
     cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out), builtin_cloud_formation_validation=False)
-    claimed = load("dynamic-storage", folder=FOLDER / "examples")
-    for one in (*(load(name) for name in environment_names()), claimed):
-        EnvironmentStage(cdk_app, plan=Plan(name=one.name, settings=one.settings), project=PROJECT)
+    examples = [load_any(name, folder=FOLDER / "examples") for name in ("dynamic-storage", "slurm")]
+    for one in (*(load(name) for name in environment_names()), *examples):
+        EnvironmentStage(cdk_app, plan=one.plan, project=PROJECT)
     cdk.Validations.of(cdk_app).add_plugins(AwsSolutionsChecks(cdk_app))
     # findings make the synth fail; the report is read below, the message is tens of pages
     with contextlib.suppress(RuntimeError):

@@ -14,8 +14,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 import app
 from core import regions
+from core.ground import catalogue
 from core.loader import FOLDER
-from core.plan import catalogue
 from core.service_limits import platform
 from tests.core.environment_files import problems
 from tests.stacks.conftest import synthesize

@@ -75,7 +75,7 @@ def synthesized(
         from core import loader
         from stacks.environment import EnvironmentStage
 
-        plan = loader.parse(text, name=name, path=path).plan
+        plan = loader.parse_any(text, name=name, path=path).plan
         cdk_app = cdk.App(
             context=app.feature_flags(), outdir=str(folder), builtin_cloud_formation_validation=validation
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from core.evidence import Account, found
 from core.findings import Finding, error, fine, rule, unknown, warning
-from core.plan import Plan
+from core.ground import GroundPlan
 from core.service_limits import partition_of
 
 QUALIFIER = "hnb659fds"
@@ -26,7 +26,7 @@ ROLES = {"eks.amazonaws.com": "AWSServiceRoleForAmazonEKS", "fsx.amazonaws.com":
 
 
 @rule("account", "region", needs="account", title="bootstrap")
-def region_is_bootstrapped(plan: Plan, account: Account) -> Iterator[Finding]:
+def region_is_bootstrapped(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """The Region has the CDK's bootstrap stack in a version that the deployment accepts, with its bucket.
 
     https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html
@@ -52,7 +52,7 @@ def region_is_bootstrapped(plan: Plan, account: Account) -> Iterator[Finding]:
 
 
 @rule("account", "region", needs="account", title="permissions")
-def caller_may(plan: Plan, account: Account) -> Iterator[Finding]:
+def caller_may(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """The caller may do what the commands do, and assume the role that deploys, as IAM simulates it."""
     identity = str(account.call("sts", "get_caller_identity")["Arn"])
     number, region = plan.settings.account, plan.settings.region

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from core.evidence import Account, code
 from core.findings import Finding, fine, rule, skipped, unknown, warning
+from core.ground import GroundPlan
 from core.names import ENVIRONMENT_TAG
-from core.plan import Plan
 
 ACTIVATE = f"activate {ENVIRONMENT_TAG} under Cost allocation tags of the Billing console, in the payer's account"
 
 
 @rule("budget", needs="account", title="cost allocation tag")
-def the_budgets_tag_is_active(plan: Plan, account: Account) -> Iterator[Finding]:
+def the_budgets_tag_is_active(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """AWS Budgets counts by a tag from the day on which it is active as a cost allocation tag. No template can do that.
 
     https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/activating-tags.html

@@ -9,6 +9,7 @@ from core.checks.account.caller import QUALIFIER, ROLES
 from core.checks.account.storage import bucket_region
 from core.evidence import Account, found
 from core.findings import Finding, error, fine, rule, unknown
+from core.ground import GroundPlan
 from core.plan import Plan
 
 CREATES = (
@@ -20,7 +21,7 @@ it to the role that deploys; a resource and a condition are judged in tests of t
 
 
 @rule("account", "region", needs="account", title="bootstrap bucket")
-def asset_bucket_exists(plan: Plan, account: Account) -> Iterator[Finding]:
+def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """The bucket of the bootstrap stack is there: templates, charts and scripts are uploaded to it.
 
     https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html

@@ -10,6 +10,7 @@ from core.checks.account import policies
 from core.checks.lookup import known_groups
 from core.evidence import Account, code, found
 from core.findings import Finding, error, fine, rule, skipped, warning
+from core.ground import GroundPlan
 from core.images import Reference
 from core.plan import Plan
 
@@ -21,7 +22,7 @@ PROCESSORS = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 @rule("image", "account", needs="account", title="repository")
-def repository_serves_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
+def repository_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """A repository that is taken up has tags that do not move, and a policy that lets the account pull.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policies.html

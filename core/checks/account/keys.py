@@ -9,6 +9,7 @@ from core.checks.account import policies
 from core.checks.lookup import GROUPS
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
+from core.ground import GroundPlan
 from core.plan import Plan
 from core.yaml_source import Path
 
@@ -167,7 +168,7 @@ def trusts(role: Json, service: str) -> bool:
 
 
 @rule("hyperpod", needs="account", title="alarms")
-def rollback_alarms_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+def rollback_alarms_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """CloudWatch alarms that roll a software update back are there.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeploymentConfiguration.html

@@ -9,7 +9,7 @@ from core.checks.account import policies
 from core.checks.account.storage import bucket_region
 from core.evidence import Account, code, found
 from core.findings import Finding, error, fine, rule, skipped, warning
-from core.plan import Plan
+from core.ground import GroundPlan
 
 Json = dict[str, Any]
 LISTENERS = ("TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
@@ -20,7 +20,7 @@ https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-service-linked-roles.ht
 
 
 @rule("storage", "region", needs="account", title="linked buckets")
-def linked_buckets_let_fsx_in(plan: Plan, account: Account) -> Iterator[Finding]:
+def linked_buckets_let_fsx_in(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """FSx may read the buckets of `storage.data_repositories`, decrypt them, and have events of its own.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html

@@ -8,7 +8,8 @@ from typing import Any
 from core import needs
 from core.evidence import Account, found
 from core.findings import Finding, error, fine, rule, skipped, warning
-from core.model import ExistingVpc
+from core.ground import GroundPlan
+from core.model import ExistingSubnets, ExistingVpc
 from core.plan import Plan
 from core.yaml_source import Path
 from service_rules import eks
@@ -32,7 +33,7 @@ def zone_ids(account: Account) -> dict[str, str]:
 
 
 @rule("network", "region", needs="account", title="zones")
-def zones_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+def zones_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Every Availability Zone ID of the file is one that the account can use.
 
     https://docs.aws.amazon.com/ram/latest/userguide/working-with-az-ids.html
@@ -68,7 +69,7 @@ def zones_exist(plan: Plan, account: Account) -> Iterator[Finding]:
 
 
 @rule("network", needs="account", title="VPC")
-def vpc_exists(plan: Plan, account: Account) -> Iterator[Finding]:
+def vpc_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """The VPC that the file names is there, has that range, and resolves names as EKS's private endpoint needs.
 
     https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-vpc
@@ -199,7 +200,7 @@ def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: d
 
 
 def _place(
-    plan: Plan, existing: ExistingVpc, path: Path, identifier: str, subnet: Json | None, *, zone: str
+    plan: Plan, existing: ExistingSubnets, path: Path, identifier: str, subnet: Json | None, *, zone: str
 ) -> Iterator[Finding]:
     """What is wrong with where a subnet is."""
     setting = ".".join(str(part) for part in path if not isinstance(part, int))
@@ -227,7 +228,7 @@ def _place(
 
 
 @rule("network", needs="account", title="routes")
-def nodes_have_a_way_out(plan: Plan, account: Account) -> Iterator[Finding]:
+def nodes_have_a_way_out(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Nodes have no public address: they need a NAT gateway or endpoints, and an internet gateway is neither.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html#sagemaker-hyperpod-prerequisites-optional-vpc
@@ -283,7 +284,7 @@ def _only_local(table: Json) -> bool:
     return all(str(route.get("GatewayId", "")).startswith(("local", "vpce-")) for route in table["Routes"])
 
 
-def _without_endpoint(plan: Plan, account: Account, existing: ExistingVpc) -> list[str]:
+def _without_endpoint(plan: GroundPlan, account: Account, existing: ExistingSubnets) -> list[str]:
     """Services that nodes call and that the VPC has no endpoint for."""
     filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
     listed = account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core import names
 from core.evidence import Account, absent, code
-from core.plan import Plan
+from core.ground import GroundPlan
 
 
 def owner(account: Account, physical_id: str) -> str | None:
@@ -23,6 +23,6 @@ def owner(account: Account, physical_id: str) -> str | None:
     return str(mine[0]["StackName"]) if mine else None
 
 
-def ours(plan: Plan, stack: str) -> bool:
+def ours(plan: GroundPlan, stack: str) -> bool:
     """Whether a stack is one of this environment's."""
     return stack in {names.stack_name(plan.name, one) for one in names.STACKS}

@@ -9,6 +9,7 @@ from core import names
 from core.checks.account.owners import owner
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
+from core.ground import GroundPlan
 from core.images import Reference
 from core.plan import Plan
 from core.yaml_source import Path
@@ -18,7 +19,7 @@ FILE_SYSTEM = ("storage", "existing", "file_system_id")
 
 
 @rule("storage", "network", needs="account", title="file system")
-def file_system_exists(plan: Plan, account: Account) -> Iterator[Finding]:
+def file_system_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """An existing file system is there: Lustre, available, in the VPC and zone, with the mount name of the file.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html
@@ -77,7 +78,7 @@ def file_system_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier} is {there.get('Lifecycle', '')}")]
 
 
-def _vpc(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
+def _vpc(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
     """A file system mounts in its own VPC: the one that the file names, or that the Network stack has created."""
     identifier, vpc = there["FileSystemId"], there.get("VpcId", "")
     if plan.existing_vpc is not None:
@@ -99,7 +100,7 @@ def _vpc(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
         )
 
 
-def _zone(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
+def _zone(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
     existing, subnets = plan.existing_file_system, there.get("SubnetIds") or []
     if existing is None or not subnets:
         return
@@ -172,7 +173,7 @@ def buckets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
             yield fine(*path, what=f"{bucket} in {region if there == 'here' else there}")
 
 
-@rule("hyperpod", "account", "region", needs="account", title="tier bucket")
+@rule("hyperpod", "account", "region", needs="account", title="tier bucket", orchestrator="eks")
 def tier_bucket_prunes(plan: Plan, account: Account) -> Iterator[Finding]:
     """An existing bucket of tiered checkpoints is there, and a rule of its own deletes old ones.
 

@@ -10,6 +10,7 @@ from core.checks.account.owners import ours, owner
 from core.checks.account.storage import bucket_region
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, warning
+from core.ground import GroundPlan
 from core.plan import Plan
 from core.plan_names import log_groups, stack_names
 from core.yaml_source import Path
@@ -20,7 +21,14 @@ OTHER_NAME = "choose another hyperpod.cluster_name"
 
 
 def judged(
-    plan: Plan, account: Account, path: Path, name: str, *, identifiers: tuple[str, ...], take_up: str, choose: str
+    plan: GroundPlan,
+    account: Account,
+    path: Path,
+    name: str,
+    *,
+    identifiers: tuple[str, ...],
+    take_up: str,
+    choose: str,
 ) -> Finding:
     """What a name that exists means: whose it is, and how to take it up.
 
@@ -54,7 +62,7 @@ def judged(
 
 
 @rule("hyperpod", "account", "region", needs="account", title="stack names")
-def stacks_are_ours(plan: Plan, account: Account) -> Iterator[Finding]:
+def stacks_are_ours(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Stacks of the environment's names are its own, and in a state that a deployment can begin from.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/view-stack-events.html
@@ -74,7 +82,7 @@ def stacks_are_ours(plan: Plan, account: Account) -> Iterator[Finding]:
         yield fine(what=f"none of {plan.name}'s stacks is there")
 
 
-def _stack(plan: Plan, stack: Json) -> Finding:
+def _stack(plan: GroundPlan, stack: Json) -> Finding:
     name, status = stack["StackName"], stack["StackStatus"]
     tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", [])}
     environment = tags.get(names.ENVIRONMENT_TAG)
@@ -106,16 +114,20 @@ def _stack(plan: Plan, stack: Json) -> Finding:
 
 
 @rule("hyperpod", "account", "region", needs="account", title="bucket names")
-def buckets_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """The buckets that the stacks create have free names, which are global: of the lifecycle scripts, and of a tier.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
-    tiered = plan.settings.hyperpod.tiered_storage
     scripts = plan.lifecycle_bucket_name
-    wanted = [(scripts, f"aws s3 rb --force s3://{scripts}: it holds nothing but copies of lifecycle/")]
-    if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
-        wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
+    take_up = f"aws s3 rb --force s3://{scripts}: it holds nothing but copies of lifecycle/"
+    wanted = [(scripts, take_up)] if plan.uploads_scripts else []
+    if isinstance(plan, Plan):
+        tiered = plan.settings.hyperpod.tiered_storage
+        if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
+            wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
+    if not wanted:
+        yield skipped("the stacks create no bucket")
     for bucket, take_up in wanted:
         there = bucket_region(account, bucket)
         if there is None:
@@ -222,7 +234,7 @@ def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, e
 
 
 @rule("storage", "network", needs="account", title="kept file systems")
-def kept_file_systems_are_named(plan: Plan, account: Account) -> Iterator[Finding]:
+def kept_file_systems_are_named(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """A file system that a teardown of this environment kept still costs, and a deployment makes another one.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/getting-started.html

@@ -9,6 +9,7 @@ from typing import Any
 from core.checks.account.storage import FILE_SYSTEM
 from core.evidence import Account, found
 from core.findings import Finding, fine, rule, skipped, warning
+from core.ground import GroundPlan
 from core.plan import Plan
 
 Json = dict[str, Any]
@@ -18,7 +19,7 @@ OLD_LUSTRE = "2.10"
 
 
 @rule("network", needs="account", title="network ACLs")
-def network_acls_let_nodes_through(plan: Plan, account: Account) -> Iterator[Finding]:
+def network_acls_let_nodes_through(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """No network ACL of a node subnet denies everything in one direction.
 
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-network-acls.html

@@ -1,0 +1,136 @@
+"""The HyperPod cluster that Slurm orchestrates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aws_cdk import aws_ecr as ecr
+
+from constructs import Construct
+from core import names, needs
+from core.slurm_plan import SlurmPlan
+from hyperpod_ray.budget import MonthlyBudget
+from hyperpod_ray.dashboard import EnvironmentDashboard
+from hyperpod_ray.health import HealthNotifications
+from hyperpod_ray.hyperpod import HyperPodCluster, LustreMount, SlurmOrchestrator
+from hyperpod_ray.lifecycle import LifecycleScripts
+from hyperpod_ray.network import Network
+from hyperpod_ray.slurm_role import SlurmExecutionRole
+from hyperpod_ray.storage import LustreFileSystem
+from stacks.base import EnvironmentStack
+from stacks.hyperpod import instance_group
+
+
+class SlurmStack(EnvironmentStack):
+    """The cluster with its nodes' role and script, and what tells of its health: there is nothing else to wait for."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: SlurmPlan,
+        network: Network,
+        file_system: LustreFileSystem | None,
+        project: Path,
+    ) -> None:
+        super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster on Slurm")
+        settings = plan.settings.hyperpod
+        scripts, script = None, ""
+        if plan.script is not None:
+            folder, script = plan.script
+            scripts = LifecycleScripts(
+                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / folder
+            )
+        database = settings.accounting_database
+        repository = None
+        if plan.built_image is not None:
+            repository = ecr.Repository.from_repository_name(self, "Repository", plan.image_repository)
+        execution = SlurmExecutionRole(
+            self,
+            "Execution",
+            vpc_id=network.vpc.vpc_id,
+            scripts=scripts.bucket if scripts else None,
+            repository=repository,
+            pull_from=needs.slurm_repositories(plan),
+            secret_arn=database.secret_arn if database else None,
+        )
+        self.hyperpod = HyperPodCluster(
+            self,
+            "HyperPod",
+            cluster_name=settings.cluster_name,
+            instance_groups=[instance_group(plan, group) for group in plan.groups],
+            home_zone=plan.settings.network.availability_zone_ids[0],
+            node_recovery=settings.node_recovery,
+            node_provisioning_mode=settings.node_provisioning_mode,
+            orchestrator=SlurmOrchestrator(
+                config_strategy=settings.config_strategy,
+                database_endpoint=database.endpoint if database else None,
+                database_secret_arn=database.secret_arn if database else None,
+                database_port=database.port if database else None,
+                database_name=database.name if database else None,
+            ),
+            execution_role=execution.role,
+            lifecycle_uri=scripts.source_s3_uri if scripts else None,
+            lifecycle_script=script,
+            file_system=_mount(plan, file_system),
+            subnets=network.node_subnets,
+            security_group=network.node_security_group,
+        )
+        cluster = self.hyperpod.cluster
+        cluster.node.add_dependency(execution)
+        if scripts is not None:
+            cluster.node.add_dependency(scripts.upload)
+        self._watch(plan, cluster.attr_cluster_arn, file_system)
+        self.output("ClusterName", settings.cluster_name, "HyperPod cluster")
+        self.output("ClusterArn", cluster.attr_cluster_arn, "HyperPod cluster")
+
+    def _watch(self, plan: SlurmPlan, cluster_arn: str, file_system: LustreFileSystem | None) -> None:
+        """Mails, the archive of events, alarms, the dashboard and the budget."""
+        settings = plan.settings
+        health = HealthNotifications(
+            self,
+            "Health",
+            environment=plan.name,
+            cluster_arn=cluster_arn,
+            emails=settings.hyperpod.alarm_emails,
+            event_log_group=names.event_log_group(plan.name),
+            event_retention_days=settings.hyperpod.event_retention_days,
+            event_log_group_exists=settings.hyperpod.event_log_group_exists,
+            protected=settings.protected,
+            nodes=sum(group.count for group in plan.groups),
+        )
+        if file_system is not None and plan.new_file_system is not None:
+            file_system.alarm_when_full(health.watch, capacity_gib=plan.new_file_system.capacity_gib)
+        if (budget := settings.budget) is not None:
+            health.let_budgets_publish()
+            MonthlyBudget(
+                self,
+                "Budget",
+                environment=plan.name,
+                usd_per_month=budget.usd_per_month,
+                alert_percent=budget.alert_percent,
+                forecast_percent=budget.forecast_percent,
+                topic=health.topic,
+            )
+        EnvironmentDashboard(
+            self,
+            "Dashboard",
+            environment=plan.name,
+            alarm_arns=health.watch.arns,
+            file_system_id=file_system.file_system_id if file_system is not None else None,
+            counts=(health.watch.namespace, health.watch.counted),
+            archive=health.archive.log_group_name,
+        )
+        self.output("EventArchive", health.archive.log_group_name, "log group with every event of the cluster")
+
+
+def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:
+    """The file system, which HyperPod mounts by itself: its DNS name and mount name, no driver and no claim."""
+    if made is not None:
+        return LustreMount(dns_name=made.dns_name, mount_name=made.mount_name, path=names.MOUNT_PATH)
+    there = plan.existing_file_system
+    if there is None:
+        return None
+    dns_name = f"{there.file_system_id}.fsx.{plan.settings.region}.amazonaws.com"
+    return LustreMount(dns_name=dns_name, mount_name=there.mount_name, path=names.MOUNT_PATH)

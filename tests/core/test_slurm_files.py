@@ -1,0 +1,247 @@
+"""Environment files whose orchestrator is Slurm: what they may say, and what their own rules say of them."""
+
+# ruff: noqa: E501  (a case of the table is one line, to be read across)
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import core
+from core import loader, reference, requests
+from core.evidence import Evidence, Repository
+from core.findings import RULES
+from core.loader import FOLDER, EnvironmentFileError, Problem, SlurmFile, parse_any
+from core.plan_names import stacks
+from core.slurm_model import SlurmEnvironment
+from core.slurm_plan import SlurmPlan
+from tests.core.environment_files import GONE, GOOD, SLURM, changed
+
+GROUPS = "hyperpod/instance_groups"
+CONTROLLER, LOGIN, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1", f"{GROUPS}/2"
+MORE = {"name": "more", "type": "ml.p5.48xlarge", "count": 1, "slurm": {"role": "compute", "partitions": ["train"]}}
+SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf"
+DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
+EKS_SECTIONS = {"eks", "ray", "registries", "training", "observability", "helm"}
+
+
+def judged(data: dict[str, Any]) -> tuple[SlurmFile | None, list[Problem]]:
+    text = yaml.safe_dump(data, sort_keys=False)
+    try:
+        found = parse_any(text, name="test", path=Path("environments/test.yaml"))
+    except EnvironmentFileError as error:
+        return None, [*error.problems, *error.warnings]
+    assert isinstance(found, SlurmFile)
+    return found, found.warnings
+
+
+def problems(edits: dict[str, Any]) -> list[Problem]:
+    return judged(changed(edits, of=SLURM))[1]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule of Slurm's with a file that trips it and the nearest one that does not."""
+
+    rule: str
+    trips: dict[str, Any]
+    path: str
+    says: str
+    passes: dict[str, Any] = field(default_factory=dict)
+    severity: str = "error"
+
+
+CASES = [
+    Case("one_controller", {f"{CONTROLLER}/slurm/role": "login"}, "hyperpod.instance_groups", "no group is the controller"),
+    Case("one_controller", {f"{LOGIN}/slurm/role": "controller"}, "hyperpod.instance_groups[1].slurm.role", "second controller"),
+    Case("one_controller", {f"{CONTROLLER}/count": 2}, "hyperpod.instance_groups[0].count", "2 nodes of the controller"),
+    Case("something_runs_jobs", {WORKERS: {"name": "w", "type": "ml.m5.2xlarge", "count": 1, "slurm": {"role": "login"}}},
+         "hyperpod.instance_groups", "no group runs jobs"),
+    Case("partitions_are_of_compute", {f"{WORKERS}/slurm/partitions": []}, "hyperpod.instance_groups[2].slurm", "without a partition"),
+    Case("partitions_are_of_compute", {f"{LOGIN}/slurm/partitions": ["x"]}, "hyperpod.instance_groups[1].slurm.partitions",
+         "role login is in no partition", {f"{LOGIN}/slurm/partitions": []}),
+    Case("accounting_needs_continuous",
+         {"hyperpod/accounting_database": DATABASE, "hyperpod/node_provisioning_mode": None, f"{WORKERS}/min_count": GONE},
+         "hyperpod.accounting_database", "without provisioning mode", {"hyperpod/accounting_database": DATABASE}),
+    Case("accounting_secret_is_of_the_region",
+         {"hyperpod/accounting_database": {**DATABASE, "secret_arn": SECRET.replace("us-west-2", "us-east-1")}},
+         "hyperpod.accounting_database.secret_arn", "a secret of us-east-1", {"hyperpod/accounting_database": DATABASE}),
+    Case("controller_is_off_accelerators", {f"{LOGIN}/type": "ml.g5.8xlarge"}, "hyperpod.instance_groups[1].type",
+         "1 accelerators", severity="warning"),
+    Case("controller_is_off_accelerators", {f"{CONTROLLER}/type": "ml.m5.large"}, "hyperpod.instance_groups[0].type",
+         "8 GiB", {f"{CONTROLLER}/type": "ml.m5.xlarge"}, severity="warning"),
+    Case("controller_is_kept", {f"{CONTROLLER}/capacity": "spot"}, "hyperpod.instance_groups[0].capacity", "Spot",
+         {f"{LOGIN}/capacity": "spot"}),
+    Case("partitions_share_a_zone", {f"{GROUPS}/3": {**MORE, "availability_zone_id": "usw2-az1"}},
+         "hyperpod.instance_groups[3].availability_zone_id", "EFA does not cross zones", {f"{GROUPS}/3": MORE},
+         severity="warning"),
+    Case("nodes_have_addresses", {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 25},
+         "hyperpod.instance_groups[2].count", "take 130 addresses",
+         {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 24}),
+    Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/no.sh"}, "hyperpod.on_init_complete", "no file",
+         {"hyperpod/on_init_complete": "lifecycle/on_create.sh"}),
+    Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/../x.sh"}, "hyperpod.on_init_complete", "leaves the project"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:20]}")
+def test_rule(case: Case) -> None:
+    said = problems(case.trips)
+    ours = [one for one in said if one.path == case.path and case.says in one.message]
+    assert [one.severity for one in ours] == [case.severity], [str(one) for one in said]
+    assert ours[0].line >= 1
+    assert ours[0].expected
+    assert ours[0].fix
+    assert [str(one) for one in problems(case.passes) if one.path == case.path] == []
+
+
+def test_every_rule_of_slurm_has_a_case() -> None:
+    assert {rule.check.__name__ for rule in RULES if rule.orchestrator == "slurm"} == {case.rule for case in CASES}
+
+
+def test_rules_of_both_take_what_both_have() -> None:
+    """A rule that runs for Slurm, and whose argument is a plan of EKS, would read what is not there."""
+    sections = set(SlurmEnvironment.model_fields)
+    for rule in RULES:
+        if rule.orchestrator != "eks" and rule.reads <= sections and rule.stage == "load":
+            first = next(iter(inspect.signature(rule.check).parameters.values()))
+            assert first.annotation == ("SlurmPlan" if rule.orchestrator else "GroundPlan"), rule.check.__name__
+
+
+def test_no_rule_of_slurm_runs_for_eks() -> None:
+    slurm = [rule for rule in RULES if rule.orchestrator == "slurm"]
+    plan = core.load("dev").plan
+    assert slurm
+    assert not [rule for rule in slurm if rule.concerns(plan)]
+
+
+def test_shared_rules_run_for_slurm() -> None:
+    said = problems({"network/cidr": "10.0.0.0/24", f"{LOGIN}/name": "controller", "storage/capacity_gib": 1300})
+    assert {"network.cidr", "hyperpod.instance_groups[1].name", "storage.capacity_gib"} <= {one.path for one in said}
+
+
+@pytest.mark.parametrize(
+    ("edits", "path"),
+    [
+        *(({section: {}}, section) for section in sorted(EKS_SECTIONS)),
+        ({f"{WORKERS}/labels": {"a": "b"}}, "hyperpod.instance_groups[2].labels"),
+        ({f"{WORKERS}/taints": []}, "hyperpod.instance_groups[2].taints"),
+        ({"hyperpod/managed_autoscaling": True}, "hyperpod.managed_autoscaling"),
+        ({"hyperpod/node_guard": None}, "hyperpod.node_guard"),
+        ({"hyperpod/tiered_storage": {"memory_percent": 5}}, "hyperpod.tiered_storage"),
+        ({"storage/mode": "dynamic"}, "storage.mode"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_belongs_to_eks_is_refused_at_its_place(edits: dict[str, Any], path: str) -> None:
+    said = problems(edits)
+    assert [one.path for one in said] == [path], [str(one) for one in said]
+    assert "orchestrator eks" in said[0].what
+    assert said[0].line >= 1
+
+
+def test_an_existing_network_has_no_subnets_of_a_control_plane() -> None:
+    existing = {
+        "vpc_id": "vpc-0123456789abcdef0",
+        "vpc_cidr": "10.0.0.0/16",
+        "node_subnet_ids": {"usw2-az2": "subnet-0123456789abcdef0", "usw2-az1": "subnet-0123456789abcdef1"},
+        "node_subnet_cidrs": {"usw2-az2": "10.0.0.0/20", "usw2-az1": "10.0.16.0/20"},
+    }
+    assert problems({"network/existing": existing}) == []
+    (said,) = problems({"network/existing": {**existing, "control_plane_subnet_ids": []}})
+    assert (said.path, "orchestrator eks" in said.what) == ("network.existing.control_plane_subnet_ids", True)
+
+
+def test_what_belongs_to_slurm_is_refused_on_eks() -> None:
+    data = changed({f"{GROUPS}/0/slurm": {"role": "login"}, "hyperpod/config_strategy": "Merge"}, of=GOOD)
+    said = judged(data)[1]
+    assert sorted(one.path for one in said) == ["hyperpod.config_strategy", "hyperpod.instance_groups[0].slurm"]
+    assert all("orchestrator slurm" in one.what for one in said)
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"), [("Slurm", "did you mean 'slurm'?"), (None, "choose one of them"), (1, "choose")]
+)
+def test_an_orchestrator_that_there_is_not_is_the_one_problem(value: Any, fix: str) -> None:
+    (said,) = problems({"orchestrator": value, "ray": {}})
+    assert (said.path, said.expected) == ("orchestrator", "one of eks, slurm")
+    assert fix in said.fix
+
+
+def test_what_serves_eks_alone_refuses_the_file_at_its_line() -> None:
+    examples = FOLDER / "examples"
+    with pytest.raises(loader.OtherOrchestratorError) as error:
+        core.load("slurm", folder=examples)
+    (said,) = error.value.problems
+    text = (examples / "slurm.yaml").read_text(encoding="utf-8").splitlines()
+    assert text[said.line - 1] == "orchestrator: slurm"
+    assert (said.path, bool(said.fix)) == ("orchestrator", True)
+
+
+def test_the_plan_of_the_example() -> None:
+    found, _ = judged(SLURM)
+    assert found is not None
+    plan = found.plan
+    assert stacks(plan) == ["Network", "Storage", "HyperPod"]
+    assert (plan.controller.name, [group.name for group in plan.login]) == ("controller", ["login"])
+    assert {name: [group.name for group in groups] for name, groups in plan.partitions.items()} == {
+        "train": ["workers"]
+    }
+    assert plan.storage_zone == "usw2-az2"
+    assert plan.node_addresses("usw2-az2") == 4 * 32 + 2
+
+
+def test_an_image_has_its_stack() -> None:
+    found, said = judged(changed({"image": {}}, of=SLURM))
+    assert found is not None, said
+    assert stacks(found.plan) == ["Network", "Storage", "Image", "HyperPod"]
+    none, said = judged(changed({"image": None}, of=SLURM))
+    assert none is not None, said
+    assert none.plan.built_image is None
+
+
+def test_the_request_says_the_parts() -> None:
+    found, said = judged(changed({"hyperpod/accounting_database": {**DATABASE, "port": 3307}}, of=SLURM))
+    assert found is not None, said
+    request = requests.create_cluster(found.plan)
+    assert request["Orchestrator"] == {
+        "Slurm": {
+            "SlurmConfigStrategy": "Managed",
+            "AccountingDatabase": {"Endpoint": "db.example.com", "SecretArn": SECRET, "Port": 3307},
+        }
+    }
+    assert [group["SlurmConfig"] for group in request["InstanceGroups"]] == [
+        {"NodeType": "Controller"},
+        {"NodeType": "Login"},
+        {"NodeType": "Compute", "PartitionNames": ["train"]},
+    ]
+
+
+def test_the_schema_knows_both_kinds() -> None:
+    import json
+
+    validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
+    assert validator.is_valid(SLURM)
+    assert validator.is_valid(GOOD)
+    assert validator.is_valid({**GOOD, "orchestrator": "eks"})
+    assert not validator.is_valid({**SLURM, "eks": {}})
+    assert not validator.is_valid({**GOOD, "orchestrator": "slurm"})
+    assert not validator.is_valid({key: value for key, value in SLURM.items() if key != "orchestrator"})
+
+
+def test_rules_read_what_they_declare() -> None:
+    """Here the other sections are not there at all."""
+    evidence = Evidence(repository=Repository.around("test"))
+    for case in CASES:
+        whole = SlurmEnvironment.model_validate(changed(case.trips, of=SLURM))
+        for rule in RULES:
+            if rule.orchestrator == "slurm" and rule.needs != "account":
+                part = SlurmEnvironment.model_construct(
+                    orchestrator="slurm", **{name: getattr(whole, name) for name in rule.reads}
+                )
+                list(rule(SlurmPlan(name="test", settings=part), evidence))
