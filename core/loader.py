@@ -21,7 +21,6 @@ from core.evidence import Evidence, Repository
 from core.findings import Finding, meant
 from core.ground import GroundPlan
 from core.model import NAME, Environment, Ground
-from core.names import PROGRAM
 from core.plan import Plan
 from core.slurm_model import SlurmEnvironment
 from core.slurm_plan import SlurmPlan
@@ -150,7 +149,7 @@ def on_eks(file: AnyFile) -> EnvironmentFile:
         path="orchestrator",
         what=f"'{file.settings.orchestrator}' has no Ray cluster and no Kubernetes",
         expected="orchestrator eks for this command",
-        fix=f"`{PROGRAM} --help` lists the commands; docs/slurm.md has those of Slurm",
+        fix="log in to a login node by Session Manager, and use sbatch, squeue and scontrol there",
         file=relative(file.path),
         line=root.line_of(("orchestrator",)) if root else 0,
     )

@@ -34,7 +34,7 @@ class NetworkStack(EnvironmentStack):
             )
 
     def open(self, plan: GroundPlan) -> ClusterEgress | None:
-        """The way out, in this stack: for an orchestrator without a control plane that it could be made beside.
+        """The way out, in this stack: for an orchestrator without a control plane to stand beside.
 
         None for an existing VPC, which has its own.
         """

@@ -140,6 +140,6 @@ def test_events_are_archived_and_mailed_and_no_alarm_reads_eks(example: Assembly
 
 
 def test_a_protected_environment_keeps_its_archive(options: Assembly) -> None:
-    groups = options.of_type("AWS::Logs::LogGroup")
-    (archive,) = [row for row in groups.values() if str(row["Properties"].get("LogGroupName")).startswith("/aws/events/")]
+    groups = options.of_type("AWS::Logs::LogGroup").values()
+    (archive,) = [row for row in groups if str(row["Properties"].get("LogGroupName")).startswith("/aws/events/")]
     assert archive["DeletionPolicy"].startswith("Retain")
