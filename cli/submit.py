@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
             "submit prod --working-dir jobs/finetune -- python train.py --storage /fsx/runs --name first",
             "submit prod -f job.yaml",
             "submit prod -f job.yaml --name second --workers 2:4 --env EPOCHS=3",
+            "submit prod --team vision --priority deadline -f job.yaml",
             "submit prod --secret HF_TOKEN=hugging-face/token --no-wait -- python train.py",
         ],
     )
@@ -65,8 +66,16 @@ def register(app: typer.Typer) -> None:
             list[str] | None, typer.Option("--data", metavar="PLACE", help="What the job reads; repeatable.")
         ] = None,
         retries: Annotated[int | None, typer.Option(metavar="N", help="New clusters after a failed driver.")] = None,
+        team: Annotated[str | None, typer.Option(metavar="TEAM", help="Team whose queue and quota it uses.")] = None,
         queue: Annotated[str | None, typer.Option(metavar="NAME", help="LocalQueue of the job's own cluster.")] = None,
         priority: Annotated[str | None, typer.Option(metavar="NAME", help="Priority class in that queue.")] = None,
+        topology: Annotated[
+            Literal["layer-1", "layer-2", "layer-3", "ultraserver"] | None,
+            typer.Option(metavar="LEVEL", help="Place workers together: layer-1, layer-2, layer-3, ultraserver."),
+        ] = None,
+        topology_required: Annotated[
+            bool | None, typer.Option("--topology-required", help="Wait until that level has room.")
+        ] = None,
         runtime_env: Annotated[
             Path | None, typer.Option(metavar="FILE", help="YAML file with Ray's runtime_env.")
         ] = None,
@@ -88,7 +97,8 @@ def register(app: typer.Typer) -> None:
             "name": name, "cluster": cluster, "workers": workers, "gpus_per_worker": gpus_per_worker, "spares": spares,
             "working_dir": working_dir, "py_modules": py_module, "packages": package,
             "env": pairs("--env", env_var, value="VALUE"), "secrets": pairs("--secret", secret, value="SECRET/KEY"),
-            "storage": storage, "data": data, "retries": retries, "queue": queue, "priority": priority,
+            "storage": storage, "data": data, "retries": retries, "team": team, "queue": queue, "priority": priority,
+            "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
         found = target(env)
         if file is None and not entrypoint:

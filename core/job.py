@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from core import names, shapes
 from core.model import KubernetesName, Settings, Training
@@ -74,12 +74,38 @@ class Job(Settings):
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
     """New clusters after a failure of the driver, for `cluster: own`. Default: 3. Lost workers and nodes do not count:
     training continues without a retry."""
+    team: Annotated[str, shapes.TEAM.field()] | None = None
+    """Team of the environment whose namespace, queue and quota the job uses; it then has a cluster of its own. Default:
+    none."""
     queue: KubernetesName | None = None
-    """LocalQueue of Kueue or HyperPod task governance, for `cluster: own`. Default: none."""
+    """LocalQueue of Kueue or HyperPod task governance, for `cluster: own`. Default: the team's, or none."""
     priority: KubernetesName | None = None
-    """WorkloadPriorityClass in that queue. Default: the queue's own."""
+    """One of `task_governance.priority_classes`; without a team, a WorkloadPriorityClass. Default: the queue's own."""
+    topology: Literal["layer-1", "layer-2", "layer-3", "ultraserver"] | None = None
+    """Level of the network below which the queue places each worker group together, where it can: layer 3 is the
+    closest. Default: anywhere."""
+    topology_required: bool = False
+    """Wait until the level has room for all of them, rather than start further apart."""
     training: Training | None = None
     """What is trained, for the estimate of time and cost. Default: the environment's section `training`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_team(cls, data: Any) -> Any:
+        """A team's job has a cluster of its own, unless it says something else."""
+        if isinstance(data, dict) and data.get("team") is not None and "cluster" not in data:
+            return {**data, "cluster": "own"}
+        return data
+
+    @property
+    def local_queue(self) -> str | None:
+        """The LocalQueue: the field, or the team's."""
+        return self.queue or (names.team_queue(self.team) if self.team else None)
+
+    @property
+    def priority_class(self) -> str | None:
+        """The WorkloadPriorityClass: of a team, the one that HyperPod task governance creates of the class."""
+        return names.workload_priority(self.priority) if self.priority and self.team else self.priority
 
     @property
     def words(self) -> list[str]:

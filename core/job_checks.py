@@ -6,11 +6,12 @@ import posixpath
 from collections.abc import Iterator
 
 from core import access, names, secret_words
+from core.checks import teams
 from core.checks.names import RESERVED_VARIABLES
 from core.findings import Finding, error, meant, warning
 from core.job import Job, option
 from core.job_file import JobFile
-from core.model import RayWorkerGroup
+from core.model import RayWorkerGroup, Team
 from core.plan import Plan
 from core.yaml_source import Path
 
@@ -19,7 +20,7 @@ _GIVEN_BY_COMMAND = (("workers", "--workers"), ("gpus_per_worker", "--gpus-per-w
 
 def run(plan: Plan, job: Job) -> list[Finding]:
     """All that is wrong or doubtful with a job in an environment; paths are those of the job file."""
-    checks = (_said_once, _gpus, _size, _own_cluster, _storage, _data, _reach, _packages, _variables, _secrets)
+    checks = (_said_once, _gpus, _size, _own_cluster, _team, _storage, _data, _reach, _packages, _variables, _secrets)
     return [finding for check in checks for finding in check(plan, job)]
 
 
@@ -172,7 +173,8 @@ def _size(plan: Plan, job: Job) -> Iterator[Finding]:
 
 def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
     if job.cluster == "standing":
-        for name, value in (("retries", job.retries), ("queue", job.queue), ("priority", job.priority)):
+        asked = (("retries", job.retries), ("team", job.team), ("queue", job.queue), ("priority", job.priority))
+        for name, value in (*asked, ("topology", job.topology)):
             if value is not None and value != 0:
                 yield error(
                     name,
@@ -181,9 +183,20 @@ def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
                     fix=f"set cluster: own, or remove {name}",
                 )
         return
-    if job.priority is not None and job.queue is None:
+    if job.priority is not None and job.local_queue is None:
         yield error(
             "priority", what=f"'{job.priority}' without a queue", expected="a queue, which orders jobs", fix="set queue"
+        )
+    if job.topology is not None and job.local_queue is None:
+        yield error(
+            "topology",
+            what=f"'{job.topology}' without a queue",
+            expected="a queue: Kueue places pods by topology",
+            fix="set team or queue, or remove topology",
+        )
+    if job.topology_required and job.topology is None:
+        yield error(
+            "topology_required", what="true without topology", expected="a level to require", fix="set topology"
         )
     for worker in plan.settings.ray.workers:
         wanted, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
@@ -196,6 +209,86 @@ def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
                 ),
                 expected="nodes that the standing RayCluster leaves free; the job waits until then",
                 fix="use cluster: standing, or set replicas: 0 in ray.workers and deploy",
+            )
+
+
+def _team(plan: Plan, job: Job) -> Iterator[Finding]:
+    """A job of a team fits its quota and what it may borrow: a queue never admits a larger one, and never says so."""
+    settings = plan.settings
+    if job.team is None:
+        if job.cluster == "own" and settings.teams and job.queue is None:
+            yield warning(
+                "cluster",
+                what="own, without a team: its nodes are those that the teams' quotas count",
+                expected="a team, whose queue knows what is free",
+                fix=f"set team: {settings.teams[0].name}",
+            )
+        return
+    known = [team.name for team in settings.teams]
+    team = next((one for one in settings.teams if one.name == job.team), None)
+    if team is None:
+        yield error(
+            "team",
+            what=f"'{job.team}' is no team of '{plan.name}'",
+            expected=f"one of {', '.join(known)}" if known else "an environment with teams",
+            fix=meant(job.team, known) or ("choose one" if known else "remove team, or add teams and deploy"),
+        )
+        return
+    if job.queue is not None and job.queue != names.team_queue(team.name):
+        yield error(
+            "queue",
+            what=f"'{job.queue}' beside team '{team.name}'",
+            expected=f"the team's own, {names.team_queue(team.name)}",
+            fix="remove queue",
+        )
+    classes = [one.name for one in settings.task_governance.priority_classes] if settings.task_governance else []
+    if job.priority is not None and job.priority not in classes:
+        yield error(
+            "priority",
+            what=f"'{job.priority}' is no priority class of '{plan.name}'",
+            expected=f"one of {', '.join(classes)}" if classes else "no priority; the environment has no classes",
+            fix=meant(job.priority, classes) or "remove priority, or add it to task_governance.priority_classes",
+        )
+    pods = pods_for(plan, job)
+    if not any(most for _, most in pods.values()):
+        yield error(
+            "workers",
+            what="not set, and the standing RayCluster that the job's is made of has no workers",
+            expected="how many workers the job has",
+            fix="set workers",
+        )
+    yield from _quota(plan, team, pods)
+
+
+def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator[Finding]:
+    wanted: dict[str, float] = {}
+    for worker in plan.settings.ray.workers:
+        group, pod = plan.group(worker.instance_group), plan.worker_resources(worker)
+        room = plan.allocatable(group)
+        amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
+        each = max(1, min(has // wants for wants, has in amounts if wants))
+        wanted[group.type] = wanted.get(group.type, 0.0) + pods[worker.name][1] / each
+    has = {entry.type: teams.share(plan, entry).instances for entry in team.quota}
+    for kind, instances in wanted.items():
+        sure = has.get(kind, 0.0)
+        borrows = team.sharing == "lend-and-borrow"
+        most = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
+        if instances > most + teams.SLACK:
+            beside = f" and may borrow {teams.amount(most - sure)}" if borrows else ""
+            yield error(
+                "workers",
+                what=f"the job takes {teams.amount(instances)} instances of {kind}, and team '{team.name}' has "
+                f"{teams.amount(sure)}{beside}",
+                expected=f"at most {teams.amount(most)}: the queue never admits more",
+                fix="lower workers, or raise the team's quota and deploy",
+            )
+        elif instances > sure + teams.SLACK:
+            yield warning(
+                "workers",
+                what=f"the job borrows {teams.amount(instances - sure)} instances of {kind} from other teams",
+                expected=f"at most {teams.amount(sure)}, to keep them: another team that asks gets its own back, and "
+                "the job is drained, queued and resumed",
+                fix="lower workers, or save checkpoints often",
             )
 
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import shlex
 from typing import Any
 
-from core.names import CLIENT_LABEL, DRIVER_GROUP, PRIORITY_LABEL, QUEUE_LABEL, RAY_API_VERSION, RAY_CLUSTER_LABEL
+from core.names import (
+    CLIENT_LABEL,
+    COMMAND_ANNOTATION,
+    DRIVER_GROUP,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+    RAY_API_VERSION,
+    RAY_CLUSTER_LABEL,
+)
 from core.plan import Plan
 from k8s.bindings import Bindings
 from k8s.manifest import PART_OF
@@ -13,6 +23,8 @@ from k8s.pods import group_tolerations, node_affinity, node_selector, resources,
 from k8s.ray_cluster import cluster_spec
 from k8s.ray_settings import recovery
 
+SHELL = frozenset(";&|<>()$`\n*?~#!{}[]\\")
+"""Characters that mean something to a shell."""
 RETRIES = 3
 """`backoffLimit` of a job that has its own cluster. A job on an existing cluster has none: the operator refuses it."""
 FAILED_CLUSTER_SECONDS = 3600
@@ -36,7 +48,7 @@ def ray_job(
 
     Args:
         name: of the RayJob, a DNS label of at most 47 characters.
-        entrypoint: shell command, for example `python /fsx/code/finetune/main.py`. With the same storage path and run
+        entrypoint: shell command, for example `cd /fsx/code && python main.py`. With the same storage path and run
             name each retry resumes from the last checkpoint.
         on_existing_cluster: submit to the environment's RayCluster. Default: a cluster of its own, which the operator
             deletes when the job is done.
@@ -68,6 +80,7 @@ def ray_job(
                 "name": name,
                 "namespace": plan.settings.ray.namespace,
                 "labels": {**PART_OF, **_queue_labels(queue, priority)},
+                **_annotations(entrypoint),
             },
             "spec": spec,
         }
@@ -108,10 +121,34 @@ def ray_cron_job(
         {
             "apiVersion": RAY_API_VERSION,
             "kind": "RayCronJob",
-            "metadata": {"name": name, "namespace": plan.settings.ray.namespace, "labels": dict(PART_OF)},
+            "metadata": {
+                "name": name,
+                "namespace": plan.settings.ray.namespace,
+                "labels": dict(PART_OF),
+                **_annotations(entrypoint),
+            },
             "spec": {"schedule": schedule, **zone, "jobTemplate": job},
         }
     )
+
+
+def through_shells(command: str) -> str:
+    """An entrypoint that runs `command` in a shell on the head, and in no shell before it.
+
+    The operator writes the entrypoint into a script of the submitter's, where `&&`, `$` and the like are that script's,
+    and Ray joins the words with Windows' rules for quotes. Words that mean something to a shell travel encoded.
+    https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/common/job.go
+    """
+    if not SHELL.intersection(command):
+        return command
+    encoded = base64.b64encode(command.encode()).decode()
+    program = f"import base64, os; os.execvp('sh', ['sh', '-c', base64.b64decode('{encoded}').decode()])"
+    return shlex.join(["python", "-c", program])
+
+
+def _annotations(command: str) -> dict[str, Any]:
+    """The command as it was given, where the entrypoint no longer shows it."""
+    return {"annotations": {COMMAND_ANNOTATION: command}} if through_shells(command) != command else {}
 
 
 def _queue_labels(queue: str | None, priority: str | None) -> dict[str, str]:
@@ -134,7 +171,7 @@ def _spec(
     _refuse(on_existing_cluster=on_existing_cluster, retries=retries, queue=queue, priority=priority)
     settings = plan.settings.ray
     spec: dict[str, Any] = {
-        "entrypoint": entrypoint,
+        "entrypoint": through_shells(entrypoint),
         "backoffLimit": retries if retries is not None else 0 if on_existing_cluster else RETRIES,
         "submissionMode": "K8sJobMode",
         "runtimeEnvYAML": _runtime_env(recovery(plan).job_env()),

@@ -16,7 +16,7 @@ from typing import Any
 from core import job
 from core.findings import meant
 from core.names import COMMAND_ANNOTATION
-from ops import output, own_cluster, run_plot, run_state
+from ops import output, own_cluster, queues, run_plot, run_state
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.gather import moment
@@ -444,7 +444,7 @@ def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
     state = str(status.get("jobStatus") or "")
     if deployment in ("Failed", "ValidationFailed") and state not in ENDED:
         state = "FAILED"
-    waiting = None if state in ENDED else own_cluster.why_it_waits(target, item)
+    waiting = None if state in ENDED else queues.why_it_waits(target, item)
     container = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
     return Run(
         id=str(item["metadata"]["name"]),

@@ -171,20 +171,21 @@ def quotas_are_there(plan: Plan) -> Iterator[Finding]:
         if wanted <= nodes - taken + SLACK:
             continue
         index, _, place, last = entries[-1]
-        told = ", ".join(f"{team.name} {_amount(share(plan, entry).instances)}" for _, team, _, entry in entries)
+        told = ", ".join(f"{team.name} {amount(share(plan, entry).instances)}" for _, team, _, entry in entries)
         path = ("teams", index, "quota", place, "instances" if last.instances is not None else "type")
-        beside = f", of which the standing RayCluster has {_amount(taken)}" if taken else ""
+        beside = f", of which the standing RayCluster has {amount(taken)}" if taken else ""
         free = f", or set replicas: 0 in ray.workers ({', '.join(who)})" if who else ", or add nodes"
         yield error(
             *path,
-            what=f"the teams' quotas of {kind} come to {_amount(wanted)} instances ({told}), and there are "
+            what=f"the teams' quotas of {kind} come to {amount(wanted)} instances ({told}), and there are "
             f"{nodes}{beside}",
-            expected=f"at most {_amount(max(0.0, nodes - taken))}",
+            expected=f"at most {amount(max(0.0, nodes - taken))}",
             fix=f"lower a quota{free}",
         )
 
 
-def _amount(value: float) -> str:
+def amount(value: float) -> str:
+    """A number of instances in words: `2`, `1.5`."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -208,8 +209,8 @@ def a_job_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
                 "teams",
                 index,
                 "quota",
-                what=f"has {_amount(has.cpu)} vCPUs and {_amount(has.memory_gib)} GiB of {head.type}, and the head of "
-                f"one job with its submitter takes {_amount(cpu)} and {_amount(memory)}",
+                what=f"has {amount(has.cpu)} vCPUs and {amount(has.memory_gib)} GiB of {head.type}, and the head of "
+                f"one job with its submitter takes {amount(cpu)} and {amount(memory)}",
                 expected=f"room for a head: {head.type} is the type of ray.head",
                 fix=f"add {{type: {head.type}, vcpus: {int(cpu + 1)}, memory_gib: {int(memory + 1)}}} to quota",
             )

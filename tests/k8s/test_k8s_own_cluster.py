@@ -9,7 +9,7 @@ from typing import Any
 
 import k8s
 from core.job import Job
-from ops import in_ray, own_cluster
+from ops import in_ray, job_object
 from service_rules import kuberay
 
 Render = Callable[[str], Any]
@@ -23,7 +23,7 @@ def live(variant: Any) -> dict[str, Any]:
 
 def made(variant: Any, **fields: Any) -> dict[str, Any]:
     job = Job(command="python main.py", cluster="own", **fields)
-    return own_cluster.ray_job(variant.plan, live(variant), job, name="x", code="x-code")
+    return job_object.ray_job(variant.plan, live(variant), job, name="x", code="x-code")
 
 
 def without(cluster: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_it_is_deleted_and_its_record_after_a_week(render: Render) -> None:
 
 
 def test_what_the_kubelet_would_expand_is_escaped(render: Render) -> None:
-    job = own_cluster.ray_job(
+    job = job_object.ray_job(
         render("prod").plan, live(render("prod")), Job(command="echo $(date) $HOME", cluster="own"), name="x"
     )
     env = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from core.job_file import load
-from ops import own_cluster, runs
+from ops import job_object, own_cluster, queues, runs
 from ops.clients import target as target_of
 from ops.errors import OpsError
 from tests.ops.world import World
@@ -87,7 +87,7 @@ def test_a_job_has_a_cluster_of_its_own_from_its_creation_to_its_end(  # noqa: P
         target = target_of(faults.name, folder=faults.folder)
 
         def reason() -> bool:
-            found = own_cluster.why_it_waits(target, own_cluster.find(target, "two"))
+            found = queues.why_it_waits(target, own_cluster.find(target, "two"))
             waits[:] = [str(found)]
             return found is not None and "find no node (group workers)" in found.what
 
@@ -102,7 +102,7 @@ def test_a_job_has_a_cluster_of_its_own_from_its_creation_to_its_end(  # noqa: P
         )
         assert listed["one"].command == "python main.py --steps 3"
         assert "HF_TOKEN" in listed["one"].variables
-        queued = own_cluster.why_it_waits(
+        queued = queues.why_it_waits(
             target, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": True}}
         )
         assert str(queued) == "queue 'q' has not admitted it"
@@ -149,12 +149,12 @@ def test_two_files_of_one_name_and_too_much_code_are_refused(tmp_path: Path, mon
         (tmp_path / name / "helper").mkdir(parents=True)
         (tmp_path / name / "helper" / "__init__.py").write_text("")
     fields = {"command": "x", "working_dir": str(tmp_path / "code")}
-    assert own_cluster.code_of(load(None, fields)) == own_cluster.code_of(load(None, fields))
+    assert job_object.code_of(load(None, fields)) == job_object.code_of(load(None, fields))
     with pytest.raises(OpsError, match=r"helper/__init__\.py: in two of the job's folders"):
-        own_cluster.code_of(load(None, {**fields, "py_modules": [str(tmp_path / "lib" / "helper")]}))
+        job_object.code_of(load(None, {**fields, "py_modules": [str(tmp_path / "lib" / "helper")]}))
     (tmp_path / "code" / "data").write_bytes(os.urandom(1_100_000))
     with pytest.raises(OpsError, match="at most 1,000,000, which a ConfigMap takes"):
-        own_cluster.code_of(load(None, fields))
+        job_object.code_of(load(None, fields))
 
 
 @pytest.mark.parametrize(

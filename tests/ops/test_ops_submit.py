@@ -15,7 +15,7 @@ import pytest
 from cli.main import main
 from core import names
 from core.job_file import load
-from ops import in_ray, own_cluster
+from ops import in_ray, job_object
 from ops.in_ray import with_secrets
 from ops.jobs_api import Jobs
 from ops.submit import files_of, pack
@@ -328,7 +328,7 @@ def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> N
     (tmp_path / "lib" / "helper").mkdir(parents=True)
     (tmp_path / "lib" / "helper" / "__init__.py").write_text("ONE = 1\n")
     file = load(None, {"command": COMMAND, "working_dir": str(code), "py_modules": [str(tmp_path / "lib" / "helper")]})
-    (tmp_path / "code.zip").write_bytes(own_cluster.code_of(file))
+    (tmp_path / "code.zip").write_bytes(job_object.code_of(file))
     runtime = json.dumps({"working_dir": str(tmp_path / "code.zip")})
     quoted = '"' + runtime.replace("\\", "\\\\").replace('"', '\\"') + '"'  # Go's strconv.Quote
     at = f"--address {ray.url}"

@@ -1,0 +1,138 @@
+"""Why a job waits in its queue: Kueue's own conditions (pkg/scheduler, v0.19.2) in words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ops import own_cluster, queues
+
+Json = dict[str, Any]
+ITEM: Json = {
+    "metadata": {
+        "name": "j",
+        "namespace": "hyperpod-ns-speech",
+        "uid": "u1",
+        "labels": {"kueue.x-k8s.io/queue-name": "q"},
+    },
+    "spec": {"suspend": True},
+    "status": {"jobDeploymentStatus": "Suspended"},
+}
+
+
+class Refused(Exception):
+    status = 403
+
+
+def target(workloads: list[Json] | Exception) -> Any:
+    def items(path: str) -> list[Json]:
+        assert path == "/apis/kueue.x-k8s.io/v1beta1/namespaces/hyperpod-ns-speech/workloads"
+        if isinstance(workloads, Exception):
+            raise workloads
+        return workloads
+
+    return SimpleNamespace(kubernetes=SimpleNamespace(items=items))
+
+
+def workload(*conditions: tuple[str, str, str, str], uid: str = "u1") -> Json:
+    keys = ("type", "status", "reason", "message")
+    return {
+        "metadata": {"name": "rayjob-j-1", "ownerReferences": [{"uid": uid}]},
+        "status": {"conditions": [dict(zip(keys, one, strict=True)) for one in conditions]},
+    }
+
+
+SHORT = (
+    "couldn't assign flavors to pod set gpu: insufficient unused quota for nvidia.com/gpu in flavor ml.g5.8xlarge, "
+    "2 more needed"
+)
+NEVER = (
+    "couldn't assign flavors to pod set gpu: insufficient quota for nvidia.com/gpu in flavor ml.g5.8xlarge, previously "
+    "considered podsets requests (0) + current podset request (9) > maximum capacity (4)"
+)
+PENDING = ("QuotaReserved", "False", "WaitingForQuota", SHORT)
+CASES: dict[str, tuple[list[Json], str]] = {
+    "no workload yet": ([], "queue 'q' has not admitted it"),
+    "somebody else's": ([workload(PENDING, uid="u2")], "queue 'q' has not admitted it"),
+    "short": ([workload(PENDING)], "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused"),
+    "never": (
+        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", NEVER))],
+        "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
+    ),
+    "preempted": (
+        [workload(PENDING, ("Evicted", "True", "Preempted", "Preempted to accommodate a workload (UID: x)"))],
+        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
+        "right to the nodes has them. It continues from its last checkpoint",
+    ),
+    "not ready in time": (
+        [workload(("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout"))],
+        "queue 'q': has not admitted it; its pods were not ready in time (Kueue's waitForPodsReady), so that its "
+        "cluster was deleted",
+    ),
+    "another reason": (
+        [workload(("QuotaReserved", "False", "Misconfigured", "ClusterQueue  c is\ninactive"))],
+        "queue 'q': ClusterQueue c is inactive",
+    ),
+    "a check": (
+        [workload(("QuotaReserved", "True", "QuotaReserved", "")), ],
+        "queue 'q': it has its quota, and waits for a check of the queue",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_conditions_in_words(name: str) -> None:
+    workloads, words = CASES[name]
+    assert str(queues.why_it_waits(target(workloads), ITEM)) == words
+
+
+def test_what_may_not_be_seen_is_no_error() -> None:
+    assert str(queues.why_it_waits(target(Refused()), ITEM)) == "queue 'q' has not admitted it"
+
+
+def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The states of a job that waits, runs, is preempted, runs again and fails; each is said once."""
+    running = {**ITEM, "spec": {"suspend": False}}
+    steps: list[tuple[Json, str, list[Json]]] = [
+        (ITEM, "", [workload(PENDING)]),
+        (ITEM, "", [workload(PENDING)]),
+        ({**running, "status": {"jobDeploymentStatus": "Running"}}, "step 1\n", []),
+        ({**running, "status": {"jobDeploymentStatus": "Running"}}, "step 1\nstep 2\n", []),
+        (ITEM, "", [workload(PENDING, ("Evicted", "True", "Preempted", ""))]),
+        ({**running, "status": {"jobDeploymentStatus": "Running"}}, "resumed\n", []),
+        (
+            {
+                **running,
+                "status": {
+                    "jobDeploymentStatus": "Failed",
+                    "jobStatus": "FAILED",
+                    "message": "Job entrypoint command failed with exit code 7, last logs",
+                },
+            },
+            "resumed\nstep 3\n",
+            [],
+        ),
+    ]
+    now = iter(steps)
+    here: list[tuple[Json, str, list[Json]]] = []
+
+    def find(_target: Any, _name: str) -> Json:
+        here[:] = [next(now)]
+        return here[0][0]
+
+    monkeypatch.setattr(own_cluster, "find", find)
+    monkeypatch.setattr(own_cluster, "log_of", lambda _target, _name, *, namespace: here[0][1])
+    monkeypatch.setattr("ops.gather.pods", lambda _target, _space: [])
+    asked = SimpleNamespace(name="env", kubernetes=SimpleNamespace(items=lambda _path: here[0][2]))
+    assert own_cluster.follow(asked, "j", poll=0.0) == 7  # type: ignore[arg-type]
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["step 1", "step 2", "resumed", "step 3"]
+    said = [line.partition("] ")[2] or line for line in err.splitlines()]
+    text = "\n".join(said)
+    assert text.count("it needs 2 more nvidia.com/gpu") == 2, "once before it began, once after the preemption"
+    assert text.index("j Running") < text.index("it was preempted") < text.index("j FAILED")
+    assert "exit code 7" in text
