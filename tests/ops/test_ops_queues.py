@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import k8s
+from core import job_file, load
+from core.loader import FOLDER
 from ops import own_cluster, queues
+from ops.errors import OpsError
+from tests.k8s.conftest import BINDINGS
 
 Json = dict[str, Any]
 ITEM: Json = {
@@ -136,3 +142,55 @@ def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_c
     assert text.count("it needs 2 more nvidia.com/gpu") == 2, "once before it began, once after the preemption"
     assert text.index("j Running") < text.index("it was preempted") < text.index("j FAILED")
     assert "exit code 7" in text
+
+
+class Recorded:
+    """A Kubernetes API that has the standing RayCluster and one queue, and remembers what is created."""
+
+    def __init__(self, live: Json, queue: str) -> None:
+        self.live, self.queue, self.created = live, queue, {}  # type: ignore[var-annotated]
+
+    def request(self, method: str, path: str, *, body: Json | None = None) -> Json:
+        if method == "GET":
+            assert path == "/apis/ray.io/v1/namespaces/ray/rayclusters/ray"
+            return self.live
+        assert body is not None
+        self.created[path] = body
+        return {**body, "metadata": {**body["metadata"], "uid": "u"}}
+
+    def items(self, path: str) -> list[Json]:
+        assert path == "/apis/kueue.x-k8s.io/v1beta1/namespaces/hyperpod-ns-vision/localqueues"
+        return [{"metadata": {"name": self.queue}}]
+
+    def patch(self, path: str, body: Json) -> None:
+        assert path.startswith("/api/v1/namespaces/hyperpod-ns-vision/configmaps/")
+
+
+def test_submit_puts_a_teams_job_into_its_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = load("teams", folder=FOLDER / "examples").plan
+    (live,) = [
+        item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+    ]
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "main.py").write_text("print(1)\n")
+    fields = {"command": "python main.py", "team": "vision", "workers": "2", "priority": "deadline"}
+    file = job_file.load(None, {**fields, "working_dir": str(tmp_path / "code")})
+    for queue, created in (("hyperpod-ns-vision-localqueue", True), ("another", False)):
+        api = Recorded(live, queue)
+        asked = SimpleNamespace(
+            plan=plan, name=plan.name, kubernetes=api, aws=SimpleNamespace(require_account=lambda: None)
+        )
+        if not created:
+            with pytest.raises(OpsError, match="no LocalQueue 'hyperpod-ns-vision-localqueue'"):
+                own_cluster.submit(asked, file, name="j", wait=False)  # type: ignore[arg-type]
+            assert api.created == {}, "nothing is half done"
+            continue
+        assert own_cluster.submit(asked, file, name="j", wait=False) == 0  # type: ignore[arg-type]
+        assert set(api.created) == {
+            "/api/v1/namespaces/hyperpod-ns-vision/configmaps",
+            "/apis/ray.io/v1/namespaces/hyperpod-ns-vision/rayjobs",
+        }
+        job = api.created["/apis/ray.io/v1/namespaces/hyperpod-ns-vision/rayjobs"]
+        assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "deadline-priority"
+        assert job["spec"]["suspend"] is True
+    assert capsys.readouterr().out.strip() == "j"
