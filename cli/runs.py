@@ -1,4 +1,4 @@
-"""`hyperpod-ray runs`: the jobs of an environment and what they train: list, show, compare, plot, stop."""
+"""`hyperpod-ray runs`: the jobs of an environment and what they train: list, show, compare, plot, pull, stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Here = Annotated[
 State = Literal["", "pending", "running", "succeeded", "failed", "stopped"]
 
 app = group(
-    "List, show, compare, draw and stop runs.",
+    "List, show, compare, draw, pull and stop runs.",
     examples=["runs list prod", "runs compare prod first second", "runs plot prod first --out loss.svg"],
     cls=Listing,
 )
@@ -129,3 +129,47 @@ def plot(
     from ops import runs as verb
 
     return verb.plot(target(env), runs, out=out, source=_source(address, here))
+
+
+@command(
+    app,
+    examples=[
+        "runs pull prod first --to best --best loss",
+        "runs pull prod first --to step-500 --step 500",
+        "runs pull prod first --to logs --file events.jsonl --file progress.json",
+    ],
+)
+def pull(  # noqa: PLR0917
+    env: Env,
+    run: RunName,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder on this machine.")],
+    best: Annotated[str, typer.Option(metavar="METRIC", help="The best checkpoint by this metric.")] = "",
+    mode: Annotated[Literal["min", "max"], typer.Option(help="Whether small or large values are better.")] = "min",
+    step: Annotated[int | None, typer.Option(metavar="N", min=0, help="The checkpoint of this step.")] = None,
+    last: Annotated[bool, typer.Option("--last", help="The newest complete checkpoint. The default.")] = False,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files of the run's folder in place of a checkpoint; repeatable."),
+    ] = None,
+    form: Output = Format.table,
+    address: Address = "",
+    here: Here = None,
+) -> int:
+    """Copy a checkpoint, or other files of a run, to this machine.
+
+    Verifies each file. A copy that was interrupted continues with the same command.
+    """
+    from ops import pull as verb
+    from ops.errors import BAD_USE, OpsError
+
+    given = [
+        name
+        for name, one in (("--best", best), ("--step", step is not None), ("--last", last), ("--file", file))
+        if one
+    ]
+    if len(given) > 1:
+        raise OpsError(
+            f"{' and '.join(given)}: given together", expected="one of them", fix=f"remove {given[-1]}", code=BAD_USE
+        )
+    wanted = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
+    return verb.run(target(env), run, wanted=wanted, to=to, source=_source(address, here), form=form)

@@ -85,6 +85,23 @@ class Jobs:
         finally:
             connection.close()
 
+    @contextlib.contextmanager
+    def stream(self, path: str, *, size: int) -> Iterator[Iterator[bytes]]:
+        """An answer's body, in parts of at most `size` bytes. OSError where it is no answer, or ends early."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                said = answer.read(300).decode(errors="replace").strip().splitlines()
+                raise ConnectionError(f"{answer.status} {said[-1] if said else answer.reason}")
+            yield iter(lambda: answer.read(size), b"")
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        finally:
+            connection.close()
+
     def json(self, method: str, path: str, *, body: Any = None) -> Any:
         """Decoded body; an `OpsError` on any refusal."""
         status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())

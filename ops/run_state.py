@@ -94,31 +94,46 @@ def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[Sta
     """
     if not folders:
         return []
+    answer, _ = asked(jobs, f"{in_ray.PACKAGE}.runs", [*(["--all"] if whole else []), *folders])
+    return states(answer)
+
+
+def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = READ_SECONDS) -> tuple[Any, str]:
+    """What a module that is sent to the head prints, and the head's node.
+
+    Args:
+        jobs: The Jobs API of the RayCluster.
+        module: A module of `in_ray`.
+        words: Its arguments.
+        limit_s: How long it may take.
+
+    Raises:
+        OpsError: the job cannot be started or fails.
+    """
     uri = upload(jobs, in_ray.package(), what="")
-    words = ["python", "-m", f"{in_ray.PACKAGE}.runs", *(["--all"] if whole else []), *folders]
     job = post(
         jobs,
         {
-            "entrypoint": shlex.join(words),
+            "entrypoint": shlex.join(["python", "-m", module, *words]),
             "runtime_env": {"py_modules": [uri]},
             "metadata": {OURS: "read"},
             "submission_id": f"{READ_PREFIX}{secrets.token_hex(6)}",
         },
     )
     try:
-        return states(_answer(jobs, job))
+        return _answer(jobs, job, limit_s=limit_s)
     finally:
         with contextlib.suppress(OSError, OpsError):
             jobs.json("DELETE", f"/api/jobs/{job}")
 
 
-def _answer(jobs: Jobs, job: str) -> Any:
-    end = time.monotonic() + READ_SECONDS
+def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
+    end = time.monotonic() + limit_s
     while (info := jobs.json("GET", f"/api/jobs/{job}"))["status"] not in ENDED:
         if time.monotonic() > end:
             jobs.json("POST", f"/api/jobs/{job}/stop")
             raise OpsError(
-                f"the job that reads the run folders is {info['status']} after {READ_SECONDS} s",
+                f"the job that reads the run folders is {info['status']} after {limit_s:g} s",
                 expected="it to end: it needs no GPU and no CPU",
                 fix="run the command again; `hyperpod-ray status` shows Ray's state",
             )
@@ -126,7 +141,7 @@ def _answer(jobs: Jobs, job: str) -> Any:
     text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
     for line in text.splitlines():
         if line.startswith(reader.MARK):
-            return json.loads(line.removeprefix(reader.MARK))
+            return json.loads(line.removeprefix(reader.MARK)), str(info.get("driver_node_id") or "")
     last = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
     raise OpsError(
         f"the job that reads the run folders {info['status']}: {last[:300]}",

@@ -1,7 +1,8 @@
 """What `hyperpod-ray` sends into a Ray cluster beside a job.
 
-`runs.py` reads what runs wrote about themselves, `with_secrets.py` starts a command with its secrets. Both use the
-standard library only, so that they run in any image; Ray imports them as package `hyperpod_ray_job`.
+`runs.py` reads what runs wrote about themselves, `files.py` makes their files readable, `with_secrets.py` starts a
+command with its secrets. All use the standard library only, so that they run in any image; Ray imports them as package
+`hyperpod_ray_job`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ SECRETS_VARIABLE = "HYPERPOD_RAY_SECRETS"
 COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
 COMMAND = f"python -m {PACKAGE}.with_secrets"
 """Runs the command of that variable: plain words, whatever shells are in between."""
-MODULES = ("runs", "with_secrets")
+MODULES = ("files", "runs", "with_secrets")
 
 
 @functools.cache
 def package() -> tuple[str, bytes]:
-    """Both modules as a zip file, called by its content as Ray calls them."""
+    """The modules as a zip file, called by its content as Ray calls them."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in [("__init__", ""), *((one, _source(one)) for one in MODULES)]:

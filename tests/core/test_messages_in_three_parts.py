@@ -66,6 +66,7 @@ OTHERS = {
     "planner/job.py": "caught there, with the parts",
     "planner/speed.py": "a defect of the figures on file",
     "ops/jobs_api.py": "a lost connection, which is tried again",
+    "ops/pull.py": "a file that did not arrive whole, which is tried again",
     "ops/clients.py": "the Kubernetes client's own class",
     "ops/web/server.py": "what HTTP answers to a refused request, and Python's own text for a missing attribute",
     "ops/gather.py": "a kind that is not installed: caught there",

@@ -218,8 +218,8 @@ def test_the_researchers_day_runs_as_printed(
 ) -> None:
     """Every printed line in its order, through a port forward, on one process in place of two GPUs.
 
-    Commands: submit research -f job.yaml --name --no-wait; runs list, show, logs, compare, plot --out, best, and
-    stop --yes.
+    Commands: submit research -f job.yaml --name --no-wait; runs list, show, logs, compare, plot --out, best,
+    pull --best --to, and stop --yes.
     """
     monkeypatch.setattr(names, "MOUNT_PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -257,6 +257,9 @@ def test_the_researchers_day_runs_as_printed(
     assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
     best = said["hyperpod-ray runs best research first second"].splitlines()[0]
     assert (Path(best) / ".metadata").exists()
+    pulled = tmp_path / "best"
+    assert {path.name for path in pulled.iterdir()} >= {".metadata", "about.json", "checksums-0.json"}
+    assert json.loads((pulled / "about.json").read_text())["metrics"]["loss"] > 0
 
 
 @pytest.mark.rehearsal

@@ -1,0 +1,75 @@
+"""Makes a folder's files readable through Ray's dashboard: `python -m hyperpod_ray_job.files KEY FOLDER [PATTERN...]`.
+
+Ray's dashboard serves the files of a node's log folder to who has its token, and follows links that leave that folder.
+So the folder is linked there, and one line of JSON says what it has: name, bytes and CRC-32 of each file. A file of a
+checkpoint has the CRC-32 that was noted when training wrote it; another file is read for it. Links of earlier days are
+removed. Who may do this may submit any job, which reads the same files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+MARK = "HYPERPOD-RAY-RUNS "
+LINKS = "hyperpod-ray-pull"
+KEPT_SECONDS = 86_400
+CHUNK_BYTES = 8 << 20
+
+
+def listing(folder: Path, patterns: list[str]) -> list[dict[str, Any]]:
+    """The files below a folder, by name: all, or those that one of the patterns fits."""
+    noted: dict[str, int] = {}
+    for note in sorted(folder.glob("checksums-*.json")):
+        noted.update(json.loads(note.read_text(encoding="utf-8")))
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and (not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)):
+            crc = noted[name] if name in noted else crc_of(path)
+            found.append({"name": name, "bytes": path.stat().st_size, "crc32": crc})
+    return found
+
+
+def crc_of(path: Path) -> int:
+    """CRC-32 of a file."""
+    value = 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            value = zlib.crc32(chunk, value)
+    return value
+
+
+def link(logs: Path, folder: Path, key: str) -> str:
+    """Link the folder into the log folder; returns the name there."""
+    place = logs / LINKS
+    place.mkdir(exist_ok=True)
+    for old in place.iterdir():
+        with contextlib.suppress(OSError):
+            if old.is_symlink() and time.time() - old.lstat().st_mtime > KEPT_SECONDS:
+                old.unlink()
+    (place / key).symlink_to(folder, target_is_directory=True)
+    return f"{LINKS}/{key}"
+
+
+def main(arguments: list[str]) -> int:
+    """Link and list."""
+    key, name, *patterns = arguments
+    folder = Path(name)
+    logs = Path("/proc/self/fd/1").readlink().parent
+    content: dict[str, Any] = {"found": folder.is_dir(), "files": [], "link": ""}
+    if folder.is_dir():
+        content |= {"files": listing(folder, patterns), "link": link(logs, folder, key)}
+    sys.stdout.write(f"{MARK}{json.dumps(content)}\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
