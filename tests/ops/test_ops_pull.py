@@ -1,20 +1,16 @@
-"""`runs pull` from a real Ray head and from the embedded AWS's S3; a job that reads AWS Secrets Manager."""
+"""`runs pull` from a real Ray head."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
 from cli.main import main
-from ops import clients, pull
+from ops import pull
 from ops.jobs_api import Jobs
 from ops.submit import post
 from tests.ops.ray_head import Head
@@ -53,92 +49,3 @@ def test_a_checkpoint_comes_through_rays_dashboard(
     assert "__1_0.distcp did not arrive in 5 tries: CRC-32" in capfd.readouterr().err
     assert not Path("spoilt").exists()
     assert (Path("spoilt.partial") / "__0_0.distcp").exists()
-
-
-def test_a_checkpoint_in_s3_comes_with_the_users_credentials(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = checkpoint(tmp_path / "run", 10, loss=1.0)
-    s3: Any = world.client("s3")
-    s3.create_bucket(Bucket="runs-to-pull", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    for path in folder.rglob("*"):
-        if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            s3.put_object(Bucket="runs-to-pull", Key=f"prod/run/step/{name}", Body=path.read_bytes())
-    s3.put_object(Bucket="runs-to-pull", Key="prod/run/step-2/other", Body=b"x")
-    for key, value in world.environ().items():
-        monkeypatch.setenv(key, value)
-    files, read = pull._in_s3(clients.target(world.name), "s3://runs-to-pull/prod/run/step", patterns=[])
-    assert [file.crc32 is not None for file in files if file.name == "__0_0.distcp"] == [True]
-    pull._copy(files, read, to=tmp_path / "to", of="s3")
-    assert same(tmp_path / "to", folder)
-    s3.put_object(
-        Bucket="runs-to-pull", Key="prod/run/step/__0_0.distcp", Body=(folder / "__0_0.distcp").read_bytes()[::-1]
-    )
-    monkeypatch.setattr(pull, "WAIT_SECONDS", 0.0)
-    with pytest.raises(pull.OpsError, match="did not arrive in 5 tries: CRC-32"):
-        pull._copy(files, read, to=tmp_path / "again", of="s3")
-    s3.delete_object(Bucket="runs-to-pull", Key="prod/run/step/about.json")
-    with pytest.raises(pull.OpsError, match=r"about.json did not arrive in 5 tries: .*NoSuchKey"):
-        pull._copy(files, read, to=tmp_path / "gone", of="s3")
-
-
-class PodIdentity(BaseHTTPRequestHandler):
-    """As EKS's agent on a node: credentials of the pod's role."""
-
-    account, secret = "", ""
-
-    def do_GET(self) -> None:
-        body = json.dumps(
-            {
-                "AccessKeyId": self.account, "SecretAccessKey": self.secret, "Token": "",
-                "Expiration": "2099-01-01T00:00:00Z",
-            }
-        ).encode()  # fmt: skip
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
-def test_a_job_reads_its_secret_from_secrets_manager(
-    world: World, ray: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """By the credentials that a pod's agent gives, from the embedded AWS; a secret that is not there ends the job."""
-    monkeypatch.setattr(PodIdentity, "account", world.running.account)
-    monkeypatch.setattr(PodIdentity, "secret", world.running.secret)
-    value = "s3ntinel-of-secrets-manager"
-    arn = world.client("secretsmanager").create_secret(Name="of-a-job", SecretString=json.dumps({"token": value}))[
-        "ARN"
-    ]
-    environments = tmp_path / "environments"
-    environments.mkdir()
-    text = (world.folder / f"{world.name}.yaml").read_text()
-    (environments / "demo.yaml").write_text(f"{text}  access: {{secret_arns: ['{arn}']}}\n")
-    monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(environments))
-    monkeypatch.setenv("RAY_AUTH_TOKEN", ray.token)
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "train.py").write_text(
-        "import hashlib, os\nprint('digest', hashlib.sha256(os.environ['HF_TOKEN'].encode()).hexdigest())\n"
-    )
-    agent = ThreadingHTTPServer(("127.0.0.1", 0), PodIdentity)
-    Thread(target=agent.serve_forever, daemon=True).start()
-    variables = {
-        "AWS_ENDPOINT_URL": world.running.client.endpoint,
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{agent.server_port}/v1/credentials",
-    }
-    given = [word for key, one in variables.items() for word in ("--env", f"{key}={one}")]
-    common = ["submit", "demo", "--address", ray.url, "--working-dir", str(tmp_path / "work"), *given]
-    try:
-        assert main([*common, "--secret", f"HF_TOKEN={arn}#token", "--", "python", "train.py"]) == 0
-        out, err = capfd.readouterr()
-        assert f"digest {hashlib.sha256(value.encode()).hexdigest()}" in out
-        assert value not in out + err
-        world.client("secretsmanager").delete_secret(SecretId=arn, ForceDeleteWithoutRecovery=True)
-        assert main([*common, "--secret", f"HF_TOKEN={arn}#token", "--", "python", "train.py"]) == 2
-        assert f"secret {arn}: ResourceNotFoundException" in capfd.readouterr().out
-    finally:
-        agent.shutdown()
