@@ -206,12 +206,16 @@ def ours(remote: Remote) -> list[Json]:
 
 @contextlib.contextmanager
 def proxy(kubeconfig: Path) -> Iterator[Path]:
-    """A `kubectl proxy` on a socket of its own."""
+    """A `kubectl proxy` on a socket of its own.
+
+    A socket's name has room for 107 bytes, and the folder's may be longer: both ends name it relative to the folder.
+    """
     folder = Path(tempfile.mkdtemp(prefix="follow-"))  # mode 0700
-    path = folder / "api"
-    command = ["kubectl", "--kubeconfig", str(kubeconfig), "proxy", f"--unix-socket={path}"]
+    opened = os.open(folder, os.O_PATH)
+    path = Path(f"/proc/self/fd/{opened}/api")
+    command = ["kubectl", "--kubeconfig", str(kubeconfig.resolve()), "proxy", "--unix-socket=api"]
     # a session of its own: it must outlive the signal that ends this process, to take the nodes away
-    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    started = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         while not path.exists():
             if started.poll() is not None:
@@ -221,6 +225,7 @@ def proxy(kubeconfig: Path) -> Iterator[Path]:
     finally:
         started.terminate()
         started.wait()
+        os.close(opened)
         shutil.rmtree(folder, ignore_errors=True)
 
 

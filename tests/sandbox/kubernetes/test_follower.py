@@ -46,7 +46,8 @@ def hyperpod(emulator: Any, *, count: int) -> None:
 def test_hyperpods_nodes_are_nodes_of_a_cluster_of_ones_own(empty: Any, tmp_path: Path) -> None:
     own = empty
     kubeconfig = Path(own.server["kubeconfig"])
-    with running(tmp_path / "aws", kubeconfig=kubeconfig) as emulator:
+    state = tmp_path / ("a-long-name-" * 8) / "aws"  # longer than a socket's name may be
+    with running(state, kubeconfig=kubeconfig) as emulator:
         assert emulator.running.kubernetes == own.server["url"]
         hyperpod(emulator, count=2)
 
@@ -81,4 +82,4 @@ def test_hyperpods_nodes_are_nodes_of_a_cluster_of_ones_own(empty: Any, tmp_path
     # `down` takes the instances, and with them their Node objects; the cluster itself stays
     assert own.get("nodes")["items"] == []
     assert own.get("namespace", "default")["status"]["phase"] == "Active"
-    assert process.marked(tmp_path / "aws") == []
+    assert process.marked(state) == []
