@@ -311,8 +311,9 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
 
 
 FAULT_NAMES = (
-    "worker", "node", "freeze", "hang", "drain", "elastic", "driver", "head", "two-at-once", "during-recovery",
-    "flap", "spares-exhausted", "coordinator", "writer", "disk-full", "read-only", "slow-storage", "clock-jump",
+    "worker", "node", "freeze", "hang", "hung-job", "drain", "elastic", "driver", "head",
+    "two-at-once", "during-recovery", "flap", "spares-exhausted", "coordinator", "writer",
+    "disk-full", "read-only", "slow-storage", "clock-jump",
 )  # fmt: skip
 """Faults of `rehearsal.faults`, which is imported only when it runs; a test compares the two."""
 Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]

@@ -28,7 +28,7 @@ ROLES = {
     "operator": tuple(COMMANDS),
     "pipeline": ("preflight", "deploy"),
 }
-PREFIXES = {"service-quotas": "servicequotas"}
+PREFIXES = {"amp": "aps", "service-quotas": "servicequotas"}
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
     "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",

@@ -190,7 +190,7 @@ def _file_system_item(target: Target, item: FileSystem) -> Item:
 def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
     """What services created on their own behalf: log groups, images, and what holds the VPC."""
     found: list[Item] = []
-    for look in (_log_groups, _images, _in_the_vpc):
+    for look in (_log_groups, _images, _workspaces, _in_the_vpc):
         try:
             found += look(target, stacks)
         except Exception as error:
@@ -260,6 +260,27 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
         raise
     fate: Fate = "kept" if settings.repository_exists or settings.on_destroy == "retain" else "destroyed"
     return [Item(kind="repository", id=target.plan.image_repository, fate=fate, note=f"{len(images)} images")]
+
+
+def _workspaces(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+    """Prometheus workspaces that a destroy keeps, also those of earlier ones: each deploy makes a new one."""
+    settings = target.plan.settings.observability
+    if settings is None or settings.on_destroy != "retain":
+        return []
+    owned = _there(stacks, names.PLATFORM_STACK)
+    # the service takes an alias for the beginning of one
+    found = target.aws.pages("amp", "list_workspaces", "workspaces", alias=target.name)
+    note = "observability.on_destroy: retain" if owned else "no stack owns it: aws amp delete-workspace --workspace-id "
+    return [
+        Item(
+            kind="Prometheus workspace",
+            id=str(item["workspaceId"]),
+            fate="kept",
+            note=note if owned else f"{note}{item['workspaceId']}",
+        )
+        for item in found
+        if item.get("alias") == target.name
+    ]
 
 
 def _vpcs(target: Target) -> list[str]:

@@ -33,6 +33,7 @@ class Fault:
         spares: nodes that stand by, at least.
         resubmits: the driver is lost with it, so somebody submits the run again.
         elastic: it needs a run whose size may change.
+        watched: it needs the stand-in of HyperPod's job monitoring agent, and rules for it.
     """
 
     name: ClassVar[str]
@@ -40,6 +41,7 @@ class Fault:
     spares: ClassVar[int] = 0
     resubmits: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
+    watched: ClassVar[bool] = False
 
     def needs(self, *, nodes: int, spares: int) -> None:
         """LocalError where the rehearsal's cluster is too small."""
@@ -123,6 +125,16 @@ class Hang(Fault):
     def inject(self, scene: Scene) -> Harm:
         event = scene.arm("hang", rank=1)
         return event.t, "rank 1"
+
+
+class HungJob(Hang):
+    """The same, and the library's own limit is far away: the stand-in agent ends the workers that write no step."""
+
+    name = "hung-job"
+    watched = True
+
+    def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
+        return bool(scene.hangs) and super().recovered(scene, tail, injected)
 
 
 class Drain(Fault):
@@ -356,9 +368,9 @@ class ClockJump(Fault):
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
-        Worker(), Node(), Freeze(), Hang(), Drain(), Elastic(), Driver(), Head(), TwoAtOnce(), DuringRecovery(),
-        Flap(), SparesExhausted(), CoordinatorKilled(), WriterKilled(), DiskFull(), ReadOnly(), SlowStorage(),
-        ClockJump(),
+        Worker(), Node(), Freeze(), Hang(), HungJob(), Drain(), Elastic(), Driver(), Head(),
+        TwoAtOnce(), DuringRecovery(), Flap(), SparesExhausted(), CoordinatorKilled(),
+        WriterKilled(), DiskFull(), ReadOnly(), SlowStorage(), ClockJump(),
     )
 }  # fmt: skip
 

@@ -6,10 +6,11 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rehearsal.events import Event, Tail
 from rehearsal.faults import Fault, faults_named
@@ -260,17 +261,24 @@ def run(
             expected="it, for the picture",
             fix="recreate it: make rehearsal-env",
         )
-    scene = Scene(
-        manifest=manifest or manifest_of(environment, project=project),
-        options=wanted,
-        listener=listener or Silent(),
-        project=project,
-    )
-    try:
-        with watched(scene) if watched else nullcontext():
-            report = Rehearsal(environment=environment, scene=scene).all()
-    finally:
-        scene.close()
+    from rehearsal import job_agent
+
+    with ExitStack() as open_:
+        hung = any(fault.watched for fault in faults_named(wanted.faults))
+        if hung:
+            wanted = job_agent.with_rules(wanted, Path(open_.enter_context(TemporaryDirectory(prefix="rules-"))))
+        scene = Scene(
+            manifest=manifest or manifest_of(environment, project=project),
+            options=wanted,
+            listener=listener or Silent(),
+            project=project,
+        )
+        open_.callback(scene.close)
+        if hung:
+            open_.enter_context(job_agent.agents(scene))
+        if watched:
+            open_.enter_context(watched(scene))
+        report = Rehearsal(environment=environment, scene=scene).all()
     folder = out or project / OUT / datetime.fromtimestamp(scene.start, tz=UTC).strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.json"

@@ -50,6 +50,7 @@ class Scene:
         self.log: list[list[Any]] = []
         self.tails: dict[str, Tail] = {}
         self.submissions: dict[str, int] = {}
+        self.hangs: list[str] = []
         self.tag = secrets.token_hex(2)
         self.cluster = Cluster.start(
             manifest=with_spare_pods(manifest, most=options.max_pods, spares=options.spares),

@@ -58,6 +58,7 @@ OTHERS = {
     "resilience/watch.py": "built of the parts, before it is raised",
     "review/findings.py": "a defect of a review rule",
     "rehearsal/picture.py": "a defect of the report",
+    "rehearsal/hang_rules.py": "what HTTP answers to a refused request, in the words of a service",
     "rehearsal/ray_hosts/jobs_api.py": "a lost connection, which is tried again",
     "rehearsal/ray_hosts/scale.py": "a defect of the caller",
     "jobs/finetune/train.py": "a class that names the fault, with the parts in its text",

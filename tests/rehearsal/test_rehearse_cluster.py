@@ -82,6 +82,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (command,) = commands("rehearse")
     folder = tmp_path_factory.mktemp("rehearsal")
     command[command.index("--out") + 1] = str(folder)
+    command[command.index("--faults") + 1] += ",hung-job"
     command += ["--fault-timeout", "900"]  # beside the whole suite the job starts ten times slower
     with ray_turn():
         before, names = ray_processes(), set(Cluster.names(project=PROJECT))
@@ -105,7 +106,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_fault_is_survived_with_no_hand_on_it(rehearsed: dict[str, Any]) -> None:
     report = rehearsed["report"]
     assert report["survived"]
-    assert [fault["fault"] for fault in report["faults"]] == ["worker", "node"]
+    assert [fault["fault"] for fault in report["faults"]] == ["worker", "node", "hung-job"]
     assert all(fault["interrupted"] and fault["survived"] and not fault["resubmitted"] for fault in report["faults"])
     assert [run["status"] for run in report["runs"]] == ["SUCCEEDED"]
     assert report["runs"][0]["submissions"] == 1
@@ -124,6 +125,17 @@ def test_no_more_than_one_interval_is_lost_and_work_resumed_from_a_checkpoint(re
         assert 0 < fault["steps_lost"] <= report["settings"]["interval_steps"]
         assert fault["checkpoint_step"] >= report["settings"]["interval_steps"]
         assert fault["checkpoint"].startswith(f"step-{fault['checkpoint_step']:08d}")
+
+
+def test_the_stand_in_agent_found_the_hang_by_rules_that_awss_library_sent(rehearsed: dict[str, Any]) -> None:
+    report = rehearsed["report"]
+    hung = report["faults"][2]
+    after = hung["t"] - report["started_t"]
+    said = [text for t, text in report["log"] if "stand-in agent on" in text and t >= after - 1]
+    assert said, report["log"]
+    event = json.loads(said[0].partition(": ")[2])
+    assert (event["event"], event["action"]) == ("HANG_DETECTED", "cancel")
+    assert "rule progress: no line for" in event["message"]
 
 
 def test_nothing_is_left_running(rehearsed: dict[str, Any]) -> None:
