@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cli.options import command, group
+from cli.options import Env, command, group, target
 from ops import output
 from ops.errors import BAD_USE, ERROR, OK, OpsError
 
-app = group("Show and pin the parameters of the container image.", examples=["image pin", "image build-args"])
+app = group(
+    "Show and pin the parameters of the container image, and lock packages of your own.",
+    examples=["image pin", "image lock research"],
+)
 SetName = Annotated[
     str | None, typer.Argument(metavar="[SET]", help="Parameter set in image/versions.yaml. Default: its `default`.")
 ]
@@ -56,6 +59,35 @@ def pin(
     except ImageError as error:
         raise OpsError.of(error, code=ERROR) from error
     output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
+    return OK
+
+
+@command(app, examples=["image lock research"])
+def lock(env: Env) -> int:
+    """Write the lock of the environment's own packages (image.requirements), with hashes. Exit code 2 on a conflict."""
+    from core import image_sets
+    from core.image_packages import entries
+    from image import own
+    from image.versions import ImageError, choose
+
+    chosen = target(env)
+    settings = chosen.plan.built_image
+    if settings is None or settings.requirements is None:
+        raise OpsError(
+            f"'{env}' names no packages of its own",
+            expected="image.requirements, a requirements file",
+            fix="set it in the environment's file",
+            code=BAD_USE,
+        )
+    file = image_sets.PROJECT / settings.requirements
+    if not file.is_file():
+        raise OpsError(f"{file} is not there", expected="the file of image.requirements", fix="create it", code=BAD_USE)
+    try:
+        written = own.lock(file, chosen=choose(settings.set))
+    except ImageError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
+    count = len(entries(written.read_text(encoding="utf-8")))
+    output.write_line(f"wrote {written}: {count} packages that the image set does not have; commit it")
     return OK
 
 

@@ -32,15 +32,43 @@ class BuildableImage:
     """`nvidia` or `neuron`. CPU nodes run every image of their architecture."""
 
 
+def fields_of(sets: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a set is made of: its own entry, on top of the one that it extends."""
+    own = dict(sets[name])
+    return {**sets[own.pop("extends")], **own} if "extends" in own else own
+
+
 @functools.cache
-def default_image(folder: str) -> BuildableImage | None:
-    """The image that a deploy builds from a folder; None for a folder other than the project's own."""
-    if folder != FOLDER:
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((PROJECT / FOLDER / "versions.yaml").read_text(encoding="utf-8"))
+    return data
+
+
+def set_names() -> list[str]:
+    """Names of the sets, the default first."""
+    return sorted(_data()["sets"], key=lambda name: (name != _data()["default"], name))
+
+
+def requirements_of(name: str) -> Path:
+    """The lock of a set."""
+    return PROJECT / FOLDER / f"requirements-{name}.txt"
+
+
+@functools.cache
+def default_image(folder: str, name: str | None = None) -> BuildableImage | None:
+    """The image that a deploy builds from a folder; None for a folder other than the project's own, or an unknown set.
+
+    Args:
+        folder: The folder of the environment's `image`.
+        name: Its set. Default: the default set.
+    """
+    data = _data()
+    name = name or str(data["default"])
+    if folder != FOLDER or name not in data["sets"]:
         return None
-    data: dict[str, Any] = yaml.safe_load((PROJECT / folder / "versions.yaml").read_text(encoding="utf-8"))
-    chosen = data["sets"][data["default"]]
+    chosen = fields_of(data["sets"], name)
     return BuildableImage(
-        name=data["default"],
+        name=name,
         ray=str(data["ray"]),
         base=f"{chosen['base']}:{chosen['tag']}",
         digest=chosen["digest"],

@@ -141,7 +141,7 @@ def without_digest(plan: GroundPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
     found = {str(copy.source): IMAGE_LOCK.name for copy in held if not copy.source.digest}
-    built = default_image(plan.built_image.folder) if plan.built_image else None
+    built = default_image(plan.built_image.folder, plan.built_image.set) if plan.built_image else None
     if built is not None and not built.digest:
         found[built.base] = "image/versions.yaml"
     return found

@@ -167,6 +167,13 @@ ECR_REPOSITORIES = _shape(
     "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/*",
     "without a tag",
 )
+IMAGE_SET = _shape(r"^[a-z0-9][a-z0-9-]{0,40}$", "the name of an image set", "cu130-transformers")
+REQUIREMENTS = _shape(
+    r"^[A-Za-z0-9_./-]+\.in$",
+    "a requirements file whose name ends in .in",
+    "environments/research.in",
+    "letters, digits and _ . / -, relative to the project",
+)
 CACHE_PREFIX = _shape(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository prefix of a pull-through cache", "quay")
 VARIABLE = _shape(
     r"^[A-Za-z_][A-Za-z0-9_]*$",

@@ -10,13 +10,20 @@ from image.versions import ImageSet
 DOCKERFILE = "image/Dockerfile"
 SHARED = ("image/requirements-build.txt", "image/requirements-tiered.txt")
 """Requirements of every set."""
+OWN = "image/requirements-own.txt"
+"""Packages of the environment's own; the project's file has none."""
 
 
-def stage(target: Path, *, project: Path, chosen: ImageSet) -> None:
-    """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder."""
+def stage(target: Path, *, project: Path, chosen: ImageSet, own: Path | None = None) -> None:
+    """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder.
+
+    Args:
+        own: The lock of the environment's own packages. Default: none.
+    """
     for name in (DOCKERFILE, f"image/{chosen.requirements.name}", *SHARED):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project / name, copy)
+    shutil.copyfile(own or project / OWN, target / OWN)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(project / "resilience", target / "resilience", ignore=ignore)

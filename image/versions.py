@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from core.errors import ProjectError
+from core.image_sets import fields_of
 
 FILE = Path(__file__).with_name("versions.yaml")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -34,6 +35,7 @@ class ImageSet:
         cuda: CUDA that base and torch are built for, `major.minor`.
         architecture: Processor architecture of the base, `x86_64` or `arm64`.
         accelerator: What its frameworks are built for, `nvidia` or `neuron`.
+        origin: The set whose entry has base and digest: its own name, or that of the set which it extends.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ImageSet:
     cuda: str
     architecture: str
     accelerator: str
+    origin: str
 
     @property
     def requirements(self) -> Path:
@@ -74,7 +77,12 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
     content: Any = yaml.safe_load(file.read_text())
     try:
         sets = {
-            name: ImageSet(name=name, ray=str(content["ray"]), **{key: str(value) for key, value in fields.items()})
+            name: ImageSet(
+                name=name,
+                ray=str(content["ray"]),
+                origin=str(fields.get("extends", name)),
+                **{key: str(value) for key, value in fields_of(content["sets"], name).items()},
+            )
             for name, fields in content["sets"].items()
         }
         default = str(content["default"])
@@ -117,7 +125,7 @@ def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: 
             fix="to use the new one: hyperpod-ray image pin --update",
         )
     text = file.read_text(encoding="utf-8")
-    line = re.compile(rf"(^  {re.escape(chosen.name)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)
+    line = re.compile(rf"(^  {re.escape(chosen.origin)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)
     changed, count = line.subn(rf'\g<1>"{digest}"', text)
     if count != 1:
         raise ImageError(

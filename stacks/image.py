@@ -8,6 +8,7 @@ from pathlib import Path
 
 from constructs import Construct
 from core.ground import GroundPlan
+from core.image_packages import lock_of
 from core.model import BuiltImage
 from hyperpod_ray.image import TrainingImage
 from image.context import DOCKERFILE, stage
@@ -37,13 +38,14 @@ class ImageStack(EnvironmentStack):
         if settings.folder != OWN_FOLDER:
             self.image = image(context=project / settings.folder)
         else:
-            chosen, arguments, incomplete = choose(), None, None
+            chosen, arguments, incomplete = choose(settings.set), None, None
+            own = lock_of(project / settings.requirements) if settings.requirements else None
             try:
                 arguments = chosen.build_args()
             except ImageError as error:
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
-                stage(Path(context), project=project, chosen=chosen)
+                stage(Path(context), project=project, chosen=chosen, own=own)
                 self.image = image(
                     context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core import image_packages, image_sets
 from core.checks.lookup import find, workers
 from core.evidence import Repository
-from core.findings import Finding, error, rule
+from core.findings import Finding, error, meant, rule
 from core.ground import GroundPlan
 from core.image_sets import BuildableImage, default_image
 from core.images import Reference
@@ -20,9 +21,9 @@ ARM_TYPES = ("ml.p6e-gb200.",)
 """Accelerated types with an ARM processor. https://aws.amazon.com/ec2/instance-types/p6/"""
 
 
-def _built(plan: Plan) -> BuildableImage | None:
+def _built(plan: GroundPlan) -> BuildableImage | None:
     image = plan.built_image
-    return default_image(image.folder) if image is not None else None
+    return default_image(image.folder, image.set) if image is not None else None
 
 
 @rule("ray", "image", needs="repository")
@@ -90,6 +91,79 @@ def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]
             expected=f"a {DOCKERFILE} in it",
             fix="add it, or set image.folder: image",
         )
+
+
+@rule("image", needs="repository")
+def set_is_known(plan: GroundPlan, _repository: Repository) -> Iterator[Finding]:
+    """A set is one of `image/versions.yaml`; only the project's own image has sets and takes further packages."""
+    image = plan.built_image
+    if image is None:
+        return
+    for name in ("set", "requirements"):
+        if getattr(image, name) is not None and image.folder != image_sets.FOLDER:
+            yield error(
+                "image",
+                name,
+                what=f"{getattr(image, name)}, and the image is built from '{image.folder[:80]}'",
+                expected=f"folder '{image_sets.FOLDER}', whose Dockerfile takes it",
+                fix=f"remove image.{name}, and install packages in your own Dockerfile",
+            )
+    if image.set is not None and image.set not in (known := image_sets.set_names()):
+        yield error(
+            "image",
+            "set",
+            what=f"'{image.set}' is no set of image/versions.yaml",
+            expected=f"one of {', '.join(known)}",
+            fix=meant(image.set, known) or "correct the name",
+        )
+
+
+@rule("image", needs="repository")
+def own_packages_are_locked(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+    """Own packages come with hashes, and none replaces a version of the image set: torch and CUDA belong together."""
+    image, built = plan.built_image, _built(plan)
+    if image is None or image.requirements is None or built is None or repository.root is None:
+        return
+    path, file = ("image", "requirements"), repository.root / image.requirements
+    command = f"hyperpod-ray image lock {plan.name}"
+    if ".." in image.requirements.split("/") or image.requirements.startswith("/") or not file.is_file():
+        yield error(
+            *path,
+            what=f"'{image.requirements}' is no file of the project",
+            expected="a requirements file inside it",
+            fix="correct the path; it is relative to the project",
+        )
+        return
+    lock = image_packages.lock_of(file)
+    if not lock.is_file():
+        yield error(*path, what=f"{image.requirements} has no lock", expected=f"{lock.name} beside it", fix=command)
+        return
+    text = lock.read_text(encoding="utf-8")
+    set_lock = image_sets.requirements_of(built.name).read_text(encoding="utf-8")
+    if not text.startswith(image_packages.stamp(file.read_text(encoding="utf-8"), set_lock) + "\n"):
+        yield error(
+            *path,
+            what=f"{lock.name} is not the lock of {image.requirements} for image set '{built.name}'",
+            expected="a lock that is newer than both",
+            fix=command,
+        )
+        return
+    for line in image_packages.unsafe(text)[:5]:
+        yield error(
+            *path,
+            what=f"{lock.name}: '{line[:60]}'",
+            expected="NAME==VERSION with its hashes",
+            fix=command,
+        )
+    ours = image_packages.pins(set_lock)
+    for name, version in image_packages.pins(text).items():
+        if ours.get(name, version) != version:
+            yield error(
+                *path,
+                what=f"{lock.name}: {name} {version}, and image set '{built.name}' has {ours[name]}",
+                expected="the version of the set",
+                fix=command,
+            )
 
 
 @rule("image", "ray", "region", needs="repository")

@@ -387,6 +387,8 @@ CASES = [
     Case("efa_goes_to_its_pods", {f"{WORKER}/gpus": 3, f"{WORKER}/replicas": 8}, "ray.workers[0].gpus", "2 of each node stand idle", {f"{WORKER}/gpus": 4, f"{WORKER}/replicas": 8}, "warning"),
     Case("folder_exists", {"image/folder": "nowhere"}, "image.folder", "is no folder of the project", {"image/folder": "image"}),
     Case("folder_exists", {"image/folder": "docs"}, "image.folder", "has no Dockerfile", {"image/folder": "image"}),
+    Case("set_is_known", {"image/set": "cu130-transformer"}, "image.set", "did you mean 'cu130-transformers'?", {"image/set": "cu130-transformers"}),
+    Case("own_packages_are_locked", {"image/requirements": "nowhere.in"}, "image.requirements", "is no file of the project", {"image/set": "cu130"}),
     Case("registries_are_of_the_partition", {"image/uri": OTHER_REGION.replace("eu-west-1.amazonaws.com", "us-west-2.amazonaws.com.cn")}, "image.uri", "is no registry of aws", {"image/uri": OTHER_REGION}),
     Case("charts_are_locked", {"helm/kuberay_operator": "1.7.1"}, "helm.kuberay_operator", "locks kuberay-operator 1.7.0", {"helm/kuberay_operator": "1.7.0"}),
     Case("charts_are_locked", {"helm/lock_file": "chart.lock.yaml"}, "helm.lock_file", "is no file of the project. Expected a lock file of charts. Fix: did you mean 'charts.lock.yaml'?", {"helm/lock_file": "charts.lock.yaml"}),

@@ -1,0 +1,45 @@
+"""Packages that an environment adds to its image: a requirements file, and its lock beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+STAMP = "# hyperpod-ray image lock: "
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^\s;\\]+)")
+
+
+def lock_of(requirements: Path) -> Path:
+    """Where the lock of a requirements file is."""
+    return requirements.with_suffix(".txt")
+
+
+def entries(text: str) -> list[str]:
+    """The requirements of a file, each on one line, without comments."""
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def normalized(name: str) -> str:
+    """A package's name as indexes compare it.
+
+    https://packaging.python.org/en/latest/specifications/name-normalization/
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(text: str) -> dict[str, str]:
+    """Package to version, of the entries that pin one."""
+    return {normalized(found[1]): found[2] for line in entries(text) if (found := _PIN.match(line))}
+
+
+def unsafe(text: str) -> list[str]:
+    """Entries of a lock that are no version with its hashes: an option, an address, a range."""
+    return [line for line in entries(text) if not _PIN.match(line) or "--hash=sha256:" not in line]
+
+
+def stamp(requirements: str, set_lock: str) -> str:
+    """The first line of a lock: it changes when the requirements or the image set change."""
+    digest = hashlib.sha256(f"{requirements}\0{set_lock}".encode()).hexdigest()
+    return f"{STAMP}{digest[:32]}"
