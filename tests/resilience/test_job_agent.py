@@ -197,6 +197,26 @@ def test_only_a_worker_of_ray_sends(worker: Worker) -> None:
     assert not hangs._first_of_its_node()
 
 
+@pytest.mark.parametrize(
+    ("actor", "local_rank", "warms_up", "sends"),
+    [("a", 0, False, True), ("a", 1, False, False), (None, 0, False, False), ("a", 0, True, False)],
+)
+def test_the_first_training_worker_of_a_node_sends(
+    monkeypatch: pytest.MonkeyPatch, actor: str | None, local_rank: int, warms_up: bool, sends: bool
+) -> None:
+    """Not a second one, no driver, and no spare that rehearses the loop: it would be silent, and count as hung."""
+    import ray
+    import ray.train
+
+    from resilience.spares import warm_up
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: types.SimpleNamespace(get_actor_id=lambda: actor))
+    monkeypatch.setattr(ray.train, "get_context", lambda: types.SimpleNamespace(get_local_rank=lambda: local_rank))
+    monkeypatch.setattr(warm_up, "_under_way", warms_up)
+    assert hangs._first_of_its_node() is sends
+
+
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_file_that_holds_no_rules_stops_nothing(
     worker: Worker, capsys: pytest.CaptureFixture[str], content: str

@@ -153,7 +153,7 @@ def test_prod_has_every_alarm(assemblies: dict[str, Assembly]) -> None:
 
 
 def sections() -> Iterator[tuple[str, str]]:
-    for mail in (*notifications.CLUSTER_RULES, *notifications.ALARM_MAILS):
+    for mail in (*notifications.CLUSTER_RULES, *notifications.ALARM_MAILS, *notifications.METRIC_MAILS):
         yield mail.name, mail.section
 
 
