@@ -50,7 +50,7 @@ def view(
         facts=tuple(_facts(seen)),
         spend=None if prices is None or seen.cluster is None else spend(plan, seen, prices),
         spend_note=why_no_prices or ("" if seen.cluster else "No HyperPod cluster was seen: nothing can be counted."),
-        not_shown=tuple(dict.fromkeys([*(f"{item.source}: {item.why}" for item in seen.unseen), *verdict.without])),
+        not_shown=tuple(dict.fromkeys(f"{item.source}: {item.why}" for item in seen.unseen)),
     )
 
 

@@ -40,20 +40,26 @@ def command(text: str) -> str:
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; a head that begins with `>` is over numbers."""
+    """A table of cells that are HTML already; a head that begins with `>` is over numbers.
+
+    On a narrow screen each row becomes a list of names and values. The roles keep it a table for screen readers.
+    """
     head = "".join(
-        f'<th scope="col"{NUMBER if one.startswith(">") else ""}>{escape(one.lstrip(">"))}</th>' for one in heads
+        f'<th scope="col" role="columnheader"{NUMBER if one.startswith(">") else ""}>{escape(one.lstrip(">"))}</th>'
+        for one in heads
     )
     body = "".join(
-        "<tr>" + "".join(
-            f"<td{NUMBER if name.startswith('>') else ''}>{cell}</td>"
+        '<tr role="row">' + "".join(
+            f'<td role="cell" data-label="{escape(name.lstrip(">"))}"'
+            f'{NUMBER if name.startswith(">") else ""}>{cell}</td>'
             for name, cell in zip(heads, row, strict=True)
         ) + "</tr>"
         for row in rows
     )  # fmt: skip
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table role="table">'
+        f'<caption>{escape(caption)}</caption><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table></div>'
     )
 
 

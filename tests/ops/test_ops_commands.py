@@ -447,6 +447,33 @@ def test_cost_falls_back_to_the_dated_file_and_says_so(world: World) -> None:
     assert "workers" in result.json["estimated"]  # us-west-2 has no price of these types on file
 
 
+def test_cost_so_far_counts_what_runs_and_names_what_is_idle(world: World) -> None:
+    result = world.ops("cost", "demo", "--so-far", "-o", "json")
+    assert result.code == 0, result.err
+    found = result.json["so_far"]
+    rows = {row["name"]: row for row in found["items"]}
+    workers = world.running_workers()
+    assert rows["workers"]["what"] == f"{len(workers)} × ml.g5.8xlarge"
+    assert rows["workers"]["hours"] > 0 and rows["EKS control plane"]["usd_per_hour"] > 0
+    # two of the three workers carry a pod of Ray's: the spare is idle
+    (idle,) = found["idle"]
+    pods = {pod["spec"]["nodeName"] for pod in world.get("/api/v1/namespaces/ray/pods")["items"]}
+    assert [f"hyperpod-{node}" not in pods for node in idle["nodes"]] == [True]
+    assert (found["gpus"], found["busy_gpus"], idle["gpus"]) == (3, 2, 1)
+    assert found["usd_per_useful_gpu_hour"] == pytest.approx(found["usd_per_hour"] / 2, abs=0.02)
+    assert found["runs"] == [] and found["unseen"] == []
+
+
+def test_the_bill_of_an_account_without_costs_says_how_to_get_one(world: World) -> None:
+    """Cost Explorer by its own paginator's shapes: an empty month, and no forecast."""
+    shown = world.ops("cost", "demo", "--actual")
+    assert shown.code == 0, shown.err
+    assert "forecast: Cost Explorer has too little data for one" in shown.out
+    assert "aws ce update-cost-allocation-tags-status" in shown.err
+    actual = world.ops("cost", "demo", "--actual", "-o", "json").json["actual"]
+    assert (actual["usd"], actual["services"], actual["forecast"], actual["requests"]) == (0, [], None, 2)
+
+
 def test_logs_by_kind_node_and_time(world: World) -> None:
     arn = world.client("sagemaker").describe_cluster(ClusterName="ray-ops")["ClusterArn"]
     group = ops_names.cluster_log_group("ray-ops", arn)

@@ -27,6 +27,7 @@ from sandbox.aws.emulator.answers import answer_at_the_end
 from sandbox.aws.emulator.api_faults import inject
 from sandbox.aws.emulator.cloudformation import Registry
 from sandbox.aws.emulator.context import Context
+from sandbox.aws.emulator.cost_explorer import CostExplorer
 from sandbox.aws.emulator.credentials import Credentials, root_secret
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.execution import Execution
@@ -74,6 +75,7 @@ class Emulator:
         sagemaker_api.mount("sagemaker")
         fsx_api.mount("fsx")
         JsonService(context, self._quotas).mount("servicequotas")
+        JsonService(context, CostExplorer()).mount("ce")
         sessions = Sessions(context, roles, self._sagemaker)
         JsonService(context, sessions).share("ssm", SESSION_OPERATIONS)
         self._offerings = Offerings(context)
