@@ -77,8 +77,10 @@ def _runs(plan: Plan, seen: Snapshot, prices: Prices | None) -> Iterator[RunLine
         if one.id not in published:
             lines.append(
                 RunLine(
-                    name=one.id, state=one.state, tone=_job_tone(one.state), started=one.started, ended=one.ended,
+                    name=one.id, state=one.state, started=one.started, ended=one.ended,
                     command=one.command, message=one.message, why_no_record=NO_RECORD,
+                    # that it runs does not say that it trains
+                    tone="none" if one.state == "RUNNING" else _job_tone(one.state),
                 )
             )  # fmt: skip
     live = [line for line in lines if line.state not in ENDED]

@@ -51,7 +51,7 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     body = "".join(
         '<tr role="row">' + "".join(
             f'<td role="cell" data-label="{escape(name.lstrip(">"))}"'
-            f'{NUMBER if name.startswith(">") else ""}>{cell}</td>'
+            f'{NUMBER if name.startswith(">") else ""}>{f"<div>{cell}</div>" if cell else ""}</td>'
             for name, cell in zip(heads, row, strict=True)
         ) + "</tr>"
         for row in rows

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from core import names
+from ops.activity import with_activity
 from ops.errors import OpsError
 from ops.jobs_api import OURS, Jobs
 from ops.runs import all_of
@@ -23,6 +24,7 @@ from ops.verdict import judge
 from tests.ops.ray_head import Head
 from tests.ops.snapshots import healthy, said
 from tests.ops.world import ROOT
+from tests.support.answers import JOB_KEYS, Answers
 from tests.support.emulator import until
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -211,6 +213,17 @@ def test_a_refused_token_is_no_missing_file(dashboard: tuple[type[Dashboard], Jo
 
 TRAINS = """
 import sys, time
+import ray
+
+@ray.remote(num_cpus=0)
+class Idle:
+    def ready(self):
+        return True
+
+# two actors, as a job has that does not use the library: one runs, one waits for a GPU that is nowhere
+ray.init()
+runs, waits = Idle.remote(), Idle.options(num_gpus=1).remote()
+assert ray.get(runs.ready.remote())
 from resilience.folder import RunFolder
 from resilience.journal import Journal
 from resilience.pace import Pace
@@ -254,6 +267,21 @@ def test_a_hanging_run_of_a_real_job_is_found(ray: Head, tmp_path: Path) -> None
         assert run.step_seconds is not None
         assert [event.step for event in run.events] == list(range(1, 61))
         assert run.last_step_at is not None
+        # what the tests' stand-in for a dashboard answers has these keys
+        (listed,) = [item for item in jobs.json("GET", "/api/jobs/") if item["submission_id"] == "hangs"]
+        assert listed.keys() == JOB_KEYS
+        query = f"node_id={listed['driver_node_id']}&filename={names.PUBLISHED_RUNS}hangs/progress.json&lines=-1"
+        _, journal_ = jobs.call("GET", f"/api/v0/logs/file?{query}")
+        made = Answers()
+        made.trains()
+        assert json.loads(journal_).keys() <= json.loads(made.files["resilience/raysubmit_1/progress.json"]).keys()
+        # and a job without a journal has its actors, and no GPU on this machine
+        plain = Job(id="hangs", state="RUNNING", cluster="ray", namespace="ray", ray_id=listed["job_id"])
+        until(lambda: with_activity(jobs, plain).actors == {"ALIVE": 1, "PENDING_CREATION": 1})
+        assert with_activity(jobs, plain).gpu_percent is None
+        nodes = jobs.json("GET", "/nodes?view=summary")["data"]["summary"]
+        assert [item["raylet"]["nodeId"] for item in nodes] == [listed["driver_node_id"]]
+        assert nodes[0]["gpus"] == []
         job = Job(id="hangs", state="RUNNING", cluster="ray", namespace="ray", started=run.started)
         later = replace(run, at=run.last_step_at + timedelta(seconds=46), longest_pause_seconds=None)
         verdict = judge(replace(healthy(), jobs=(job,), runs=(later,)))

@@ -264,7 +264,7 @@ def test_runs_and_jobs_of_a_snapshot(tmp_path: Path) -> None:
     made = view(pages.plan(tmp_path), seen, judge(seen), prices=price_file.recorded())
     assert [(one.name, one.state, one.tone) for one in made.runs[:2]] == [
         ("llama", "recovering", "busy"),
-        ("job-2", "RUNNING", "good"),
+        ("job-2", "RUNNING", "none"),
     ]
     assert len(made.runs) == 2 + 6 and made.runs[1].why_no_record
     text = Seen(shown(made)).text
