@@ -12,7 +12,7 @@ from ops import output
 from ops.errors import BAD_USE, ERROR, OK, OpsError
 
 app = group(
-    "Show and pin the parameters of the container image, and lock packages of your own.",
+    "Show and pin the container image; lock packages of your own.",
     examples=["image pin", "image lock research"],
 )
 SetName = Annotated[

@@ -179,8 +179,8 @@ def problem(text: str) -> str:
     path: list[str] = []
     rest, node = words(text), TREE
     while rest and getattr(node, "commands", None) is not None:
-        word = rest.pop(0)
-        if word == "--environments":
+        word = rest.pop(0).rstrip(":")
+        if word in ("--environments", "--tunnel"):
             rest.pop(0)
             continue
         if word in ("--help", "-h", "--version"):
