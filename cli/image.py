@@ -64,7 +64,10 @@ def pin(
 
 @command(app, examples=["image lock research"])
 def lock(env: Env) -> int:
-    """Write the lock of the environment's own packages (image.requirements), with hashes. Exit code 2 on a conflict."""
+    """Lock the environment's own packages, with hashes.
+
+    They are those of `image.requirements`. Exit code 2 on a conflict.
+    """
     from core import image_sets
     from core.image_packages import entries
     from image import own
