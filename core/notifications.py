@@ -55,14 +55,15 @@ def alarm_prefix(environment: str) -> str:
 class Notification:
     """What a mail says besides the environment and the time.
 
-    `run` is the command without the program; `{environment}` stands for the environment's name. A mail about an event
-    may use `<variables>` of its rule in `run` and `means`.
+    `run` is the command without the program; `{environment}` stands for the environment's name. It is `status`, or what
+    `status` says to run: the table of faults in the tests holds them together. A mail about an event may use
+    `<variables>` of its rule in `run` and `means`.
     """
 
     name: str
     means: str
-    run: str
     section: str
+    run: str = "status {environment}"
 
     def command(self, environment: str) -> str:
         """The command to run."""
@@ -144,7 +145,6 @@ NODE_FAULTY = EventMail(
     name="NodeFaulty",
     what="node <node> is faulty, and the service repairs it (<repair>)",
     means="Pods on the node go with it. Training resumes from its last checkpoint, here or on another node.",
-    run="status {environment}",
     section=UNSCHEDULABLE,
     detail_type=NODE_HEALTH,
     detail={
@@ -176,7 +176,6 @@ NODE_HEALTHY = EventMail(
     name="NodeHealthy",
     what="node <node> is healthy again",
     means="HyperPod no longer finds a fault on the node. Pods can be scheduled on it.",
-    run="status {environment}",
     section=UNSCHEDULABLE,
     detail_type=NODE_HEALTH,
     detail={"InstanceId": _THERE, "HealthSummary": {"HealthStatus": ["Healthy"]}},
@@ -186,7 +185,6 @@ CLUSTER_FAILED = EventMail(
     name="ClusterFailed",
     what="the HyperPod cluster is <status>",
     means="Its last change did not succeed. Nodes that run keep running.",
-    run="status {environment}",
     section=FAILED,
     detail_type=STATE_CHANGE,
     detail={"ClusterStatus": ["Failed", "RollingBack"]},
@@ -196,7 +194,6 @@ ALARM_ENDED = EventMail(
     name="AlarmEnded",
     what="alarm <alarm> has ended",
     means="The condition of the alarm no longer holds.",
-    run="status {environment}",
     section=MAILS,
     source="aws.cloudwatch",
     detail_type=ALARM_CHANGE,
@@ -212,19 +209,16 @@ CLUSTER_MAILS: Sequence[EventMail] = (NODE_FAULTY, NODE_NOT_REPAIRED, NODE_HEALT
 REPLACEMENT_OVERDUE = AlarmMail(
     name="ReplacementOverdue",
     means="Pods have waited 90 minutes for a node. A replacement is late, or capacity is missing.",
-    run="status {environment}",
     section=NO_NODES,
 )
 MANY_UNHEALTHY = AlarmMail(
     name="ManyUnhealthy",
     means="Ten node health events within an hour: rather a change or a zone than one node.",
-    run="status {environment}",
     section=UNSCHEDULABLE,
 )
 REPEATED_GPU_FAULTS = AlarmMail(
     name="RepeatedGpuFaults",
     means="Three GPU faults (Xid, DCGM) within a day.",
-    run="status {environment}",
     section=UNSCHEDULABLE,
 )
 INSTANCE_FAILED = AlarmMail(
@@ -248,19 +242,16 @@ CLUSTER_ERROR = AlarmMail(
 NODES_SILENT = AlarmMail(
     name="NodesSilent",
     means="A fifth of the nodes became NotReady within 15 minutes: rather the network than one node.",
-    run="status {environment}",
     section=UNREACHABLE,
 )
 CRASH_LOOP = AlarmMail(
     name="CrashLoop",
     means="Containers of Ray or of the system crash again and again.",
-    run="status {environment}",
     section=CRASHES,
 )
 FILE_SYSTEM_FULL = AlarmMail(
     name="FileSystemNearlyFull",
     means="Less than a tenth of the shared file system is free. A full one ends training at the next checkpoint.",
-    run="status {environment}",
     section=FULL,
 )
 
@@ -268,13 +259,11 @@ FILE_SYSTEM_FULL = AlarmMail(
 WORKERS_MISSING = AlarmMail(
     name="WorkersMissing",
     means="Ray has fewer nodes than the environment's file asks for, or their metrics do not arrive.",
-    run="status {environment}",
     section=NO_NODES,
 )
 OPERATOR_DOWN = AlarmMail(
     name="OperatorDown",
     means="The KubeRay operator sends no metrics. While it is down, no lost worker is replaced.",
-    run="status {environment}",
     section=CONTROLLER,
 )
 GPUS_IDLE = AlarmMail(
@@ -286,13 +275,11 @@ GPUS_IDLE = AlarmMail(
 NO_STEP = AlarmMail(
     name="NoTrainingStep",
     means="A run of the training library has a driver, and finished no step for the minutes that the file names.",
-    run="status {environment}",
     section=HANG,
 )
 ALERTS_UNDELIVERED = AlarmMail(
     name="AlertsUndelivered",
     means="The alert manager of Amazon Managed Service for Prometheus could not deliver a mail.",
-    run="status {environment}",
     section=MAILS,
 )
 METRIC_MAILS: Sequence[AlarmMail] = (WORKERS_MISSING, OPERATOR_DOWN, GPUS_IDLE, NO_STEP, ALERTS_UNDELIVERED)
