@@ -58,6 +58,12 @@ def test_each_fault_has_its_verdict_and_its_command_and_an_end(fault: Fault) -> 
     assert (end.state, end.findings) == ("Healthy", ()), said(end)
 
 
+def test_what_is_rehearsed_has_its_test() -> None:
+    for fault in FAULTS:
+        file, _, test = fault.rehearsed.partition("::")
+        assert not file or f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8"), fault.name
+
+
 # --- mails and verdicts ----------------------------------------------------------------------------------------------
 
 
