@@ -627,6 +627,19 @@ class RayAccess(Settings):
     `sagemaker-mlflow` are yours to add. Artifacts need their bucket in `s3`."""
 
 
+class Tracking(Settings):
+    """Metrics of runs in an experiment tracker. The training library sends them; no tracker can stop training."""
+
+    mlflow: Annotated[str, shapes.TRACKING_URL.field()] | None = None
+    """A tracking server of MLflow, at port 443. Default: the one of `ray.access.mlflow_arn`, where that is set. Give a
+    token as a job's secret `MLFLOW_TRACKING_TOKEN`."""
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Experiment in MLflow. Default: the environment's name."""
+    wandb_project: Annotated[str, shapes.WANDB_PROJECT.field()] | None = None
+    """Project in Weights & Biases. The package `wandb` and the job's secret `WANDB_API_KEY` are yours to add. Default:
+    nothing goes there."""
+
+
 class HangRule(Settings):
     """A rule of hung job detection, in the service's own schema.
 
@@ -706,6 +719,8 @@ class Ray(Settings):
     """Default: nobody scrapes Ray's metrics, and no Grafana or Prometheus variables."""
     access: RayAccess | None = None
     """What Ray's pods may do in AWS. Default: nothing; they then have no identity."""
+    tracking: Tracking | None = None
+    """Default: off. Metrics are in the run's own journal, whatever this says."""
     hung_job_detection: HungJobDetection | None = None
     """Rules by which HyperPod finds hung jobs. Default: the service's own detection, which notifies."""
 

@@ -85,6 +85,12 @@ GRAFANA_ARN = _shape(
     "the ARN of an Amazon Managed Grafana workspace",
     "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-0123456789",
 )
+WANDB_PROJECT = _shape(r"^[A-Za-z0-9._-]{1,128}$", "a project of Weights & Biases", "my-project")
+TRACKING_URL = _shape(
+    r"^https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(/[A-Za-z0-9._~/-]*)?$",
+    "an https address without port, user or query",
+    "https://mlflow.example.com",
+)
 MLFLOW_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
     "the ARN of a SageMaker MLflow tracking server or app",

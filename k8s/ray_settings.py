@@ -10,7 +10,13 @@ from core.access import tier_base
 from core.model import RayPod
 from core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan, PodResources
-from resilience.settings import HANG_RULES_VARIABLE, Settings
+from resilience.settings import (
+    EXPERIMENT_VARIABLE,
+    HANG_RULES_VARIABLE,
+    TRACKERS_VARIABLE,
+    WANDB_PROJECT_VARIABLE,
+    Settings,
+)
 
 CERTIFICATES = "/etc/ssl/certs"
 """The certificate authorities that the Ray images (Ubuntu) trust, in OpenSSL's layout."""
@@ -69,4 +75,23 @@ def _common(plan: Plan) -> dict[str, str]:
     tier = {TIERED_S3_VARIABLE: base} if base else {}
     spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
     rules = {HANG_RULES_VARIABLE: f"{HANG_RULES_PATH}/{HANG_RULES_FILE}"}
-    return {**resilience.node_env(), **resilience.job_env(), **rules, **spares, **region, **mlflow, **tier}
+    trackers = _trackers(plan)
+    return {**resilience.node_env(), **resilience.job_env(), **rules, **spares, **region, **mlflow, **trackers, **tier}
+
+
+def _trackers(plan: Plan) -> dict[str, str]:
+    """Where the training library sends metrics; nowhere by default."""
+    asked, access = plan.settings.ray.tracking, plan.settings.ray.access
+    if asked is None:
+        return {}
+    made: dict[str, str] = {}
+    kinds = []
+    if asked.mlflow or (access and access.mlflow_arn):
+        kinds.append("mlflow")
+        made[EXPERIMENT_VARIABLE] = asked.experiment or plan.name
+    if asked.mlflow:
+        made[TRACKING_VARIABLE] = asked.mlflow
+    if asked.wandb_project:
+        kinds.append("wandb")
+        made[WANDB_PROJECT_VARIABLE] = asked.wandb_project
+    return {TRACKERS_VARIABLE: ",".join(kinds), **made}

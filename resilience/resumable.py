@@ -52,6 +52,7 @@ from resilience.spares.memory import memory_of
 from resilience.spares.ray_group import report_alone
 from resilience.state import TrainingState
 from resilience.tiered import Tier
+from resilience.tracking import tracker_of
 from resilience.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
@@ -128,6 +129,7 @@ class Resumable(Looping):
         if self.generation is not None:
             self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
         self.metrics: dict[str, Any] = {}
+        self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
         hangs.begin()  # a loop that another trainer runs
         self.draining = False
         self.leaving = self.resizing = False
@@ -144,6 +146,15 @@ class Resumable(Looping):
 
     def leave(self, *, failed: bool) -> None:
         """The loop has ended, well or not; a second call does nothing."""
+        try:
+            self._leave(failed=failed)
+        finally:
+            tracker, self.tracker = self.tracker, None
+            # with spares the process stays after a fault, and takes its tracker along
+            if tracker is not None and not (failed and self.generation is not None):
+                tracker.close(failed=failed)
+
+    def _leave(self, *, failed: bool) -> None:
         if failed:
             if self.generation is None:
                 self.saver.abandon()
@@ -188,6 +199,8 @@ class Resumable(Looping):
         if self.step % self.run.event_every_steps == 0:
             noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
             self.journal.event("step", **noted)
+        if self.tracker is not None:
+            self.tracker.log(self.step, metrics)
         pace = {}
         if self.journal.enabled:
             self.pace.stepped(time.monotonic())

@@ -215,7 +215,11 @@ MAY_BE_ZERO = frozenset(
 # a rehearsal's switch and the path of a file: they share the prefix but are no settings
 HANG_RULES_VARIABLE = "RESILIENCE_HANG_RULES"
 """Path of the rules that `resilience.hangs` sends."""
-NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS", HANG_RULES_VARIABLE})
+TRACKERS_VARIABLE = "RESILIENCE_TRACKING"
+"""Trackers that `resilience.tracking` sends metrics to: `mlflow`, `wandb`."""
+TRACKING_VARIABLE, EXPERIMENT_VARIABLE = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
+WANDB_PROJECT_VARIABLE = "WANDB_PROJECT"
+NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS", HANG_RULES_VARIABLE, TRACKERS_VARIABLE})
 
 
 def _parse(text: str, kind: type) -> float | int | bool:

@@ -27,6 +27,7 @@ from core.checks import (
     slurm,
     storage,
     teams,
+    tracking,
 )
 from core.evidence import Evidence
 from core.findings import RULES, Finding
@@ -53,6 +54,7 @@ __all__ = [
     "slurm",
     "storage",
     "teams",
+    "tracking",
 ]
 
 

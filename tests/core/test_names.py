@@ -21,6 +21,7 @@ ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID)
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
 COPIES = {
     ("resilience/tiered.py", names.TIERED_S3_VARIABLE),
+    ("resilience/settings.py", names.TRACKING_VARIABLE),
     *(
         ("resilience/run.py", name)
         for name in (

@@ -67,6 +67,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "dev",
         {
             "ray": {
+                "tracking": {"mlflow": "https://mlflow.example.com", "wandb_project": "mine"},
                 "hung_job_detection": {
                     "action": "cancel",
                     "rules": [

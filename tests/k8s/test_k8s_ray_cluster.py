@@ -195,6 +195,17 @@ def test_volumes(variant: Any) -> None:
         assert 0 < int(shared["sizeLimit"].removesuffix("Gi")) < int(memory.removesuffix("Gi"))
 
 
+def test_trackers_are_in_head_and_workers_where_they_are_asked_for(render: Render) -> None:
+    given = {
+        "RESILIENCE_TRACKING": "mlflow,wandb", "MLFLOW_TRACKING_URI": "https://mlflow.example.com",
+        "MLFLOW_EXPERIMENT_NAME": "dev", "WANDB_PROJECT": "mine",
+    }  # fmt: skip
+    for pod in ("head", "gpu"):
+        assert given.items() <= env_of(render("observed").pods()[pod]).items()
+        for name in ("local", "prod"):
+            assert not given.keys() & env_of(render(name).pods()[pod]).keys()
+
+
 def test_replicas_min_max(render: Render) -> None:
     prod, dev = render("prod").group("gpu"), render("dev").group("gpu")
     assert (prod["minReplicas"], prod["replicas"], prod["maxReplicas"]) == (8, 8, 8)

@@ -1,16 +1,19 @@
-"""`runs pull` from a real Ray head."""
+"""`runs pull` from a real Ray head and from the embedded AWS's S3; a job that reads AWS Secrets Manager."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.main import main
-from ops import pull
+from ops import clients, pull
+from ops.errors import OpsError
 from ops.jobs_api import Jobs
 from ops.submit import post
 from tests.ops.ray_head import Head
@@ -49,3 +52,67 @@ def test_a_checkpoint_comes_through_rays_dashboard(
     assert "__1_0.distcp did not arrive in 5 tries: CRC-32" in capfd.readouterr().err
     assert not Path("spoilt").exists()
     assert (Path("spoilt.partial") / "__0_0.distcp").exists()
+
+
+def test_a_checkpoint_in_s3_comes_with_the_users_credentials(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = checkpoint(tmp_path / "run", 10, loss=1.0)
+    s3: Any = world.client("s3")
+    s3.create_bucket(Bucket="runs-to-pull", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for path in folder.rglob("*"):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            s3.put_object(Bucket="runs-to-pull", Key=f"prod/run/step/{name}", Body=path.read_bytes())
+    s3.put_object(Bucket="runs-to-pull", Key="prod/run/step-2/other", Body=b"x")
+    for key, value in world.environ().items():
+        monkeypatch.setenv(key, value)
+    files, read = pull._in_s3(
+        clients.target(world.name, folder=world.folder), "s3://runs-to-pull/prod/run/step", patterns=[]
+    )
+    assert [file.crc32 is not None for file in files if file.name == "__0_0.distcp"] == [True]
+    pull._copy(files, read, to=tmp_path / "to", of="s3")
+    assert same(tmp_path / "to", folder)
+    s3.put_object(
+        Bucket="runs-to-pull", Key="prod/run/step/__0_0.distcp", Body=(folder / "__0_0.distcp").read_bytes()[::-1]
+    )
+    monkeypatch.setattr(pull, "WAIT_SECONDS", 0.0)
+    with pytest.raises(OpsError, match="did not arrive in 5 tries: CRC-32"):
+        pull._copy(files, read, to=tmp_path / "again", of="s3")
+    s3.delete_object(Bucket="runs-to-pull", Key="prod/run/step/about.json")
+    with pytest.raises(OpsError, match=r"about.json did not arrive in 5 tries: .*NoSuchKey"):
+        pull._copy([file for file in files if file.name == "about.json"], read, to=tmp_path / "gone", of="s3")
+
+
+def test_a_job_reads_its_secret_from_secrets_manager(
+    world: World, ray: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With credentials of the place it runs at, from the embedded AWS; a secret that is not there ends the job."""
+    value = "s3ntinel-of-secrets-manager"
+    arn = world.client("secretsmanager").create_secret(Name="of-a-job", SecretString=json.dumps({"token": value}))[
+        "ARN"
+    ]
+    environments = tmp_path / "environments"
+    environments.mkdir()
+    text = (world.folder / f"{world.name}.yaml").read_text()
+    (environments / "demo.yaml").write_text(f"{text}  access: {{secret_arns: ['{arn}']}}\n")
+    monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(environments))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", ray.token)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text(
+        "import hashlib, os\nprint('digest', hashlib.sha256(os.environ['HF_TOKEN'].encode()).hexdigest())\n"
+    )
+    # in place of what EKS Pod Identity gives a pod
+    (tmp_path / "aws").write_text(
+        f"[default]\naws_access_key_id = {world.running.account}\naws_secret_access_key = {world.running.secret}\n"
+    )
+    variables = {"AWS_ENDPOINT_URL": world.running.client.endpoint, "AWS_CONFIG_FILE": str(tmp_path / "aws")}
+    given = [word for key, one in variables.items() for word in ("--env", f"{key}={one}")]
+    common = ["submit", "demo", "--address", ray.url, "--working-dir", str(tmp_path / "work"), *given]
+    assert main([*common, "--secret", f"HF_TOKEN={arn}#token", "--", "python", "train.py"]) == 0
+    out, err = capfd.readouterr()
+    assert f"digest {hashlib.sha256(value.encode()).hexdigest()}" in out
+    assert value not in out + err
+    world.client("secretsmanager").delete_secret(SecretId=arn, ForceDeleteWithoutRecovery=True)
+    assert main([*common, "--secret", f"HF_TOKEN={arn}#token", "--", "python", "train.py"]) == 2
+    assert f"secret {arn}: ResourceNotFoundException" in capfd.readouterr().out
