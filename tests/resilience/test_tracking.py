@@ -17,6 +17,7 @@ import pytest
 from test_ranks import TINY
 
 from resilience import tracking
+from resilience.settings import EXPERIMENT_VARIABLE, TRACKERS_VARIABLE, TRACKING_VARIABLE
 from resilience.tracking import Tracker, tracker_of
 
 URL = "/fsx/runs/it's a run"
@@ -83,9 +84,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Mlflow]]:
     kind: type[Mlflow] = type("Here", (Mlflow,), state)
     running = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=running.serve_forever, daemon=True).start()
-    monkeypatch.setenv(tracking.TRACKERS_VARIABLE, "mlflow")
-    monkeypatch.setenv(tracking.TRACKING_VARIABLE, f"http://127.0.0.1:{running.server_port}/")
-    monkeypatch.setenv(tracking.EXPERIMENT_VARIABLE, "a & b")
+    monkeypatch.setenv(TRACKERS_VARIABLE, "mlflow")
+    monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{running.server_port}/")
+    monkeypatch.setenv(EXPERIMENT_VARIABLE, "a & b")
     monkeypatch.setattr(tracking, "EVERY_S", 0.01)
     monkeypatch.setattr(tracking, "CLOSE_S", 60.0)
     monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 60.0)
@@ -125,8 +126,8 @@ def test_a_job_sends_its_metrics_and_ends_although_a_second_tracker_is_not_insta
 ) -> None:
     import os
 
-    names = (tracking.TRACKING_VARIABLE, tracking.EXPERIMENT_VARIABLE)
-    given = {name: os.environ[name] for name in names} | {tracking.TRACKERS_VARIABLE: "mlflow,wandb"}
+    names = (TRACKING_VARIABLE, EXPERIMENT_VARIABLE)
+    given = {name: os.environ[name] for name in names} | {TRACKERS_VARIABLE: "mlflow,wandb"}
     done = run_job("finetune", "--name", "first", "--steps", "4", *TINY, **given)
     (run,) = server.runs.values()
     assert [metric["step"] for metric in run["metrics"] if metric["key"] == "loss"] == [1, 2, 3, 4]
@@ -155,8 +156,8 @@ def test_a_tracker_that_never_answers_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv(tracking.TRACKERS_VARIABLE, "mlflow")
-        monkeypatch.setenv(tracking.TRACKING_VARIABLE, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv(TRACKERS_VARIABLE, "mlflow")
+        monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setattr(tracking, "EVERY_S", 0.0)
         monkeypatch.setattr(tracking, "CLOSE_S", 0.2)
         monkeypatch.setattr(tracking, "MOST_WAITING", 50)
@@ -181,7 +182,7 @@ def test_whatever_a_tracker_raises_stays_in_its_thread(
     package: Any = ModuleType("wandb")
     package.init, package.Settings = init, SimpleNamespace
     monkeypatch.setitem(sys.modules, "wandb", package)
-    monkeypatch.setenv(tracking.TRACKERS_VARIABLE, "wandb")
+    monkeypatch.setenv(TRACKERS_VARIABLE, "wandb")
     monkeypatch.setattr(tracking, "EVERY_S", 0.01)
     tracker = made()
     tracker.log(1, {"loss": 1.0})
@@ -205,7 +206,7 @@ def test_weights_and_biases_gets_each_step_once_under_the_run_s_own_id(monkeypat
 
     package.init = init
     monkeypatch.setitem(sys.modules, "wandb", package)
-    monkeypatch.setenv(tracking.TRACKERS_VARIABLE, "wandb")
+    monkeypatch.setenv(TRACKERS_VARIABLE, "wandb")
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     monkeypatch.setattr(tracking, "EVERY_S", 0.01)
     monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 60.0)
@@ -223,10 +224,10 @@ def test_weights_and_biases_gets_each_step_once_under_the_run_s_own_id(monkeypat
     ("wanted", "kinds"), [("", None), ("mlflow", None), ("comet", None), ("wandb, mlflow", {"wandb", "mlflow"})]
 )
 def test_it_is_off_unless_asked_for(wanted: str, kinds: set[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(tracking.TRACKERS_VARIABLE, wanted)
-    monkeypatch.delenv(tracking.TRACKING_VARIABLE, raising=False)
+    monkeypatch.setenv(TRACKERS_VARIABLE, wanted)
+    monkeypatch.delenv(TRACKING_VARIABLE, raising=False)
     if kinds:
-        monkeypatch.setenv(tracking.TRACKING_VARIABLE, "arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/x")
+        monkeypatch.setenv(TRACKING_VARIABLE, "arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/x")
     found = tracker_of("first", URL)
     assert (found and {feed.name for feed in found.feeds}) == kinds
     if found:
