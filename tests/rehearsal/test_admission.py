@@ -1,0 +1,72 @@
+"""The admission stand-in against Kueue's own cases, and the story of two teams as decisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rehearsal.admission import Cohorts, Queue, Workload, decide, settled
+
+CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "admission_cases.yaml").read_text())
+
+
+def queues() -> list[Queue]:
+    made = []
+    for name, given in CASES["queues"].items():
+        amounts = {key: {"cpu": float(given[key])} for key in ("quota", "borrowing", "lending") if key in given}
+        rules = {key: given[key] for key in ("within", "reclaim", "cohort") if key in given}
+        made.append(Queue(name=name, **amounts, **rules))
+    return made
+
+
+def workload(name: str, given: list[Any], *, admitted: bool) -> Workload:
+    queue, priority, cpus = given
+    found = Workload(name=name, queue=queue, priority=priority, asks={"cpu": float(cpus)})
+    return replace(found, admitted=1.0) if admitted else found
+
+
+@pytest.mark.parametrize("name", CASES["cases"])
+def test_kueues_own_cases(name: str) -> None:
+    case = CASES["cases"][name]
+    state = Cohorts(queues(), [workload(key, one, admitted=True) for key, one in case["admitted"].items()])
+    incoming = workload("in", case["incoming"], admitted=False)
+    assert sorted(one.name for one in state.victims(incoming)) == case["preempted"]
+
+
+def teams(*, limit: float = 2.0) -> list[Queue]:
+    """Two teams with two GPU nodes each, as environments/examples/teams.yaml has them."""
+    return [Queue(name=team, quota={"node": 2.0}, borrowing={"node": limit}) for team in ("vision", "speech")]
+
+
+def job(name: str, team: str, nodes: float, *, created: float, priority: int = 0) -> Workload:
+    return Workload(name=name, queue=team, asks={"node": nodes}, created=created, priority=priority)
+
+
+def admitted(found: list[Workload]) -> set[str]:
+    return {one.name for one in found if one.admitted is not None}
+
+
+def test_two_teams_borrow_preempt_and_resume() -> None:
+    a, b = job("a", "vision", 4.0, created=1), job("b", "speech", 2.0, created=2)
+    now = settled(teams(), [a])
+    assert admitted(now) == {"a"}, "A borrows what speech leaves idle"
+    decision = decide(teams(), [*now, b])
+    assert (decision.preempt, decision.preemptor) == (("a",), "b"), "speech takes its own back"
+    now = settled(teams(), [*now, b])
+    assert admitted(now) == {"b"}, "A waits: it needs all four"
+    assert decide(teams(), now).preempt == (), "nobody who has his own is preempted"
+    now = settled(teams(), [one for one in now if one.name != "b"])
+    assert admitted(now) == {"a"}, "B has ended: A is admitted again"
+
+
+def test_a_job_beyond_the_limit_is_never_admitted() -> None:
+    assert admitted(settled(teams(limit=1.0), [job("a", "vision", 4.0, created=1)])) == set()
+
+
+def test_priority_comes_before_age_in_a_queue() -> None:
+    late = job("late", "vision", 2.0, created=9, priority=5)
+    assert decide(teams(limit=0.0), [job("early", "vision", 2.0, created=1), late]).admit == "late"
