@@ -1,0 +1,50 @@
+"""docs/teams.md says what the example, the names and the job file say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from core import names
+from core.job import Job
+from core.loader import FOLDER
+from ops import queues
+from tests.ops.test_ops_queues import PENDING
+
+DOCS = FOLDER.parent / "docs"
+PAGE = (DOCS / "teams.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_the_file_on_the_page_is_part_of_the_example() -> None:
+    (shown,) = (yaml.safe_load(block) for block in blocks(PAGE, "yaml"))
+    whole: Any = yaml.safe_load((FOLDER / "examples" / "teams.yaml").read_text(encoding="utf-8"))
+    assert {key: whole[key] for key in ("task_governance", "ray")} == {
+        key: shown[key] for key in ("task_governance", "ray")
+    }
+    for mine, theirs in zip(shown["teams"], whole["teams"], strict=True):
+        assert mine.items() <= theirs.items()
+
+
+def test_the_names_on_the_page_are_the_ones_that_jobs_use() -> None:
+    for name in (
+        names.GOVERNANCE_ADDON, names.team_namespace("TEAM"), names.team_queue("TEAM"), names.workload_priority("CLASS")
+    ):  # fmt: skip
+        assert f"`{name}`" in PAGE
+
+
+def test_the_words_of_a_waiting_job_are_those_that_are_printed() -> None:
+    said = queues._needs(PENDING[3])
+    assert f"queue '{names.team_queue('vision')}': {said}" in PAGE
+
+
+def test_the_researchers_job_is_a_job_of_a_team() -> None:
+    page = (DOCS / "researchers-day.md").read_text(encoding="utf-8")
+    (job,) = [Job(**found) for block in blocks(page, "yaml") if "team" in (found := yaml.safe_load(block))]
+    assert (job.cluster, job.local_queue) == ("own", "hyperpod-ns-vision-localqueue")
+    assert job.priority_class == "deadline-priority"
