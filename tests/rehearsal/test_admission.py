@@ -17,7 +17,9 @@ CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "admission_cases
 def queues() -> list[Queue]:
     made = []
     for name, given in CASES["queues"].items():
-        amounts = {key: {"cpu": float(given[key])} for key in ("quota", "borrowing", "lending") if key in given}
+        amounts: dict[str, Any] = {
+            key: {"cpu": float(given[key])} for key in ("quota", "borrowing", "lending") if key in given
+        }
         rules = {key: given[key] for key in ("within", "reclaim", "cohort") if key in given}
         made.append(Queue(name=name, **amounts, **rules))
     return made
