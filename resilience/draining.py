@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from resilience import torchrun
 from resilience.journal import Journal
 from resilience.settings import Settings
 
-NONE, DRAIN, DEADLINE = 0.0, 1.0, 2.0
-_REASONS = {DRAIN: "drain", DEADLINE: "deadline"}
+NONE, DRAIN, DEADLINE, SIGNAL, LEAVE = 0.0, 1.0, 2.0, 3.0, 4.0
+_REASONS = {DRAIN: "drain", DEADLINE: "deadline", SIGNAL: "signal", LEAVE: "leave"}
+_SIGNALS = {SIGNAL: torchrun.SAVE.name, LEAVE: torchrun.LEAVE.name}
 _MOST_STEPS = 10_000
 
 
@@ -31,6 +33,8 @@ def notice() -> Any:
 
 class DrainWatch:
     """Rank 0's eyes. The other ranks hear of it by the vote in `Resumable`.
+
+    Under torchrun every rank has eyes: a signal may reach one of them only.
 
     Args:
         settings: How often to look, and how long before the deadline the second save starts.
@@ -55,7 +59,9 @@ class DrainWatch:
         return step >= self.next_look
 
     def look(self, step: int, *, last_save_s: float) -> tuple[float, int]:
-        """What to do about a notice (NONE, DRAIN or DEADLINE), and after how many steps to look again."""
+        """What to do about a notice (NONE, DRAIN or DEADLINE) or a signal, and after how many steps to look again."""
+        if signal := torchrun.heard():
+            return (LEAVE if signal is torchrun.LEAVE else SIGNAL), 1
         info, now = notice(), self.clock()
         step_s = (now - self.looked[1]) / max(1, step - self.looked[0])
         self.looked = (step, now)
@@ -84,4 +90,7 @@ class DrainWatch:
     def heard(self, step: int, *, code: float, every: float) -> str | None:
         """Take over what rank 0 found: the reason to save now, or None."""
         self.next_look = step + max(1, int(every))
+        if code in _SIGNALS:
+            self.journal.event("drain", step=step, signal=_SIGNALS[code])
+            self.journal.update(now=True, state="draining")
         return _REASONS.get(code)

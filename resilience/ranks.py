@@ -89,12 +89,12 @@ def patience(seconds: float) -> Iterator[None]:
         limit = _limit_of(group)
         if limit is not None and limit.total_seconds() < seconds:
             before.append((group, limit))
-            _set_limit(group, timedelta(seconds=seconds))
+            set_limit(group, timedelta(seconds=seconds))
     try:
         yield
     finally:
         for group, limit in before:
-            _set_limit(group, limit)
+            set_limit(group, limit)
 
 
 def _backends(group: dist.ProcessGroup) -> list[Any]:
@@ -111,6 +111,7 @@ def _limit_of(group: dist.ProcessGroup) -> timedelta | None:
     return min(limits, default=None)
 
 
-def _set_limit(group: dist.ProcessGroup, limit: timedelta) -> None:
+def set_limit(group: dist.ProcessGroup, limit: timedelta) -> None:
+    """Set how long a collective of this group may take."""
     for backend in _backends(group):
         backend._set_default_timeout(limit)

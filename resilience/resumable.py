@@ -32,7 +32,7 @@ import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
 from torch.distributed.checkpoint.stateful import Stateful
 
-from resilience import hangs, rng
+from resilience import hangs, rng, torchrun
 from resilience.draining import NONE, DrainWatch
 from resilience.errors import InputError, Unrecoverable
 from resilience.faults import FaultHooks
@@ -132,6 +132,7 @@ class Resumable(Looping):
         self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
         hangs.begin()  # a loop that another trainer runs
         self.draining = False
+        self.alone = torchrun.started() and not ray.is_initialized()
         self.leaving = self.resizing = False
         self._asked_about: Save | None = None
         LIVE.append(self)
@@ -225,7 +226,9 @@ class Resumable(Looping):
         if self.clock.due(self.step) and reason is None and self.step != self.total_steps:
             reason = "interval"
         if reason is not None:
-            self.save(reason, wait=reason == "deadline")
+            self.save(reason, wait=reason in {"deadline", "leave"})
+        if reason == "leave" and self.step != self.total_steps:
+            raise SystemExit(torchrun.LEFT)
 
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
@@ -339,7 +342,7 @@ class Resumable(Looping):
         saving, looking = self.saver.in_flight is not None, self.drains.due(self.step)
         if saving or looking:
             code, every = NONE, 0
-            if looking and self.rank == 0:
+            if looking and (self.rank == 0 or self.alone):
                 code, every = self.drains.look(self.step, last_save_s=self.saver.last_save_s)
             self._asked_about = self.saver.in_flight
             leaving = self._asked_to_leave()
@@ -376,6 +379,8 @@ class Resumable(Looping):
         return reason
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
+        if self.alone and self.rank == 0:
+            torchrun.prune(self.folder, self.run)
         filesystem = None if self.folder.local else ray.train.get_context().get_storage().storage_filesystem
         checkpoint = Checkpoint(self.folder.at(name), filesystem=filesystem)
         if self.generation is not None:
@@ -406,5 +411,5 @@ def ensure_process_group() -> None:
 
 
 def node_address() -> str:
-    """This process's node, as Ray knows it; `local` without Ray."""
-    return str(ray.util.get_node_ip_address()) if ray.is_initialized() else "local"
+    """This process's node, as Ray or Slurm knows it; `local` without both."""
+    return str(ray.util.get_node_ip_address()) if ray.is_initialized() else torchrun.node()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from resilience import torchrun
 from resilience.errors import MARK, InputError, Unrecoverable, in_three_parts
 from resilience.folder import RunFolder, check_writable, names_missing
 from resilience.hangs import watched
@@ -135,7 +136,8 @@ class Run:
         Args:
             loop: Training loop, run in every worker.
             config: What the loop needs; plain data.
-            workers: A number (default 1), `min:max` for an elastic size, or 0 for local mode (this process alone).
+            workers: A number (default 1), `min:max` for an elastic size, or 0 for local mode:
+                this process alone, or the ranks that torchrun started.
             gpus_per_worker: GPUs per worker; 0 (default) trains on CPU over gloo.
             cpus_per_worker: CPUs per worker (default 1).
             spares: Workers beyond `workers` that stand by, each in a place of its own: a lost one is replaced within a
@@ -230,7 +232,10 @@ class Run:
             )
         limit = self.settings.process_group_timeout_s
         torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
-        parts = Parts(loop=closing(watched(loop)), torch_config=torch_config, dataset_config=asked.dataset_config)
+        prepared = closing(watched(loop))
+        if most == 0 and torchrun.started():
+            prepared = torchrun.prepared(prepared, limit_s=limit)
+        parts = Parts(loop=prepared, torch_config=torch_config, dataset_config=asked.dataset_config)
         if most > 0 and (spares or (least < most and _may_survive(asked))):
             from resilience.spares.driver import surviving
 
@@ -354,7 +359,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--workers", default=given("RUN_WORKERS", "2"),
-        help="N, MIN:MAX for an elastic size, 0 for local mode (default: RUN_WORKERS or 2)",
+        help="N, MIN:MAX for an elastic size, 0 for local mode and torchrun (default: RUN_WORKERS or 2)",
     )  # fmt: skip
     group.add_argument(
         "--spares", type=int, default=given("RUN_SPARES"),
