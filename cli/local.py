@@ -438,3 +438,48 @@ def register_demo(root: typer.Typer) -> None:
             if not keep:
                 leash.hold()
             return OK if run(rehearsal=rehearsal, keep=keep) else ERROR
+
+
+SLURM_FAULTS = ("process", "node", "controller", "batch-host")
+"""Faults of `rehearsal.slurm`, which is imported only when it runs; a test compares the two."""
+
+
+@command(app, examples=["local slurm", "local slurm --faults node,batch-host -o json"])
+def slurm(  # noqa: PLR0917
+    faults: Annotated[
+        str,
+        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(SLURM_FAULTS)}."),
+    ] = ",".join(SLURM_FAULTS),
+    job: Job = "finetune",
+    interval: Interval = 10,
+    step_delay: StepDelay = 0.15,
+    replace_after: ReplaceAfter = 3.0,
+    timers: Annotated[
+        Literal["tuned", "default"],
+        typer.Option(metavar="KIND", help="tuned: a requeued job begins after seconds; default: after two minutes."),
+    ] = "tuned",
+    fault_timeout: FaultTimeout = 400.0,
+    out: ReportFolder = None,
+    form: Plain = "table",
+) -> int:
+    """Train on a real Slurm on loopback and inject faults. Exit code 3 when training did not survive.
+
+    Needs Debian's packages slurm-wlm and munge. Starts a controller and four nodes, and ends them.
+    """
+    from rehearsal.slurm import commands
+    from rehearsal.slurm.rehearse import Options
+    from sandbox import leash
+
+    with rehearsal_errors():
+        leash.hold()
+        options = Options(
+            faults=tuple(part.strip() for part in faults.split(",") if part.strip()),
+            job=job,
+            interval=interval,
+            step_delay_s=step_delay,
+            replace_after_s=replace_after,
+            timers=timers,
+            fault_timeout_s=fault_timeout,
+        )
+        survived = commands.slurm(options=options, out=out, as_json=form == "json")
+    return OK if survived else CONDITION_FALSE

@@ -38,7 +38,7 @@ def rehearse(
         LocalError: bad input, or the rehearsal could not be carried through.
     """
     console = Console(stderr=as_json)
-    with _ended_by_sigterm(), Show(console) as show:
+    with ended_by_sigterm(), Show(console) as show:
         watched = None if web_port is None else functools.partial(page, environment=env, port=web_port)
         report = run(
             env, faults=options.faults, job=options.job, out=out, options=options, listener=show, watched=watched
@@ -62,7 +62,7 @@ def soak(env: str, *, kills: int, seed: int, options: Options, out: Path | None 
     Raises:
         LocalError: bad input, or the rehearsal could not be carried through.
     """
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         return run_soak(env, kills=kills, seed=seed, options=options, out=out, console=Console()) == 0
 
 
@@ -71,7 +71,7 @@ def _log(console: Console, item: Any) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """`timeout` and CI end a process by SIGTERM: the cluster stops then too."""
     old = signal.signal(signal.SIGTERM, _interrupt)
     try:

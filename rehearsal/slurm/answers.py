@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 REPLACE = "Action:Replace"
-_PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w:]*)=(.*?)(?=\s+[A-Za-z][\w:]*=|\s*$)")
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=(.*?)(?=\s+[A-Za-z][\w:/]*=|\s*$)")
 _LOST = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR"})
 _FLAGS = {"*": "NOT_RESPONDING"}
 

@@ -1,0 +1,120 @@
+"""What a rehearsal on Slurm found, beside the figures that were measured before. No process and no clock in here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rehearsal.report import FaultReport, RunReport
+
+SCHEMA_VERSION = 1
+BEFORE_S = {
+    ("node", "tuned"): 15.2,
+    ("batch-host", "tuned"): 33.9,
+    ("batch-host", "default"): 150.1,
+}
+"""Seconds to the first new step: Debian 12, slurm-wlm 22.05.8, two cores at load 11, replacement after 3 s."""
+NOT_SHOWN = (
+    "HyperPod's auto-resume plugin: a stand-in does what the guide says of it; the plugin's own times are not known",
+    "node replacement: HyperPod takes minutes to tens of minutes; here it is a set delay",
+    "health checks: a lost node is noticed after a second here; DCGM, EFA and stress checks do not run",
+    "NCCL, EFA and FSx for Lustre: training here is gloo on loopback and a local folder",
+)
+HEADINGS = ("fault", "at step", "back in", "before", "lost", "by", "nodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """One fault.
+
+    Args:
+        report: Times and losses, as of every rehearsal.
+        by: What brought the run back: `auto-resume`, `requeue`, or `no pause`.
+        nodes_before: Nodes of the job when the fault hit.
+        nodes_after: Its nodes at the first new step.
+        restarts: `Restarts` of the job then: how often Slurm queued it again.
+    """
+
+    report: FaultReport
+    by: str
+    nodes_before: tuple[str, ...]
+    nodes_after: tuple[str, ...]
+    restarts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmReport:
+    """The whole rehearsal."""
+
+    slurm: str
+    job: str
+    timers: str
+    settings: dict[str, Any]
+    faults: list[Recovery]
+    run: RunReport
+    seconds: float
+    machine: dict[str, Any]
+    log: list[list[Any]] = field(default_factory=list)
+    not_shown: tuple[str, ...] = NOT_SHOWN
+    version: int = SCHEMA_VERSION
+
+    @property
+    def survived(self) -> bool:
+        """Every fault was survived, and every loss is the undisturbed run's."""
+        return (
+            all(fault.report.survived for fault in self.faults)
+            and self.run.status == "COMPLETED"
+            and self.run.equal
+            and self.run.steps_compared > 0
+            and self.run.steps_different == 0
+        )
+
+    def to_json(self) -> str:
+        """As JSON, with `survived`."""
+        return json.dumps({**asdict(self), "survived": self.survived}, indent=1, default=str)
+
+
+def how(*, restarts_before: int, restarts_after: int, interrupted: bool) -> str:
+    """What brought the run back."""
+    if restarts_after > restarts_before:
+        return "requeue"
+    return "auto-resume" if interrupted else "no pause"
+
+
+def rows(report: SlurmReport) -> list[tuple[str, ...]]:
+    """The table's lines."""
+    out: list[tuple[str, ...]] = []
+    for item in report.faults:
+        found = item.report
+        back = "never" if not found.survived else f"{found.recovery_s:.1f} s" if found.interrupted else "no pause"
+        before = BEFORE_S.get((found.fault, report.timers))
+        changed = item.nodes_before != item.nodes_after
+        nodes = ",".join(item.nodes_before) + (f" → {','.join(item.nodes_after)}" if changed else "")
+        out.append(
+            (
+                found.fault, str(found.step), back, "-" if before is None else f"{before:.1f} s",
+                str(found.steps_lost), item.by, nodes,
+            )
+        )  # fmt: skip
+    return out
+
+
+def verdict(report: SlurmReport) -> str:
+    """One line."""
+    run = report.run
+    if not report.survived:
+        return (
+            f"not survived: job {run.status}, {run.steps_different} of {run.steps_compared} losses differ from the "
+            "undisturbed run's"
+        )
+    return (
+        f"survived: {run.steps_compared} losses are the undisturbed run's to the last bit, final loss {run.final_loss}"
+    )
+
+
+def needed_steps(faults: Sequence[str], *, interval: int, step_delay_s: float, away_s: float) -> int:
+    """Steps of a run that has room for each fault. Training continues while the controller is away."""
+    alone = sum(fault == "controller" for fault in faults)
+    return interval * (2 * len(faults) + 2) + alone * int(3 * away_s / step_delay_s)

@@ -1,0 +1,111 @@
+"""The report of a rehearsal on Slurm, from made-up events."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli import local
+from cli.main import main
+from rehearsal.report import FaultReport, RunReport
+from rehearsal.slurm import commands, install
+from rehearsal.slurm.figures import BEFORE_S, Recovery, SlurmReport, how, needed_steps, rows, verdict
+from rehearsal.slurm.rehearse import FAULTS
+
+FAULT = FaultReport(
+    fault="node", run="r", target="n2", t=1.0, step=14, detected_after_s=1.0, detected_by="x", resumed_after_s=20.0,
+    recovery_s=20.0, steps_lost=4, checkpoint_step=10, checkpoint="c", interrupted=True, resubmitted=False,
+    survived=True, world=2, full_size_after_s=None,
+)  # fmt: skip
+RUN = RunReport(
+    name="r", status="COMPLETED", submissions=1, final_loss=1.0, undisturbed_loss=1.0, equal=True, steps_compared=60,
+    steps_different=0, largest_difference=0.0, bound="0",
+)  # fmt: skip
+BACK = Recovery(report=FAULT, by="auto-resume", nodes_before=("n1", "n2"), nodes_after=("n1", "n2"), restarts=0)
+REPORT = SlurmReport(
+    slurm="slurm 22", job="finetune", timers="tuned", settings={}, faults=[BACK], run=RUN, seconds=1.0, machine={}
+)
+
+
+def test_the_time_is_printed_beside_the_one_measured_before() -> None:
+    assert rows(REPORT) == [("node", "14", "20.0 s", "15.2 s", "4", "auto-resume", "n1,n2")]
+    moved = replace(BACK, report=replace(FAULT, fault="batch-host"), by="requeue", nodes_after=("n2", "n3"))
+    assert rows(replace(REPORT, faults=[moved], timers="default"))[0][3:] == (
+        "150.1 s", "4", "requeue", "n1,n2 → n2,n3"
+    )  # fmt: skip
+    assert {fault for fault, _ in BEFORE_S} <= set(FAULTS)
+
+
+def test_a_table_is_shown_with_what_it_cannot_show() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    commands.show(REPORT, console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "15.2 s" in shown
+    assert "survived: 60 losses are the undisturbed run's to the last bit" in shown
+    assert "not shown: HyperPod's auto-resume plugin" in shown
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replace(REPORT, run=replace(RUN, steps_different=1)),
+        replace(REPORT, run=replace(RUN, steps_compared=0)),
+        replace(REPORT, run=replace(RUN, equal=False)),
+        replace(REPORT, run=replace(RUN, status="FAILED")),
+        replace(REPORT, faults=[replace(BACK, report=replace(FAULT, survived=False))]),
+    ],
+)
+def test_any_other_loss_or_end_is_no_survival(broken: SlurmReport) -> None:
+    assert REPORT.survived
+    assert not broken.survived
+    assert verdict(broken).startswith("not survived")
+
+
+@pytest.mark.parametrize(
+    ("restarts", "interrupted", "by"), [(1, True, "requeue"), (0, True, "auto-resume"), (0, False, "no pause")]
+)
+def test_what_brought_it_back(restarts: int, interrupted: bool, by: str) -> None:
+    assert how(restarts_before=0, restarts_after=restarts, interrupted=interrupted) == by
+
+
+def test_a_run_has_room_for_each_fault() -> None:
+    one = needed_steps(["node"], interval=10, step_delay_s=0.1, away_s=4)
+    assert needed_steps(["node", "node"], interval=10, step_delay_s=0.1, away_s=4) > one
+    assert needed_steps(["controller"], interval=10, step_delay_s=0.1, away_s=4) >= one + 4 / 0.1
+
+
+# ---- the command ----
+
+
+def test_the_commands_faults_are_the_rehearsals() -> None:
+    assert local.SLURM_FAULTS == FAULTS
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--faults", "earthquake"], "--faults: earthquake. Expected of process, node"),
+        (["--faults", ""], "--faults: none. Expected of process"),
+        (["--interval", "2"], "--interval: 2. Expected 4 or more"),
+        (["--fault-timeout", "0"], "--fault-timeout: 0. Expected more than 0"),
+    ],
+)
+def test_bad_input_is_one_message(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "slurm", *argv]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_where_slurm_is_not_installed_one_message_has_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(install, "found", lambda program: None if program == "slurmctld" else f"/usr/sbin/{program}")
+    assert main(["local", "slurm", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "Slurm is not installed: no slurmctld. Expected Debian's slurm-wlm and munge" in error
+    assert install.INSTALL in error
+    assert install.INSTALL in str(install.why_not())
+    assert not (tmp_path / "out").exists()
