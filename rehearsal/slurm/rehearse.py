@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from core import names
 from rehearsal.events import Event, Tail
 from rehearsal.job import DRIVER, Job, Undisturbed
 from rehearsal.options import OUT, PROJECT
@@ -124,7 +125,7 @@ class Scene:
             "GLOO_SOCKET_IFNAME": "lo",
             "MASTER_PORT": str(free_ports(1)[0]),
             "RANKS_PER_NODE": "1",
-            "RUN_STORAGE": str(self.storage),
+            names.RUN_STORAGE_VARIABLE: str(self.storage),
             "TRAIN_HYPERPOD": str(folder),  # exists: this is a HyperPod node, as far as train.sbatch can see
             "TRAIN_PROJECT": str(self.project),
             "TRAIN_VENV": str(self.bin.parent),
