@@ -29,7 +29,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> None:
     built = image_sets.BuildableImage(
         name="x", ray="1", base="docker.io/base:1", digest=DIGEST, architecture="x86_64", accelerator="nvidia"
     )
-    monkeypatch.setattr(needs, "default_image", lambda _folder: built)
+    monkeypatch.setattr(needs, "default_image", lambda *_: built)
 
 
 @pytest.mark.usefixtures("base")
@@ -59,7 +59,7 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     built = image_sets.BuildableImage(
         name="x", ray="1", base="docker.io/base:1", digest="", architecture="x86_64", accelerator="nvidia"
     )
-    monkeypatch.setattr(needs, "default_image", lambda _folder: built)
+    monkeypatch.setattr(needs, "default_image", lambda *_: built)
     (found,) = image_digests(asked("dev"))
     assert (found.severity, found.fix) == ("error", "make pin, then commit image/versions.yaml")
     assert "docker.io/base:1" in found.what

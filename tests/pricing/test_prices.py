@@ -92,7 +92,7 @@ def test_every_use_of_the_shipped_regions_has_a_figure() -> None:
         assert unknown == {"backups", "taxes, savings plans and discounts", "data through endpoints"}, region
 
 
-CLOSED_ENDPOINTS = SERVICES.keys() - {"aps-workspaces"}  # which `observability` adds
+CLOSED_ENDPOINTS = SERVICES.keys() - {"aps-workspaces", "secretsmanager"}  # of `observability`, and of Slurm accounting
 CLOSED_ENDPOINTS_OF_TWO_ZONES = 2 * len(CLOSED_ENDPOINTS)
 
 
