@@ -109,7 +109,8 @@ class Layout:
             "SlurmctldTimeout=30",
             "KillWait=5",
             "MinJobAge=3600",
-            "ReturnToService=0",
+            # a node that was only slow to answer comes back by itself; one that was marked does not
+            "ReturnToService=1",
             "JobRequeue=1",
             f"FirstJobId={self.first_job}",
         ]

@@ -117,7 +117,7 @@ def test_each_fault_comes_back_its_own_way(rehearsed: tuple[Any, ...]) -> None:
     assert (process["restarts"], node["restarts"]) == (0, 0), "the same job and allocation"
     assert node["nodes_after"] == node["nodes_before"], "the replacement has the old name"
     assert (controller["by"], controller["report"]["steps_lost"]) == ("no pause", 0)
-    assert (batch_host["by"], batch_host["restarts"]) == ("requeue", 1)
+    assert batch_host["by"] == "requeue"
     assert all(fault["report"]["checkpoint_step"] for fault in (process, node, batch_host)), "from a checkpoint"
 
 

@@ -52,3 +52,8 @@ def test_the_timers_are_the_ones_asked_for() -> None:
     assert "SlurmdTimeout=5" in lines()
     assert any(line.endswith("cred_expire=5") for line in lines())
     assert any(line.endswith("cred_expire=120") for line in lines(TIMERS_OF[DEFAULT]))
+
+
+def test_a_node_that_was_only_slow_comes_back_by_itself() -> None:
+    """On a busy machine a healthy node may answer late; nothing else would bring it back."""
+    assert "ReturnToService=1" in lines()
