@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Env, command, target
+from cli.options import Env, any_target, command
 from cli.synthesis import assembly
 
 
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
         from ops import preflight
         from review.findings import Effect
 
-        chosen = target(env)
+        chosen = any_target(env)
         if app_ is None:
             preflight.refuse_unrecorded(chosen)
         chosen.aws.require_account()

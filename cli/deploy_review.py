@@ -9,7 +9,7 @@ from typing import Any
 
 from core import names
 from ops import gather, output, upkeep
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
 from ops.progress import Expected
 from ops.snapshot import Stack
@@ -36,7 +36,7 @@ class Reviewer:
         accepted: Effects that the deploy may have.
     """
 
-    def __init__(self, chosen: Target, *, folder: Path, given: Path | None, accepted: Sequence[Effect]) -> None:
+    def __init__(self, chosen: AnyTarget, *, folder: Path, given: Path | None, accepted: Sequence[Effect]) -> None:
         self._target, self._given, self._accepted = chosen, given, accepted
         self._head = read(folder, chosen.name)
 
@@ -91,14 +91,14 @@ class Reviewer:
         return self._target.command("deploy", *options)
 
 
-def with_upkeep(made: Review, chosen: Target) -> Review:
+def with_upkeep(made: Review, chosen: AnyTarget) -> Review:
     """The review with what of the running cluster ends or ages by itself, as notes."""
     for one in made.environments:
         one.notes += upkeep.sentences(chosen)
     return made
 
 
-def deployed_stacks(chosen: Target, stacks: Sequence[Stack]) -> list[DeployedStack]:
+def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[DeployedStack]:
     """The stacks of an environment in the account with their templates, also of parts that its file no longer has.
 
     Args:
@@ -115,7 +115,7 @@ def deployed_stacks(chosen: Target, stacks: Sequence[Stack]) -> list[DeployedSta
     ]
 
 
-def _template(chosen: Target, name: str) -> dict[str, Any]:
+def _template(chosen: AnyTarget, name: str) -> dict[str, Any]:
     body = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
     found = body["TemplateBody"]
     return dict(json.loads(found) if isinstance(found, str) else found)

@@ -68,7 +68,7 @@ def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
     import core
     from core import stand_ins
 
-    file = core.load(env, folder=folder)
+    file = core.load_any(env, folder=folder)
     data, notes = stand_ins.rehearsed(yaml.safe_load(file.path.read_text(encoding="utf-8-sig")))
     target = state / "rehearsed" / env / "environments" / f"{env}.yaml"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
     target.write_text(text, encoding="utf-8")
     for note in notes:
         output.log(f"stand-in: {note}")
-    return target, core.load(env, folder=target.parent).settings
+    return target, core.load_any(env, folder=target.parent).settings
 
 
 class Cdk:

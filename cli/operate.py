@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.options import Env, Output, Plain, Yes, command, folder, target
+from cli.options import Env, Output, Plain, Yes, any_target, command, folder, target
 from cli.options import names as env_names
 from core import names
 from ops.output import Format
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
         """Check the AWS account before a deployment; read-only. Exit code 3 when a check fails."""
         from ops import preflight as verb
 
-        return verb.run(target(env), offline=offline, form=form)
+        return verb.run(any_target(env), offline=offline, form=form)
 
     @command(app, examples=["cost prod", "cost prod --offline -o json", "cost prod --so-far", "cost --all"])
     def cost(  # noqa: PLR0917
@@ -92,7 +92,7 @@ def register(app: typer.Typer) -> None:
             return spending.compare(
                 env, target=target, folder=folder(), every=every, form=form, ask=actual, day=now().date()
             )
-        return verb.run(target(env), form=form, offline=offline, update=update, so_far=so_far, actual=actual)
+        return verb.run(any_target(env), form=form, offline=offline, update=update, so_far=so_far, actual=actual)
 
     @command(app, examples=["teardown dev --dry-run", "teardown dev --yes", "teardown prod --confirm prod"])
     def teardown(  # noqa: PLR0917
@@ -114,7 +114,7 @@ def register(app: typer.Typer) -> None:
         """Destroy the environment and check that nothing is left. Continues an interrupted run."""
         from ops import teardown as verb
 
-        found = target(env)
+        found = any_target(env)
         return verb.run(
             found,
             form=Format(form),
@@ -141,7 +141,9 @@ def register(app: typer.Typer) -> None:
         """Print logs of the nodes: lifecycle, health agent, deep checks."""
         from ops import logs as verb
 
-        return verb.run(target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form))
+        return verb.run(
+            any_target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form)
+        )
 
     @command(app, examples=["connect prod", "connect prod --port 0 --grafana", "connect prod --check"])
     def connect(

@@ -15,7 +15,7 @@ from ops.errors import BAD_USE, OpsError
 from ops.output import Format
 
 if TYPE_CHECKING:
-    from ops.clients import Target
+    from ops.clients import SlurmTarget, Target
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,6 +62,14 @@ def foreign_folder() -> Path | None:
 def target(name: str) -> Target:
     """The environment called `name` with its clients."""
     from ops.clients import target as made
+
+    current.environment = name
+    return made(name, folder=foreign_folder(), mode=current.tunnel)
+
+
+def any_target(name: str) -> Target | SlurmTarget:
+    """The environment called `name` with its clients, whatever orchestrates it."""
+    from ops.clients import any_target as made
 
     current.environment = name
     return made(name, folder=foreign_folder(), mode=current.tunnel)

@@ -16,7 +16,7 @@ from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from ops.output import Format
 
 if TYPE_CHECKING:
-    from core.plan import Plan
+    from core.ground import GroundPlan
     from review.review import Review
 
 
@@ -102,7 +102,7 @@ def register(app: typer.Typer) -> None:
 
 def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:
     from cli.deploy_review import deployed_stacks, read, with_upkeep
-    from cli.options import target
+    from cli.options import any_target
     from cli.synthesis import assembly
     from core import plan_names
     from ops import gather
@@ -117,7 +117,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
             fix=f"{PROGRAM} review prod --deployed",
             code=BAD_USE,
         )
-    chosen = target(env)
+    chosen = any_target(env)
     chosen.aws.require_account()
     stacks = [gather.stack(chosen, name) for name in plan_names.stack_names(chosen.plan)]
     with assembly(env, given=head) as folder:
@@ -127,7 +127,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
 
 
-def _plans(made: Review, *, revision: str = "") -> Iterator[Plan]:
+def _plans(made: Review, *, revision: str = "") -> Iterator[GroundPlan]:
     """Plans of the environments as their files are now, or at a revision; a file that is broken or gone has none."""
     import tempfile
 
@@ -144,7 +144,7 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[Plan]:
                 (there / f"{name}.yaml").write_text(text, encoding="utf-8")
         for name in names_:
             try:
-                yield core.load(name, folder=there).plan
+                yield core.load_any(name, folder=there).plan
             except core.EnvironmentFileError:
                 continue
 

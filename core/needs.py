@@ -284,6 +284,11 @@ def calls(plan: GroundPlan) -> list[Call]:
     return _eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)
 
 
+def interface_endpoints(plan: GroundPlan) -> int:
+    """Interface endpoints that a closed network has in each zone; S3 has a gateway."""
+    return len({call.endpoint for call in calls(plan)} - {"s3"})
+
+
 def _slurm_calls(plan: GroundPlan) -> list[Call]:
     rows = list(catalogue()["slurm_calls"])
     if plan.settings.image is not None:

@@ -30,16 +30,18 @@ def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     settings = copy.deepcopy(data)
     notes: list[str] = []
 
+    on_eks = settings.get("orchestrator", "eks") == "eks"
     image = settings.get("image") or {}
-    settings["image"] = {"folder": IMAGE_FOLDER, "on_destroy": "delete"}
-    if image.get("repository_name"):
-        settings["image"]["repository_name"] = image["repository_name"]
-    notes.append(f"image: {IMAGE_FOLDER} instead of {image.get('uri') or image.get('folder') or 'image'}")
-
-    helm = settings.get("helm") or {}
-    notes.append(f"helm.lock_file: {LOCK_FILE} instead of {helm.get('lock_file', 'charts.lock.yaml')}")
-    # the stand-in charts have the default versions only
-    settings["helm"] = {"lock_file": LOCK_FILE}
+    if on_eks or image or isinstance(settings.get("image"), dict):
+        settings["image"] = {"folder": IMAGE_FOLDER, "on_destroy": "delete"}
+        if image.get("repository_name"):
+            settings["image"]["repository_name"] = image["repository_name"]
+        notes.append(f"image: {IMAGE_FOLDER} instead of {image.get('uri') or image.get('folder') or 'image'}")
+    if on_eks:
+        helm = settings.get("helm") or {}
+        notes.append(f"helm.lock_file: {LOCK_FILE} instead of {helm.get('lock_file', 'charts.lock.yaml')}")
+        # the stand-in charts have the default versions only
+        settings["helm"] = {"lock_file": LOCK_FILE}
 
     network = settings["network"]
     if existing := network.pop("existing", None):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import core
 from core import names
 from core.evidence import absent
+from core.ground import GroundPlan
 from core.plan import Plan
+from core.slurm_plan import SlurmPlan
 from ops import tunnel
 from ops.errors import LOGIN, OpsError, guarded
 
@@ -29,19 +31,18 @@ TOKEN_SECONDS = 10 * 60
 """EKS tokens live 15 minutes; a fresh one is created after ten."""
 
 
-class Target:
-    """One environment and how to reach it. Nothing is called before something is asked.
+class AnyTarget:
+    """One environment of any orchestrator and how to reach it. Nothing is called before something is asked."""
 
-    Args:
-        mode: Whether the Kubernetes API is reached through a Session Manager tunnel.
-    """
-
-    def __init__(self, file: core.EnvironmentFile, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> None:
-        self.file = file
+    def __init__(self, file: core.AnyFile, *, folder: Path | None = None) -> None:
+        self.file: core.AnyFile = file
         self.folder = folder
-        self.mode: tunnel.Mode = mode
-        self.plan: Plan = file.plan
-        self.aws = Aws(self.plan)
+        self.aws = Aws(file.plan)
+
+    @property
+    def plan(self) -> GroundPlan:
+        """The settings with what follows from them."""
+        return self.file.plan
 
     @property
     def name(self) -> str:
@@ -58,6 +59,41 @@ class Target:
         """What creates or updates the environment."""
         return self.command("deploy")
 
+
+class SlurmTarget(AnyTarget):
+    """An environment whose orchestrator is Slurm."""
+
+    def __init__(self, file: core.SlurmFile, *, folder: Path | None = None) -> None:
+        super().__init__(file, folder=folder)
+        self._plan = file.plan
+
+    @property
+    def plan(self) -> SlurmPlan:
+        """The settings with what follows from them."""
+        return self._plan
+
+
+class Target(AnyTarget):
+    """An environment whose orchestrator is EKS.
+
+    Args:
+        mode: Whether the Kubernetes API is reached through a Session Manager tunnel.
+    """
+
+    def __init__(self, file: core.EnvironmentFile, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> None:
+        super().__init__(file, folder=folder)
+        self.mode: tunnel.Mode = mode
+        self._file, self._plan = file, file.plan
+
+    def again(self) -> Target:
+        """The same environment with fresh clients."""
+        return Target(self._file, folder=self.folder)
+
+    @property
+    def plan(self) -> Plan:
+        """The settings with what follows from them."""
+        return self._plan
+
     @functools.cached_property
     def kubernetes(self) -> Kubernetes:
         """The Kubernetes API of the environment's EKS cluster."""
@@ -72,10 +108,19 @@ def target(name: str, *, folder: Path | None = None, mode: tunnel.Mode = "auto")
         return Target(file, folder=folder, mode=mode)
 
 
+def any_target(name: str, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> Target | SlurmTarget:
+    """The environment called `name`, whatever orchestrates it."""
+    with guarded(name):
+        file = core.load_any(name, folder=folder) if folder else core.load_any(name)
+        if isinstance(file, core.SlurmFile):
+            return SlurmTarget(file, folder=folder)
+        return Target(file, folder=folder, mode=mode)
+
+
 class Aws:
     """boto3 clients in the environment's region, for its account only."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GroundPlan) -> None:
         self._plan = plan
         self._clients: dict[str, Any] = {}
         self._checked = False

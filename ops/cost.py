@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+from core import names
 from ops import output, spending
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from ops.output import Format
 from pricing import price_file, price_list, prices
@@ -22,7 +23,7 @@ PRICING_REGION = "us-east-1"
 
 
 def run(
-    target: Target, *, form: Format, offline: bool, update: bool, so_far: bool = False, actual: bool = False
+    target: AnyTarget, *, form: Format, offline: bool, update: bool, so_far: bool = False, actual: bool = False
 ) -> int:
     """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`.
 
@@ -50,9 +51,16 @@ def run(
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     today = output.now().date()
     spent: dict[str, Any] = {}
-    if so_far:
+    if (so_far or actual) and not isinstance(target, Target):
+        raise OpsError(
+            "--so-far and --actual read Ray's runs beside the bill",
+            expected="orchestrator eks",
+            fix=f"hyperpod-ray cost {target.name}, and AWS Cost Explorer by the tag {names.ENVIRONMENT_TAG}",
+            code=BAD_USE,
+        )
+    if so_far and isinstance(target, Target):
         spent["so_far"] = spending.so_far(target, asked.over(known), form=form)
-    if actual:
+    if actual and isinstance(target, Target):
         spent["actual"] = spending.actual(target, form=form, day=today)
     if spent and form is not Format.json:
         return OK
@@ -77,7 +85,7 @@ def run(
     return OK
 
 
-def _online(target: Target) -> Prices:
+def _online(target: AnyTarget) -> Prices:
     """Today's prices of what the environment uses; empty, with the reason on stderr, where they cannot be had."""
     settings = target.plan.settings
     region = settings.region
@@ -93,7 +101,7 @@ def _online(target: Target) -> Prices:
             ]
 
         today = output.now().date()
-        for kind in sorted({group.type for group in settings.hyperpod.instance_groups}):
+        for kind in sorted({group.type for group in target.plan.groups}):
             price = price_list.instance_price(
                 products(price_list.instance_query(region, kind)), instance_type=kind, as_of=today
             )
@@ -118,7 +126,7 @@ def _online(target: Target) -> Prices:
     return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
 
 
-def _update(target: Target, asked: Prices, known: Prices, *, form: Format) -> int:
+def _update(target: AnyTarget, asked: Prices, known: Prices, *, form: Format) -> int:
     """Write what the Pricing API answered into the price file, and say what is new."""
     changes = list(_changes(asked, known))
     if not changes:
@@ -149,7 +157,7 @@ def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
         }
 
 
-def _show(target: Target, found: Cost, form: Format) -> None:
+def _show(target: AnyTarget, found: Cost, form: Format) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
     for line in found.lines:
         mark = "~" if line.estimate else ""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from core import plan_names
 from ops import gather, output, protection
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.errors import ERROR, OK, OpsError
 from ops.progress import COMPLETE, Expected, Watch, busy, interrupted
 from ops.snapshot import Stack
@@ -43,7 +43,7 @@ Reviewer = Callable[[Sequence[Stack]], Expected]
 """Looks at what is deployed and says what the deploy is going to do; raises `OpsError` to stop it."""
 
 
-def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10.0) -> int:
+def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float = 10.0) -> int:
     """Create or update the environment's stacks.
 
     Args:
@@ -80,11 +80,11 @@ def deploy(target: Target, *, assembly: Path, review: Reviewer, poll: float = 10
     return OK
 
 
-def _stacks(target: Target) -> list[Stack]:
+def _stacks(target: AnyTarget) -> list[Stack]:
     return [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
 
 
-def _wait(target: Target, *, poll: float) -> list[Stack]:
+def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
     said: list[str] = []
     quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
@@ -104,7 +104,7 @@ def _wait(target: Target, *, poll: float) -> list[Stack]:
         time.sleep(poll)
 
 
-def _run(target: Target, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
+def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
     """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
     command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
@@ -156,7 +156,7 @@ def _unfinished(stacks: Sequence[Stack], *, ended: int, before: Mapping[str, str
     ]
 
 
-def _why(target: Target, left: Sequence[Stack], ended: int, *, since: datetime) -> str:
+def _why(target: AnyTarget, left: Sequence[Stack], ended: int, *, since: datetime) -> str:
     """The failing resources' own messages, or else the states."""
     for stack in left:
         if stack.status and (found := _failures(target, stack.name, since=since)):
@@ -165,7 +165,7 @@ def _why(target: Target, left: Sequence[Stack], ended: int, *, since: datetime) 
     return f"cdk deploy ended with exit code {ended}; {', '.join(states) or 'all stacks are complete'}"
 
 
-def _failures(target: Target, stack: str, *, since: datetime) -> list[str]:
+def _failures(target: AnyTarget, stack: str, *, since: datetime) -> list[str]:
     """What failed in a stack since then, oldest first, without what was only cancelled with it."""
     events = target.aws.call("cloudformation", "describe_stack_events", StackName=stack)["StackEvents"]
     found = [
@@ -178,7 +178,7 @@ def _failures(target: Target, stack: str, *, since: datetime) -> list[str]:
     return found[::-1]
 
 
-def _next(target: Target, left: Sequence[Stack]) -> str:
+def _next(target: AnyTarget, left: Sequence[Stack]) -> str:
     again = target.deploy_command
     if any(stack.status == "UPDATE_ROLLBACK_FAILED" for stack in left):
         return f"correct the reason, then npx cdk rollback '{target.name}/*' -c env={target.name}, then {again}"

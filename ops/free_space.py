@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.output import now
 from ops.snapshot import FileSystem
 
@@ -14,7 +14,7 @@ SPAN = timedelta(minutes=30)
 GIB = 1024**3
 
 
-def with_free_space(target: Target, listed: tuple[FileSystem, ...]) -> tuple[FileSystem, ...]:
+def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[FileSystem, ...]:
     """The file systems with their free space, by the newest minute that CloudWatch has.
 
     FSx publishes one value a minute and server; their sum is the file system's, over one minute and no longer span.

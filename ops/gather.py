@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from core import names, plan_names
 from core.evidence import absent, code
 from ops import controllers
-from ops.clients import Json, Target
+from ops.clients import AnyTarget, Json, Target
 from ops.errors import DENIED, OpsError, explain
 from ops.free_space import with_free_space
 from ops.hangs import hangs
@@ -107,7 +107,7 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
 
 
 @contextlib.contextmanager
-def _noted(source: str, target: Target, unseen: list[Unseen]) -> Iterator[None]:
+def _noted(source: str, target: AnyTarget, unseen: list[Unseen]) -> Iterator[None]:
     """A failure inside is noted as a source that was not seen; a defect of this program is raised."""
     try:
         yield
@@ -121,11 +121,11 @@ def _noted(source: str, target: Target, unseen: list[Unseen]) -> Iterator[None]:
 # --- CloudFormation --------------------------------------------------------------------------------------------------
 
 
-def _cloudformation(target: Target) -> dict[str, Any]:
+def _cloudformation(target: AnyTarget) -> dict[str, Any]:
     return {"stacks": tuple(stack(target, name) for name in plan_names.stack_names(target.plan))}
 
 
-def stack(target: Target, name: str) -> Stack:
+def stack(target: AnyTarget, name: str) -> Stack:
     """One stack; with an empty status where there is none."""
     try:
         found = target.aws.call("cloudformation", "describe_stacks", StackName=name)["Stacks"][0]
@@ -145,14 +145,14 @@ def stack(target: Target, name: str) -> Stack:
 # --- HyperPod --------------------------------------------------------------------------------------------------------
 
 
-def _hyperpod(target: Target) -> dict[str, Any]:
+def _hyperpod(target: AnyTarget) -> dict[str, Any]:
     found = cluster(target)
     if found is None:
         return {"cluster": None}
     return {"cluster": found, "instances": instances(target)}
 
 
-def _events(target: Target) -> dict[str, Any]:
+def _events(target: AnyTarget) -> dict[str, Any]:
     try:
         return {"events": events(target)}
     except Exception as error:
@@ -161,7 +161,7 @@ def _events(target: Target) -> dict[str, Any]:
         raise
 
 
-def cluster(target: Target) -> Cluster | None:
+def cluster(target: AnyTarget) -> Cluster | None:
     """The HyperPod cluster; None where there is none."""
     name = target.plan.settings.hyperpod.cluster_name
     try:
@@ -181,7 +181,7 @@ def cluster(target: Target) -> Cluster | None:
     )
 
 
-def _group(target: Target, group: Json) -> Group:
+def _group(target: AnyTarget, group: Json) -> Group:
     kind = group.get("InstanceType", "")
     plan = target.plan
     return Group(
@@ -200,7 +200,7 @@ def _group(target: Target, group: Json) -> Group:
     )
 
 
-def training_plans(target: Target, cluster: Cluster) -> tuple[TrainingPlan, ...]:
+def training_plans(target: AnyTarget, cluster: Cluster) -> tuple[TrainingPlan, ...]:
     """The training plans that a cluster's groups take their capacity from."""
     made = []
     for arn in sorted({group.training_plan for group in cluster.groups if group.training_plan}):
@@ -220,7 +220,7 @@ def training_plans(target: Target, cluster: Cluster) -> tuple[TrainingPlan, ...]
     return tuple(made)
 
 
-def instances(target: Target) -> tuple[Instance, ...]:
+def instances(target: AnyTarget) -> tuple[Instance, ...]:
     """Every node that HyperPod lists, oldest first."""
     name = target.plan.settings.hyperpod.cluster_name
     found = target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=name)
@@ -243,7 +243,7 @@ def instances(target: Target) -> tuple[Instance, ...]:
     )
 
 
-def events(target: Target, *, limit: int = EVENTS, **filters: Any) -> tuple[ClusterEvent, ...]:
+def events(target: AnyTarget, *, limit: int = EVENTS, **filters: Any) -> tuple[ClusterEvent, ...]:
     """The cluster's newest events, newest first; failure messages are not part of the listing (`describe_event`)."""
     name = target.plan.settings.hyperpod.cluster_name
     found: list[Json] = []
@@ -257,7 +257,7 @@ def events(target: Target, *, limit: int = EVENTS, **filters: Any) -> tuple[Clus
     return tuple(_event(item) for item in found[:limit])
 
 
-def describe_event(target: Target, event: ClusterEvent) -> ClusterEvent:
+def describe_event(target: AnyTarget, event: ClusterEvent) -> ClusterEvent:
     """An event with its failure message, which only DescribeClusterEvent tells."""
     name = target.plan.settings.hyperpod.cluster_name
     details = target.aws.call("sagemaker", "describe_cluster_event", ClusterName=name, EventId=event.id)["EventDetails"]
@@ -551,11 +551,11 @@ def moment(text: str | None) -> datetime | None:
 # --- FSx -------------------------------------------------------------------------------------------------------------
 
 
-def _fsx(target: Target) -> dict[str, Any]:
+def _fsx(target: AnyTarget) -> dict[str, Any]:
     return {"file_systems": file_systems(target)}
 
 
-def file_systems(target: Target) -> tuple[FileSystem, ...]:
+def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
     """File systems that carry the environment's tag, and the one that the environment only uses."""
     existing = target.plan.existing_file_system
     found = []
@@ -584,7 +584,7 @@ def _hangs(target: Target) -> dict[str, Any]:
     return {"hangs": hangs(target, found)} if found else {}
 
 
-def require_cluster(target: Target) -> Cluster:
+def require_cluster(target: AnyTarget) -> Cluster:
     """The HyperPod cluster, or an error that says how to make it."""
     target.aws.require_account()
     found = cluster(target)

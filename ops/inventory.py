@@ -8,7 +8,7 @@ from typing import Literal
 from core import names, plan_names
 from core.evidence import absent, code
 from ops import gather
-from ops.clients import Json, Target
+from ops.clients import AnyTarget, Json, Target
 from ops.errors import OpsError, explain
 from ops.snapshot import Claim, FileSystem, RayCluster, Stack
 
@@ -47,7 +47,7 @@ class Inventory:
         return not any(item.fate != "kept" for item in self.items)
 
 
-def take(target: Target) -> Inventory:
+def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
@@ -59,7 +59,7 @@ def take(target: Target) -> Inventory:
     balancers: list[Item] = []
     kubernetes = False
     try:
-        if _eks_exists(target):
+        if isinstance(target, Target) and _eks_exists(target):
             spaces = plan_names.ray_namespaces(target.plan)
             clusters = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
             jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
@@ -141,18 +141,18 @@ def _stack_item(stack: Stack) -> Item:
     )
 
 
-def deletes_data(target: Target) -> bool:
+def deletes_data(target: AnyTarget) -> bool:
     """Whether the file says that the shared file system goes with the environment."""
     storage = target.plan.new_file_system
     return storage is not None and storage.on_destroy == "delete"
 
 
-def made_by_claim(target: Target, claim: Claim) -> bool:
+def made_by_claim(target: AnyTarget, claim: Claim) -> bool:
     """Whether a claim's volume was created by the CSI driver for it."""
-    return claim.storage_class == plan_names.storage_class(target.plan)
+    return isinstance(target, Target) and claim.storage_class == plan_names.storage_class(target.plan)
 
 
-def _claim_item(target: Target, claim: Claim) -> Item:
+def _claim_item(target: AnyTarget, claim: Claim) -> Item:
     if made_by_claim(target, claim):
         note = "its file system goes with it" if deletes_data(target) else "its file system stays"
         return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)
@@ -161,7 +161,7 @@ def _claim_item(target: Target, claim: Claim) -> Item:
     )
 
 
-def _file_system_item(target: Target, item: FileSystem) -> Item:
+def _file_system_item(target: AnyTarget, item: FileSystem) -> Item:
     existing = target.plan.existing_file_system
     if existing and existing.file_system_id == item.id:
         return Item(kind="file system", id=item.id, fate="kept", note="yours: not created by this environment")
@@ -187,7 +187,7 @@ def _file_system_item(target: Target, item: FileSystem) -> Item:
     )
 
 
-def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
+def _left_by_services(target: AnyTarget, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
     """What services created on their own behalf: log groups, images, and what holds the VPC."""
     found: list[Item] = []
     for look in (_log_groups, _images, _workspaces, _in_the_vpc):
@@ -201,7 +201,7 @@ def _left_by_services(target: Target, stacks: tuple[Stack, ...], unseen: list[st
     return found
 
 
-def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+def _log_groups(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild created again after their stacks went."""
     cluster = target.plan.settings.hyperpod.cluster_name
     note = "created by the service, no stack owns it; --delete-logs deletes it"
@@ -231,7 +231,7 @@ def _log_groups(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     return found
 
 
-def _late_group(target: Target, name: str, service: str) -> Item:
+def _late_group(target: AnyTarget, name: str, service: str) -> Item:
     if target.plan.settings.protected:
         note = f"kept with a protected environment, or created again by {service}; --delete-logs deletes it"
         return Item(kind="log group", id=name, fate="kept", note=note)
@@ -242,12 +242,12 @@ def _there(stacks: tuple[Stack, ...], name: str) -> bool:
     return any(stack.status for stack in stacks if stack.name.endswith(f"-{name}"))
 
 
-def _group_names(target: Target, prefix: str) -> list[str]:
+def _group_names(target: AnyTarget, prefix: str) -> list[str]:
     groups = target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix)
     return [str(item["logGroupName"]) for item in groups]
 
 
-def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+def _images(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     del stacks
     settings = target.plan.built_image
     if settings is None:
@@ -262,9 +262,9 @@ def _images(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     return [Item(kind="repository", id=target.plan.image_repository, fate=fate, note=f"{len(images)} images")]
 
 
-def _workspaces(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """Prometheus workspaces that a destroy keeps, also those of earlier ones: each deploy makes a new one."""
-    settings = target.plan.settings.observability
+    settings = target.plan.settings.observability if isinstance(target, Target) else None
     if settings is None or settings.on_destroy != "retain":
         return []
     owned = _there(stacks, names.PLATFORM_STACK)
@@ -283,13 +283,13 @@ def _workspaces(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     ]
 
 
-def _vpcs(target: Target) -> list[str]:
+def _vpcs(target: AnyTarget) -> list[str]:
     """VPCs that the environment's network stack created: more than one after a destroy that kept a file system."""
     tagged = [{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
     return [str(vpc["VpcId"]) for vpc in target.aws.pages("ec2", "describe_vpcs", "Vpcs", Filters=tagged)]
 
 
-def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
+def _in_the_vpc(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """Interfaces, endpoints and groups in the VPC that no stack owns: its deletion would fail."""
     if target.plan.existing_vpc is not None:
         return []
@@ -305,14 +305,14 @@ def _in_the_vpc(target: Target, stacks: tuple[Stack, ...]) -> list[Item]:
     return found
 
 
-def _interfaces_that_stay(target: Target) -> set[str]:
+def _interfaces_that_stay(target: AnyTarget) -> set[str]:
     """Network interfaces of the file systems that destroy keeps."""
     if not target.plan.network_outlives_destroy:
         return set()
     return {interface for item in gather.file_systems(target) for interface in item.interfaces}
 
 
-def _of_guardduty(target: Target, here: list[Json]) -> list[Item]:
+def _of_guardduty(target: AnyTarget, here: list[Json]) -> list[Item]:
     found = []
     for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
         if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
@@ -343,7 +343,7 @@ def _tag(item: Json) -> str:
     )
 
 
-def delete_logs(target: Target, inventory: Inventory, *, kind: str = "log group") -> list[str]:
+def delete_logs(target: AnyTarget, inventory: Inventory, *, kind: str = "log group") -> list[str]:
     """Delete the services' log groups; returns their names."""
     gone = []
     for item in inventory.items:

@@ -12,7 +12,7 @@ from typing import Any
 from core import names
 from core.evidence import code
 from ops import gather, nodes, output
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.errors import BAD_USE, OK, OpsError
 from ops.output import Format
 
@@ -27,7 +27,7 @@ STREAMS_PER_CALL = 100
 
 
 def run(
-    target: Target,
+    target: AnyTarget,
     *,
     kind: str,
     node: str,
@@ -70,7 +70,7 @@ def run(
     return OK
 
 
-def _instance(target: Target, node: str) -> str:
+def _instance(target: AnyTarget, node: str) -> str:
     """The instance meant; an id that the cluster no longer lists is taken as it is: logs outlive nodes."""
     if not node:
         return ""
@@ -99,7 +99,7 @@ def moment(text: str) -> datetime:
 class _Reader:
     """Reads what was not read before: an event counts once, whatever the time window."""
 
-    def __init__(self, target: Target, *, group: str, kinds: list[str], instance: str) -> None:
+    def __init__(self, target: AnyTarget, *, group: str, kinds: list[str], instance: str) -> None:
         self._target = target
         self._group = group
         self._kinds = kinds

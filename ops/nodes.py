@@ -8,7 +8,7 @@ from typing import Any
 
 from core import names
 from ops import gather, output
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.errors import BAD_USE, OK, OpsError
 from ops.node_rows import joined
 from ops.output import Format
@@ -64,7 +64,7 @@ def require_kubernetes(seen: Snapshot) -> None:
             raise OpsError.outcome(item.why, fix=item.next or "run the command again")
 
 
-def unknown_group(target: Target, cluster: Cluster, group: str) -> OpsError:
+def unknown_group(target: AnyTarget, cluster: Cluster, group: str) -> OpsError:
     """An error that names the groups there are."""
     known = ", ".join(item.name for item in cluster.groups)
     return OpsError(
@@ -83,7 +83,7 @@ def _worded(health: str) -> str:
 # --- one node --------------------------------------------------------------------------------------------------------
 
 
-def find(target: Target, node: str) -> tuple[Cluster, Instance]:
+def find(target: AnyTarget, node: str) -> tuple[Cluster, Instance]:
     """The instance that is meant by an instance id, a Kubernetes node name or the unique beginning of either."""
     cluster = gather.require_cluster(target)
     wanted = names.instance_id(node)
@@ -148,12 +148,12 @@ def show(target: Target, node: str, *, form: Format) -> int:
     return OK
 
 
-def described(target: Target, events: list[ClusterEvent]) -> list[ClusterEvent]:
+def described(target: AnyTarget, events: list[ClusterEvent]) -> list[ClusterEvent]:
     """Events with their failure messages; only errors are asked for, each by a call of its own."""
     return [gather.describe_event(target, event) if event.level != "Info" else event for event in events]
 
 
-def events(target: Target, *, node: str = "", group: str = "", limit: int = 50, form: Format = Format.table) -> int:
+def events(target: AnyTarget, *, node: str = "", group: str = "", limit: int = 50, form: Format = Format.table) -> int:
     """Events of the cluster, a group or a node, newest first, with the failure message."""
     cluster = gather.require_cluster(target)
     filters: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def _print_events(found: list[ClusterEvent], form: Format) -> None:
 # --- acting on nodes -------------------------------------------------------------------------------------------------
 
 
-def reboot(target: Target, nodes: list[str], *, yes: bool) -> int:
+def reboot(target: AnyTarget, nodes: list[str], *, yes: bool) -> int:
     """Restart nodes; names, addresses and disks stay."""
     return _batch(
         target,
@@ -199,7 +199,7 @@ def reboot(target: Target, nodes: list[str], *, yes: bool) -> int:
     )
 
 
-def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
+def replace(target: AnyTarget, nodes: list[str], *, yes: bool) -> int:
     """Replace nodes by fresh ones; everything on their disks is lost."""
     return _batch(
         target,
@@ -213,7 +213,7 @@ def replace(target: Target, nodes: list[str], *, yes: bool) -> int:
     )
 
 
-def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, loses: str, yes: bool) -> int:
+def _batch(target: AnyTarget, nodes: list[str], *, operation: str, doing: str, loses: str, yes: bool) -> int:
     if len(nodes) > BATCH:
         raise OpsError(
             f"{len(nodes)} nodes in one call",
@@ -225,7 +225,7 @@ def _batch(target: Target, nodes: list[str], *, operation: str, doing: str, lose
     cluster = found[0][0]
     instances = [instance for _, instance in found]
     output.log(f"{doing} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
-    for line in _riding(target, instances):
+    for line in _riding(target, instances) if isinstance(target, Target) else ():
         output.log(f"  {line}")
     output.log(f"  {loses}")
     output.confirm(f"{doing} {len(instances)} node{'s' if len(instances) > 1 else ''} of '{target.name}'?", yes=yes)
@@ -376,7 +376,7 @@ def free(target: Target, node: str, *, yes: bool) -> int:
 # --- a shell ---------------------------------------------------------------------------------------------------------
 
 
-def shell(target: Target, node: str, *, show_only: bool) -> int:
+def shell(target: AnyTarget, node: str, *, show_only: bool) -> int:
     """Open a Session Manager shell on a node; with `show_only`, print the command instead."""
     cluster, instance = find(target, node)
     command = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ops import output
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.snapshot import Stack
 
 
-def lift(target: Target, stacks: Iterable[Stack]) -> None:
+def lift(target: AnyTarget, stacks: Iterable[Stack]) -> None:
     """Take the protection of those stacks off that exist and have it."""
     for stack in stacks:
         if stack.status and stack.protected:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ops.clients import Json, Target
+from ops.clients import AnyTarget, Json
 from ops.snapshot import Stack
 
 _BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "IMPORT_IN_PROGRESS")
 
 
-def with_cause(target: Target, stack: Stack) -> Stack:
+def with_cause(target: AnyTarget, stack: Stack) -> Stack:
     """The stack with what failed in its last operation; a failure to ask leaves it as it is."""
     if "FAILED" not in stack.status and "ROLLBACK" not in stack.status:
         return stack

@@ -17,7 +17,7 @@ from pathlib import Path
 from core import names, plan_names
 from core.evidence import absent, code
 from ops import gather, inventory, output, protection
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.durations import FILE_SYSTEM_DELETION
 from ops.errors import ERROR, OK, STILL_GOING, OpsError
 from ops.inventory import Inventory
@@ -33,7 +33,7 @@ FILE_SYSTEM_SECONDS = 3600
 
 
 def run(
-    target: Target,
+    target: AnyTarget,
     *,
     form: Format,
     yes: bool,
@@ -65,7 +65,7 @@ def run(
         raise _interrupted(target) from None
 
 
-def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
+def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
     _drain(target, found, poll=poll)
     _delete_claims(target, found)
     if not _wait_for_file_systems(target, poll=poll):
@@ -83,7 +83,7 @@ def _take_down(target: Target, found: Inventory, *, form: Format, delete_logs: b
     return _look_again(target, form=form, delete_logs=delete_logs)
 
 
-def _interrupted(target: Target) -> OpsError:
+def _interrupted(target: AnyTarget) -> OpsError:
     deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
     return interrupted(
         [gather.stack(target, name) for name in plan_names.stack_names(target.plan)],
@@ -96,7 +96,7 @@ def _interrupted(target: Target) -> OpsError:
 # --- telling and asking ----------------------------------------------------------------------------------------------
 
 
-def show(target: Target, found: Inventory, *, stderr: bool) -> None:
+def show(target: AnyTarget, found: Inventory, *, stderr: bool) -> None:
     """The inventory as a table."""
     from rich.text import Text
 
@@ -113,13 +113,13 @@ def show(target: Target, found: Inventory, *, stderr: bool) -> None:
         output.log("data is kept: storage.on_destroy is retain")
 
 
-def _write(target: Target, found: Inventory) -> None:
+def _write(target: AnyTarget, found: Inventory) -> None:
     output.write_json(
         "teardown", {"environment": target.name, "items": found.items, "unseen": found.unseen, "empty": found.empty}
     )
 
 
-def _confirm(target: Target, *, yes: bool, word: str) -> None:
+def _confirm(target: AnyTarget, *, yes: bool, word: str) -> None:
     """Protected: the name must be typed (or given with --confirm), and --yes does not do."""
     if target.plan.settings.protected:
         if word == target.name:
@@ -138,9 +138,9 @@ def _confirm(target: Target, *, yes: bool, word: str) -> None:
 # --- Ray and claims --------------------------------------------------------------------------------------------------
 
 
-def _drain(target: Target, found: Inventory, *, poll: float) -> None:
+def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
     """Delete RayJobs and RayClusters and wait for their pods: a volume in use is not let go of."""
-    if not found.kubernetes:
+    if not isinstance(target, Target) or not found.kubernetes:
         return
     for job in found.jobs:
         space, _, name = job.partition("/")
@@ -165,21 +165,21 @@ def _drain(target: Target, found: Inventory, *, poll: float) -> None:
         )
 
 
-def _delete_claims(target: Target, found: Inventory) -> None:
+def _delete_claims(target: AnyTarget, found: Inventory) -> None:
     """Delete claims. Their pods are gone, so that the driver can do its part while it is still there."""
-    if not found.kubernetes:
+    if not isinstance(target, Target) or not found.kubernetes:
         return
     for claim in found.claims:
         if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
             output.log(f"deleting claim {claim.namespace}/{claim.name}")
 
 
-def _wait_for_file_systems(target: Target, *, poll: float) -> bool:
+def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
     """Until no file system of a claim is left. Where nobody can delete it any more, it is deleted here.
 
     Returns False when FSx takes longer than `FILE_SYSTEM_SECONDS`: run the command again.
     """
-    if not inventory.deletes_data(target):
+    if not isinstance(target, Target) or not inventory.deletes_data(target):
         return True
     asked: set[str] = set()
 
@@ -225,7 +225,7 @@ def _driver_at_work(target: Target, needed: bool) -> bool:
     return bool(driven)
 
 
-def _delete_file_system(target: Target, identifier: str) -> None:
+def _delete_file_system(target: AnyTarget, identifier: str) -> None:
     try:
         target.aws.call("fsx", "delete_file_system", FileSystemId=identifier)
     except Exception as error:
@@ -256,7 +256,7 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 # --- the stacks ------------------------------------------------------------------------------------------------------
 
 
-def _destroy(target: Target, *, app: str) -> None:
+def _destroy(target: AnyTarget, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
     stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
     if not any(stack.status for stack in stacks):
@@ -303,7 +303,7 @@ def _destroy(target: Target, *, app: str) -> None:
         )
 
 
-def _look_again(target: Target, *, form: Format, delete_logs: bool) -> int:
+def _look_again(target: AnyTarget, *, form: Format, delete_logs: bool) -> int:
     found = inventory.take(target)
     # last, because only now nobody writes to them any more
     if late := inventory.delete_logs(target, found, kind=inventory.LATE_LOGS):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ops import gather
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.errors import explain
 from ops.output import now
 from ops.snapshot import Snapshot
 from ops.verdict import upkeep
 
 
-def sentences(target: Target) -> list[str]:
+def sentences(target: AnyTarget) -> list[str]:
     """Training plans that end and AMIs that are old, each with its next command; none without a cluster.
 
     A review is about a change: where the account refuses these calls, one sentence says so.

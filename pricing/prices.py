@@ -13,6 +13,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core import needs
+from core.ground import GroundPlan
 from core.plan import Plan
 from core.service_limits import platform
 from pricing import ec2
@@ -218,11 +220,11 @@ class Cost:
         return sum(line.usd_per_month or 0.0 for line in self.lines)
 
 
-def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
+def cost(plan: GroundPlan, prices: Prices, *, day: date) -> Cost:
     """Cost at full count on a day: instance groups, the shared file system, and what is always paid."""
     region = plan.settings.region
     lines = []
-    for group in plan.settings.hyperpod.instance_groups:
+    for group in plan.groups:
         note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
         lines.append(
             line(
@@ -235,7 +237,7 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
             )
         )
-    volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.settings.hyperpod.instance_groups)
+    volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
     if volumes:
         lines.append(node_volumes(volumes, region, prices))
     storage = plan.new_file_system
@@ -260,8 +262,12 @@ def cost(plan: Plan, prices: Prices, *, day: date) -> Cost:
                 price=prices.hourly(region, what),
             )
         )
-    metrics = ["samples in Amazon Managed Service for Prometheus"] if plan.settings.observability else []
+    metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
     return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics])
+
+
+def _observed(plan: GroundPlan) -> bool:
+    return isinstance(plan, Plan) and plan.settings.observability is not None
 
 
 def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
@@ -291,13 +297,13 @@ def in_extended_support(version: str, *, day: date) -> bool:
     return support is not None and support.phase(day) != "standard"
 
 
-def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
+def always_paid(plan: GroundPlan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
     """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
 
     Existing ones are not counted: somebody pays for them already.
     """
     network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
-    if plan.existing_eks is None:
+    if isinstance(plan, Plan) and plan.existing_eks is None:
         yield "eks_cluster", 1
         if in_extended_support(plan.settings.eks.version, day=day):
             yield "eks_extended_support", 1
@@ -306,7 +312,8 @@ def always_paid(plan: Plan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
         yield "nat_gateway", gateways
         yield "public_ipv4", gateways
     if network is not None and network.closed:
-        yield "interface_endpoint", (CLOSED_ENDPOINTS + (plan.settings.observability is not None)) * zones
+        every = CLOSED_ENDPOINTS + _observed(plan)
+        yield "interface_endpoint", (every if isinstance(plan, Plan) else needs.interface_endpoints(plan)) * zones
 
 
 def line(

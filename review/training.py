@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from core.ground import GroundPlan
 from core.plan import Plan
 from planner.change import storage_sentence
 from planner.storage import FileSystem
@@ -11,9 +12,9 @@ from review.assembly import EnvironmentAssembly
 from review.review import Review
 
 
-def add_outlook(made: Review, plans: Iterable[Plan]) -> Review:
+def add_outlook(made: Review, plans: Iterable[GroundPlan]) -> Review:
     """Add the goodput before and after to the notes of each environment whose file system changes."""
-    known = {plan.name: plan for plan in plans}
+    known = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
     for one in made.environments:
         plan = known.get(one.name)
         if plan is None or one.changes is None:

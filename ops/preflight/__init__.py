@@ -6,7 +6,7 @@ here the same rule base runs with the account, and with what holds before a depl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from core.checks.records import images_have_digests
 from core.evidence import Evidence, Repository, code
 from core.findings import RULES, Finding, Rule
 from ops import output
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.errors import BLOCKED, CONDITION_FALSE, OK, REFUSED_CREDENTIALS, OpsError, explain
 from ops.output import Format
 from ops.preflight import files, laptop
@@ -40,14 +40,20 @@ def deployment_rules() -> list[Rule]:
     return [rule for rule in RULES if rule.stage == "deploy"]
 
 
-def refuse_unrecorded(target: Target) -> None:
+def _concerning(target: AnyTarget, rules: Iterable[Rule]) -> list[Rule]:
+    """Rules about environments of this orchestrator."""
+    return [rule for rule in rules if rule.concerns(target.plan)]
+
+
+def refuse_unrecorded(target: AnyTarget) -> None:
     """Stop a deployment whose templates would refuse themselves, before anything is synthesized or asked.
 
     Raises:
         OpsError: a digest is not recorded, or a chart was not fetched: one message for all of them.
     """
     evidence = Evidence(repository=Repository.around(target.name))
-    rules = sorted(deployment_rules(), key=lambda rule: rule.check is not images_have_digests)  # `make pin` comes first
+    # `make pin` comes first
+    rules = sorted(_concerning(target, deployment_rules()), key=lambda rule: rule.check is not images_have_digests)
     found = [finding for rule in rules for finding in rule(target.plan, evidence) if finding.severity == "error"]
     if found:
         raise OpsError(
@@ -58,12 +64,13 @@ def refuse_unrecorded(target: Target) -> None:
         )
 
 
-def run(target: Target, *, offline: bool, form: Format) -> int:
+def run(target: AnyTarget, *, offline: bool, form: Format) -> int:
     """Run the checks and show them. Exit code 3 where one failed or could not be answered."""
     checks = _offline(target)
     if not offline:
         checks += _online(target)
-        checks += _run(target, "way to Kubernetes", lambda: laptop.way(target))
+        if isinstance(target, Target):
+            checks += _run(target, "way to Kubernetes", lambda: laptop.way(target))
     checks = [_priced(target, check) for check in checks]
     passed = not any(check.result in ("failed", "unknown") for check in checks)
     if form is Format.json:
@@ -75,17 +82,17 @@ def run(target: Target, *, offline: bool, form: Format) -> int:
     return OK if passed else CONDITION_FALSE
 
 
-def _offline(target: Target) -> list[Check]:
+def _offline(target: AnyTarget) -> list[Check]:
     evidence = Evidence(repository=Repository.around(target.name))
     found = _run(target, "environment file", lambda: files.environment_file(target))
-    for rule in deployment_rules():
+    for rule in _concerning(target, deployment_rules()):
         found += _run(target, rule.title, partial(_outcomes, target, rule, evidence))
     return found
 
 
-def _online(target: Target) -> list[Check]:
+def _online(target: AnyTarget) -> list[Check]:
     first = _run(target, "account", lambda: credentials(target))
-    rules = account_rules()
+    rules = _concerning(target, account_rules())
     if any(check.result == "failed" for check in first):
         what = "the account cannot be asked"
         return [*first, *(Check(check=rule.title, result="skipped", what=what) for rule in rules)]
@@ -95,7 +102,7 @@ def _online(target: Target) -> list[Check]:
         return [*first, *(check for part in parts for check in part)]
 
 
-def credentials(target: Target) -> list[Outcome]:
+def credentials(target: AnyTarget) -> list[Outcome]:
     """There are credentials, and they belong to the environment's account."""
     try:
         arn = target.aws.require_account()
@@ -106,7 +113,7 @@ def credentials(target: Target) -> list[Outcome]:
     return [ok(f"{target.plan.settings.account} as {arn.rpartition(':')[2]}")]
 
 
-def _closed_region(target: Target) -> Outcome | None:
+def _closed_region(target: AnyTarget) -> Outcome | None:
     """Where the Region is the reason: one that the account has not enabled knows none of its credentials.
 
     https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-regions.html
@@ -130,7 +137,7 @@ def _closed_region(target: Target) -> Outcome | None:
     )
 
 
-def _outcomes(target: Target, rule: Rule, evidence: Evidence) -> list[Outcome]:
+def _outcomes(target: AnyTarget, rule: Rule, evidence: Evidence) -> list[Outcome]:
     return [_outcome(finding) for finding in rule(target.plan, evidence)]
 
 
@@ -138,7 +145,7 @@ def _outcome(finding: Finding) -> Outcome:
     return Outcome(result=RESULTS[finding.severity], what=finding.what, expected=finding.expected, fix=finding.fix)
 
 
-def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[Check]:
+def _run(target: AnyTarget, name: str, check: Callable[[], list[Outcome]]) -> list[Check]:
     """One check; a call that fails makes it unknown, and the others still run."""
     try:
         return [outcome.named(name) for outcome in check()]
@@ -150,7 +157,7 @@ def _run(target: Target, name: str, check: Callable[[], list[Outcome]]) -> list[
         return [Check(check=name, result=result, what=known.what, expected=known.expected, fix=known.fix)]
 
 
-def _priced(target: Target, check: Check) -> Check:
+def _priced(target: AnyTarget, check: Check) -> Check:
     """A row on extended support with its price."""
     if COSTS_MORE not in check.what:
         return check
@@ -166,7 +173,7 @@ def _priced(target: Target, check: Check) -> Check:
     return replace(check, what=check.what.replace(COSTS_MORE, priced))
 
 
-def _show(target: Target, checks: list[Check], *, offline: bool, form: Format) -> None:
+def _show(target: AnyTarget, checks: list[Check], *, offline: bool, form: Format) -> None:
     from rich.text import Text
 
     table = output.table("Check", "Result", "What", "Fix")

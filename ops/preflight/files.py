@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.preflight.check import Outcome, ok, warning
 
 
-def environment_file(target: Target) -> list[Outcome]:
+def environment_file(target: AnyTarget) -> list[Outcome]:
     """The file has been read without errors by now; what remains are its warnings."""
     warnings = [
         warning(f"line {item.line}, {item.path}: {item.what}", expected=item.expected, fix=item.fix)
         for item in target.file.warnings
     ]
-    groups = target.plan.settings.hyperpod.instance_groups
+    groups = target.plan.groups
     return warnings or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]

@@ -107,5 +107,5 @@ class Looks:
         try:
             return self._take(self._target)
         except Exception:
-            self._target = Target(self._target.file, folder=self._target.folder)
+            self._target = self._target.again()
             raise

@@ -254,12 +254,15 @@ class Clusters:
     def _denied(self, cluster: Json, group: Json) -> str:
         """Why an instance of a group cannot start with its role: network interface, lifecycle script; or nothing."""
         role, session = group["ExecutionRole"], "SageMaker"
-        uri = str(group.get("LifeCycleConfig", {}).get("SourceS3Uri", ""))
+        scripts = group.get("LifeCycleConfig", {})
+        uri = str(scripts.get("SourceS3Uri", ""))
         script = uri.removeprefix("s3://") if uri.startswith("s3://") else ""
         bucket, _, prefix = script.partition("/")
         asked: list[tuple[str, str, Json]] = []
         if script:
-            key = "/".join(filter(None, (prefix.strip("/"), group["LifeCycleConfig"].get("OnCreate", ""))))
+            key = "/".join(
+                filter(None, (prefix.strip("/"), scripts.get("OnCreate") or scripts.get("OnInitComplete", "")))
+            )
             asked = [
                 ("s3:ListBucket", f"arn:aws:s3:::{bucket}", {}),
                 ("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}", {}),

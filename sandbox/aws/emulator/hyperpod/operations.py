@@ -18,7 +18,9 @@ from service_rules import hyperpod as rules
 Json = dict[str, Any]
 
 # what UpdateCluster changes; the rest of CreateCluster's members cannot change
-UPDATABLE = ("NodeRecovery", "AutoScaling", "ClusterRole", "TieredStorageConfig", "NodeProvisioningMode")
+UPDATABLE = (
+    "NodeRecovery", "AutoScaling", "ClusterRole", "TieredStorageConfig", "NodeProvisioningMode", "Orchestrator",
+)  # fmt: skip
 
 
 class ClusterOperations:
