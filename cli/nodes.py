@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.options import Env, Listing, Output, Yes, command, group, target
+from cli.options import Env, Listing, Output, Yes, any_target, command, group, target
 from ops.output import Format
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…) or Kubernetes name (hyperpod-i-…).")]
@@ -29,7 +29,7 @@ def listing(
     """List nodes with health, fault, age and replacements."""
     from ops import nodes as verb
 
-    return verb.listing(target(env), form=form, group=group)
+    return verb.listing(any_target(env), form=form, group=group)
 
 
 @command(app, examples=["nodes show prod i-0123456789abcdef0"])
@@ -51,7 +51,7 @@ def events(
     """List events of the cluster, newest first."""
     from ops import nodes as verb
 
-    return verb.events(target(env), node=node, group=group, limit=limit, form=form)
+    return verb.events(any_target(env), node=node, group=group, limit=limit, form=form)
 
 
 @command(app, examples=["nodes reboot prod i-0123456789abcdef0"])
@@ -59,7 +59,7 @@ def reboot(env: Env, node: NodeNames, yes: Yes = False) -> int:
     """Restart nodes. Names, addresses and disks stay."""
     from ops import nodes as verb
 
-    return verb.reboot(target(env), node, yes=yes)
+    return verb.reboot(any_target(env), node, yes=yes)
 
 
 @command(app, examples=["nodes replace prod i-0123456789abcdef0 --yes"])
@@ -67,7 +67,7 @@ def replace(env: Env, node: NodeNames, yes: Yes = False) -> int:
     """Replace nodes by new ones. Their disks are destroyed."""
     from ops import nodes as verb
 
-    return verb.replace(target(env), node, yes=yes)
+    return verb.replace(any_target(env), node, yes=yes)
 
 
 @command(app, examples=["nodes drill dev", "nodes drill dev --action replace --yes"])
@@ -100,4 +100,4 @@ def shell(
     """Open a Session Manager shell on a node."""
     from ops import nodes as verb
 
-    return verb.shell(target(env), node, show_only=show)
+    return verb.shell(any_target(env), node, show_only=show)

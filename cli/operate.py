@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
         if web:
             return verb.web(target(env), port=port, every=poll, events=events)
-        return verb.run(target(env), form=form, events=events)
+        return verb.run(any_target(env), form=form, events=events)
 
     @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])
     def wait(

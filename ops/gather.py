@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from core import names, plan_names
 from core.evidence import absent, code
-from ops import controllers
-from ops.clients import AnyTarget, Json, Target
+from ops import controllers, slurm
+from ops.clients import AnyTarget, Json, SlurmTarget, Target
 from ops.errors import DENIED, OpsError, explain
 from ops.free_space import with_free_space
 from ops.hangs import hangs
@@ -49,36 +49,26 @@ TRAINING = "Ray jobs"
 HANGS = "hang events"
 FREE_SPACE = "free space"
 PLANS = "training plans"
+SLURM = "Slurm"
 SOURCES = (
     "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
-    PLANS,
+    PLANS, SLURM,
 )  # fmt: skip
 
 
-def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
+def snapshot(target: AnyTarget, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     """One snapshot. `only` limits the sources that are asked; the others are then empty and not `unseen`.
 
     Raises:
         OpsError: Where the credentials are missing, expired or of another account: then nothing can be said.
     """
     target.aws.require_account()
-    settings = target.plan.settings
     parts: dict[str, Any] = {}
     unseen: list[Unseen] = []
-    tasks: dict[str, Callable[[Target], dict[str, Any]]] = {
-        "CloudFormation": _cloudformation,
-        "HyperPod": _hyperpod,
-        "HyperPod events": _events,
-        "Kubernetes": lambda target: _kubernetes(target, unseen),
-        NODES: lambda target: {"nodes": nodes(target)},
-        "FSx": _fsx,
-        CONTROLLERS: lambda target: _controllers(target, unseen),
-        TRAINING: lambda target: _training(target, unseen),
-        HANGS: _hangs,
-    }
+    tasks = _tasks(target, unseen)
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
         wanted = {*only, NODES} if "Kubernetes" in only else set(only)
-        futures = {source: pool.submit(task, target) for source, task in tasks.items() if source in wanted}
+        futures = {source: pool.submit(task) for source, task in tasks.items() if source in wanted}
         for source, future in futures.items():
             with _noted(source, target, unseen):
                 parts |= future.result()
@@ -97,13 +87,42 @@ def snapshot(target: Target, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     return Snapshot(
         environment=target.name,
         at=now(),
-        namespace=settings.ray.namespace,
-        ray_cluster=settings.ray.cluster_name,
-        storage_mode=settings.storage.kind,
-        eks_cluster=target.plan.eks_cluster_name,
+        storage_mode=target.plan.settings.storage.kind,
         unseen=tuple(unseen),
+        **_named(target),
         **parts,
     )
+
+
+def _tasks(target: AnyTarget, unseen: list[Unseen]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """The sources that an environment has, by its orchestrator: the one place that says so."""
+    tasks: dict[str, Callable[[], dict[str, Any]]] = {
+        "CloudFormation": lambda: _cloudformation(target),
+        "HyperPod": lambda: _hyperpod(target),
+        "HyperPod events": lambda: _events(target),
+        "FSx": lambda: _fsx(target),
+    }
+    if isinstance(target, SlurmTarget):
+        tasks[SLURM] = lambda: {"slurm": slurm.look(target, cluster(target), instances(target))}
+    if isinstance(target, Target):
+        tasks |= {
+            "Kubernetes": lambda: _kubernetes(target, unseen),
+            NODES: lambda: {"nodes": nodes(target)},
+            CONTROLLERS: lambda: _controllers(target, unseen),
+            TRAINING: lambda: _training(target, unseen),
+            HANGS: lambda: _hangs(target),
+        }
+    return tasks
+
+
+def _named(target: AnyTarget) -> dict[str, Any]:
+    """Orchestrator, and the names of what is in Kubernetes."""
+    made: dict[str, Any] = {"orchestrator": target.plan.settings.orchestrator}
+    if isinstance(target, Target):
+        ray = target.plan.settings.ray
+        made |= {"namespace": ray.namespace, "ray_cluster": ray.cluster_name}
+        made["eks_cluster"] = target.plan.eks_cluster_name
+    return made
 
 
 @contextlib.contextmanager

@@ -49,13 +49,19 @@ def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -
         group=instance.group,
         type=instance.type,
         status=instance.status,
-        kubernetes=_ready(node) if node else ("not joined" if seen.saw_nodes else "?"),
+        kubernetes=_ready(node) if node else _without_node(seen),
         health=node.health if node else "",
         fault=(node.fault if node else "") or message,
         launched=instance.launched,
         replacements=replaced,
         pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
     )
+
+
+def _without_node(seen: Snapshot) -> str:
+    if seen.orchestrator != "eks":
+        return ""
+    return "not joined" if seen.saw_nodes else "?"
 
 
 def _ready(node: Node) -> str:

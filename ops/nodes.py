@@ -15,13 +15,13 @@ from ops.output import Format
 from ops.snapshot import Cluster, ClusterEvent, Instance, Snapshot
 from ops.tunnel import INSTALL, PLUGIN, session_target
 
-SOURCES = ("HyperPod", "HyperPod events", "Kubernetes")
+SOURCES = ("HyperPod", "HyperPod events", "Kubernetes", "Slurm")
 WIDE = 100
 BATCH = 25
 """Nodes that one BatchReboot or BatchReplace call takes."""
 
 
-def listing(target: Target, *, form: Format, group: str = "") -> int:
+def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
     """List nodes with health, fault, age and how often each place was replaced."""
     cluster = gather.require_cluster(target)
     seen = look(target)
@@ -48,7 +48,7 @@ def listing(target: Target, *, form: Format, group: str = "") -> int:
     return OK
 
 
-def look(target: Target) -> Snapshot:
+def look(target: AnyTarget) -> Snapshot:
     """HyperPod and Kubernetes; an error where HyperPod does not answer, because then no node can be named."""
     seen = gather.snapshot(target, only=SOURCES)
     for item in seen.unseen:

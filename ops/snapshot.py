@@ -390,11 +390,61 @@ def part_of(part: str, namespace: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlurmNode:
+    """A node as the Slurm controller sees it."""
+
+    name: str
+    """Its host name, such as `ip-10-0-1-23`."""
+    state: str
+    """As `sinfo` writes it: `idle`, `allocated`, `mixed`, `down*`, `drained`, `fail` …"""
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether no job can run there, by a fault or by a request for a replacement."""
+        return self.state.rstrip("*~#!%$@^-+").lower() in ("down", "fail", "failing", "error", "unknown")
+
+    @property
+    def silent(self) -> bool:
+        """Whether the controller gets no answer from it."""
+        return self.state.endswith("*")
+
+    @property
+    def drained(self) -> bool:
+        """Whether somebody keeps new jobs off it."""
+        return "drain" in self.state.lower() or self.state.lower().startswith(("drng", "maint", "resv"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmJob:
+    """A job as `squeue` lists it."""
+
+    id: str
+    name: str
+    user: str
+    state: str
+    elapsed: str
+    nodes: int
+    where: str
+    """Its nodes, or in parentheses why it waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """What the Slurm controller says."""
+
+    nodes: tuple[SlurmNode, ...] = ()
+    jobs: tuple[SlurmJob, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Everything at one moment. What could not be asked is in `unseen`, never silently empty."""
 
     environment: str
     at: datetime
+    orchestrator: str = "eks"
     namespace: str = "ray"
     ray_cluster: str = "ray"
     storage_mode: str = "static"
@@ -417,6 +467,8 @@ class Snapshot:
     hangs: tuple[Hang, ...] = ()
     """Newest first."""
     training_plans: tuple[TrainingPlan, ...] = ()
+    slurm: Slurm | None = None
+    """What the Slurm controller says; None where nothing of it was asked, or it did not answer."""
     unseen: tuple[Unseen, ...] = field(default_factory=tuple)
 
     def saw(self, source: str) -> bool:
@@ -426,7 +478,7 @@ class Snapshot:
     @property
     def saw_nodes(self) -> bool:
         """Whether Kubernetes answered which nodes there are."""
-        return self.saw("Kubernetes") and self.saw("Kubernetes nodes")
+        return self.orchestrator == "eks" and self.saw("Kubernetes") and self.saw("Kubernetes nodes")
 
     def answers(self, node: str) -> bool:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""

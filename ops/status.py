@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from core import names
 from ops import gather, output
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.errors import CONDITION_FALSE, OK
 from ops.interruptions import interruptions
 from ops.output import Format
-from ops.snapshot import ClusterEvent, Group, Run, Snapshot
+from ops.snapshot import ClusterEvent, Group, Run, Slurm, Snapshot
 from ops.verdict import Finding, Verdict, judge
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ STYLE = {"Healthy": "good", "Steps unknown": "note", "Recovering": "busy", "Acti
 MARK = {"action-required": "!", "recovering": "~", "note": "-"}
 
 
-def run(target: Target, *, form: Format, events: int = LAST_EVENTS) -> int:
+def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     """Show the status. Exit code 0 where nothing is wrong that can be seen, 3 where something is."""
     seen = gather.snapshot(target)
     seen = with_failures(target, seen, most=events)
     verdict = judge(seen)
-    record = interruptions(target.plan, seen, now=output.now(), listed=gather.EVENTS)
+    record = None
+    if isinstance(target, Target):
+        record = interruptions(target.plan, seen, now=output.now(), listed=gather.EVENTS)
     if form is Format.json:
         output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
     else:
@@ -65,7 +67,7 @@ def web(target: Target, *, port: int, every: float, events: int = LAST_EVENTS) -
     )
 
 
-def with_failures(target: Target, seen: Snapshot, *, most: int) -> Snapshot:
+def with_failures(target: AnyTarget, seen: Snapshot, *, most: int) -> Snapshot:
     """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
     from dataclasses import replace
 
@@ -131,6 +133,7 @@ def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
         "stacks": seen.stacks,
         "controllers": seen.controllers,
         "training_plans": seen.training_plans,
+        "slurm": seen.slurm,
         "ray_clusters": seen.ray_clusters,
         "ray_jobs": seen.ray_jobs,
         "jobs": seen.jobs,
@@ -165,6 +168,9 @@ def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> 
     if seen.ray_clusters or seen.pods:
         console.print()
         _ray(console, seen)
+    if seen.slurm:
+        console.print()
+        _slurm(console, seen.slurm)
     if seen.runs or seen.jobs:
         console.print()
         _runs(console, seen)
@@ -238,6 +244,19 @@ def _ray(console: Console, seen: Snapshot) -> None:
             state = f"{state}, node not ready"
         table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
     if seen.pods:
+        console.print(table)
+
+
+def _slurm(console: Console, seen: Slurm) -> None:
+    """Nodes by state as `sinfo` has them, and the queue."""
+    counted: dict[str, int] = {}
+    for node in seen.nodes:
+        counted[node.state] = counted.get(node.state, 0) + 1
+    console.print("Slurm nodes: " + ", ".join(f"{number} {state}" for state, number in counted.items()))
+    table = output.table(">=Job", "Name", "User", "State", ">Time", ">Nodes", "Where")
+    for job in seen.jobs:
+        table.add_row(job.id, job.name, job.user, job.state, job.elapsed, str(job.nodes), job.where)
+    if seen.jobs:
         console.print(table)
 
 

@@ -5,26 +5,18 @@ A pure function: tests cover every case.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ops.snapshot import Snapshot
-from ops.verdict import cluster, controllers, nodes, ray, stacks, storage, training, upkeep
+from ops.verdict import cluster, controllers, nodes, ray, slurm, stacks, storage, training, upkeep
 from ops.verdict.finding import Finding, State, Verdict, carries
 
 __all__ = ["Finding", "State", "Verdict", "judge"]
 
 
-def judge(seen: Snapshot) -> Verdict:
-    """The verdict on a snapshot."""
-    found: list[Finding] = []
-    if (
-        seen.saw("CloudFormation")
-        and seen.stacks
-        and not any(stack.status for stack in seen.stacks)
-        and seen.cluster is None
-    ):
-        return Verdict(state="Action required", findings=(stacks.not_deployed(seen),))
-    rules = (
+RULES: dict[str, tuple[Callable[[Snapshot], Iterable[Finding]], ...]] = {
+    "eks": (
         stacks.unseen,
         stacks.stacks,
         cluster.cluster,
@@ -41,7 +33,35 @@ def judge(seen: Snapshot) -> Verdict:
         training.hangs,
         upkeep.training_plans,
         upkeep.images,
-    )
+    ),
+    "slurm": (
+        stacks.unseen,
+        stacks.stacks,
+        cluster.cluster,
+        cluster.groups,
+        nodes.instances,
+        slurm.controller,
+        slurm.nodes,
+        storage.storage,
+        storage.free_space,
+        upkeep.training_plans,
+        upkeep.images,
+    ),
+}
+"""What is judged of an environment, by its orchestrator."""
+
+
+def judge(seen: Snapshot) -> Verdict:
+    """The verdict on a snapshot."""
+    found: list[Finding] = []
+    if (
+        seen.saw("CloudFormation")
+        and seen.stacks
+        and not any(stack.status for stack in seen.stacks)
+        and seen.cluster is None
+    ):
+        return Verdict(state="Action required", findings=(stacks.not_deployed(seen),))
+    rules = RULES[seen.orchestrator]
     for rule in rules:
         found += rule(seen)
     found = [replace(item, recovery="pods") if carries(seen, item.subject) else item for item in found]
