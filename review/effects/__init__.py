@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from review.effects import eks, general, hyperpod, kubernetes, storage, teams
+from review.effects import eks, general, hyperpod, kubernetes, slurm, storage, teams
 
-RULES = (general.find, hyperpod.find, storage.find, eks.find, kubernetes.find, teams.find)
+RULES = (general.find, hyperpod.find, storage.find, eks.find, kubernetes.find, teams.find, slurm.find)
 """In the order of the report's rows of equal effect."""

@@ -20,6 +20,7 @@ _ROW_OF_ITS_OWN = {
     "KubernetesConfig",
     "ScheduledUpdateConfig",
     "OnStartDeepHealthChecks",
+    "SlurmConfig",
 }
 _REST = "the nodes' EBS volumes and local disks go with them"
 

@@ -1,0 +1,99 @@
+"""What a change of a cluster on Slurm does to its jobs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from review.findings import Effect
+from review.review import EnvironmentReview, review
+from tests.review.small import resources, write
+from tests.service_rules.cases import slurm_request
+
+Json = dict[str, Any]
+DATABASE = {"Endpoint": "db.example.com", "SecretArn": "arn:aws:secretsmanager:us-west-2:1:secret:x-AbCdEf"}
+
+
+def reviewed(tmp_path: Path, change: Callable[[Json], None], *, base: Callable[[Json], None] | None = None) -> Any:
+    before = slurm_request()
+    if base:
+        base(before)
+    after = copy.deepcopy(before)
+    change(after)
+    sides = [
+        write(tmp_path / name, {"HyperPod": resources(Cluster={"Type": "AWS::SageMaker::Cluster", "Properties": side})})
+        for name, side in (("base", before), ("head", after))
+    ]
+    (made,) = review(*sides).environments
+    return made
+
+
+def row(made: EnvironmentReview, code: str) -> Any:
+    (found,) = [row for row in made.rows if row.code == code]
+    return found
+
+
+def partition(request: Json) -> None:
+    request["InstanceGroups"][2]["SlurmConfig"]["PartitionNames"] = ["other"]
+
+
+def role(request: Json) -> None:
+    request["InstanceGroups"][1]["SlurmConfig"] = {"NodeType": "Compute", "PartitionNames": ["train"]}
+
+
+def controller_type(request: Json) -> None:
+    request["InstanceGroups"][0]["InstanceType"] = "ml.m5.8xlarge"
+
+
+def controller_gone(request: Json) -> None:
+    request["InstanceGroups"][0]["InstanceGroupName"] = "head"
+
+
+def overwrite(request: Json) -> None:
+    request["Orchestrator"]["Slurm"]["SlurmConfigStrategy"] = "Overwrite"
+
+
+def merge(request: Json) -> None:
+    request["Orchestrator"]["Slurm"]["SlurmConfigStrategy"] = "Merge"
+
+
+def database(request: Json) -> None:
+    request["Orchestrator"]["Slurm"]["AccountingDatabase"] = dict(DATABASE)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "effect"),
+    [
+        (partition, "slurm-partition", Effect.INTERRUPTS),
+        (role, "slurm-role", Effect.INTERRUPTS),
+        (controller_type, "slurm-controller", Effect.LOSES_DATA),
+        (controller_gone, "slurm-controller", Effect.LOSES_DATA),
+        (overwrite, "slurm-config-strategy", Effect.INTERRUPTS),
+        (merge, "slurm-config-strategy", Effect.SAFE),
+        (database, "slurm-accounting", Effect.INTERRUPTS),
+    ],
+)
+def test_what_it_does_to_jobs(tmp_path: Path, change: Callable[[Json], None], code: str, effect: Effect) -> None:
+    found = row(reviewed(tmp_path, change), code)
+    assert found.effect is effect
+    assert found.consequence.endswith(".")
+    assert found.source.startswith("https://")
+    assert bool(found.unavailable) == (effect is not Effect.SAFE)
+
+
+def test_with_a_database_of_its_own_only_the_queue_goes(tmp_path: Path) -> None:
+    found = row(reviewed(tmp_path, controller_type, base=database), "slurm-controller")
+    assert (found.effect, found.lost) == (Effect.LOSES_NODES, ())
+
+
+def test_more_nodes_touch_no_job(tmp_path: Path) -> None:
+    def more(request: Json) -> None:
+        request["InstanceGroups"][2]["InstanceCount"] = 6
+
+    made = reviewed(tmp_path, more)
+    assert [row.code for row in made.rows] == ["count-up"]
+    assert made.effect is Effect.SAFE
