@@ -45,7 +45,7 @@ class Account:
         return {"SessionId": f"session-{len(self.calls)}", "TokenValue": TOKEN, "StreamUrl": "wss://nowhere"}
 
     def pages(self, *_: Any, **__: Any) -> list[Any]:
-        nodes = [("workers", "i-1", "Running"), ("head", "i-3", "Pending"), ("head", "i-2", "Running")]
+        nodes = [("a-gpu", "i-1", "Running"), ("head", "i-3", "Pending"), ("head", "i-2", "Running")]
         return [{"InstanceGroupName": g, "InstanceId": i, "InstanceStatus": {"Status": s}} for g, i, s in nodes]
 
     def ended(self) -> list[str]:
@@ -161,8 +161,10 @@ def test_a_plugin_that_opens_nothing_ends_the_session(record: Path, monkeypatch:
 
 
 def test_cpu_nodes_that_run_come_first() -> None:
-    plan = parse(environment_text(), name="demo", path=Path("demo.yaml")).plan
+    # in the order of names, the group with GPUs would be first
+    text = environment_text().replace("workers,", "a-gpu,")
+    plan = parse(text, name="demo", path=Path("demo.yaml")).plan
     assert tunnel.targets(plan, Account()) == [  # type: ignore[arg-type]
         "sagemaker-cluster:abcdefghij12_head-i-2",
-        "sagemaker-cluster:abcdefghij12_workers-i-1",
+        "sagemaker-cluster:abcdefghij12_a-gpu-i-1",
     ]
