@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-STAMP = "# hyperpod-ray image lock: "
+STAMP = "# lock of requirements and image set: "
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^\s;\\]+)")
 
 
