@@ -298,6 +298,10 @@ class NodeGroup(Settings):
     """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
     update_schedule: UpdateSchedule | None = None
     """Scheduled software updates. Default: none; nodes change only when you request it."""
+    auto_patch: Literal["WhenIdle", "WhenAllIdle"] | None = None
+    """`AutoPatchConfig`: security patches of the AMI, on nodes without running jobs. HyperPod cordons all nodes of the
+    group for it, for up to 24 hours. `WhenIdle` patches each node that becomes idle; `WhenAllIdle` waits until all are.
+    `DrainFirst` evicts pods, and only the SageMaker API has it. Default: none."""
 
 
 class InstanceGroup(NodeGroup):

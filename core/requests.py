@@ -93,6 +93,7 @@ def _group(plan: GroundPlan, group: NodeGroup) -> Json:
         "TrainingPlanArn": group.training_plan_arn,
         "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if known else group.deep_health_checks) or None,
         "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
+        "AutoPatchConfig": {"PatchingStrategy": group.auto_patch} if group.auto_patch else None,
     }
     if isinstance(group, SlurmGroup):
         made["SlurmConfig"] = {"NodeType": group.slurm.role.capitalize()}

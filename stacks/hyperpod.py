@@ -79,6 +79,7 @@ def instance_group(plan: GroundPlan, group: model.NodeGroup) -> InstanceGroup:
         spot=group.capacity == "spot",
         image_release_version=group.image_release_version,
         update_schedule=_schedule(group.update_schedule) if group.update_schedule else None,
+        auto_patch=group.auto_patch,
     )
 
 

@@ -92,6 +92,7 @@ class InstanceGroup:
         spot: Whether the group takes spot capacity.
         image_release_version: HyperPod AMI release. None: the newest.
         update_schedule: Scheduled AMI updates. None: none.
+        auto_patch: `WhenIdle` or `WhenAllIdle`: when idle nodes get security patches of the AMI. None: never.
         slurm_role: `Controller`, `Login` or `Compute`, where Slurm is the orchestrator.
         partitions: Slurm partition of a compute group.
     """
@@ -111,6 +112,7 @@ class InstanceGroup:
     spot: bool = False
     image_release_version: str | None = None
     update_schedule: UpdateSchedule | None = None
+    auto_patch: str | None = None
     slurm_role: str | None = None
     partitions: Sequence[str] = ()
 
@@ -235,6 +237,9 @@ class HyperPodCluster(Construct):
             else None,
             image_release_version=group.image_release_version,
             scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
+            auto_patch_config=Cluster.AutoPatchConfigProperty(patching_strategy=group.auto_patch)
+            if group.auto_patch
+            else None,
         )
 
     def _mounts(self) -> list[sagemaker.CfnCluster.ClusterInstanceStorageConfigProperty]:

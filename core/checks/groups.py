@@ -530,6 +530,28 @@ def batches_fit(plan: GroundPlan) -> Iterator[Finding]:
             )
 
 
+@rule("hyperpod", "ray")
+def patches_find_idle_nodes(plan: Plan) -> Iterator[Finding]:
+    """HyperPod patches idle nodes only, and the pods of a standing RayCluster never leave theirs.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterAutoPatchConfig.html
+    """
+    ray = plan.settings.ray
+    standing = {ray.head.instance_group, *(worker.instance_group for worker in ray.workers if worker.replicas)}
+    for index, group in groups(plan):
+        if group.auto_patch and group.name in standing:
+            yield warning(
+                *GROUPS,
+                index,
+                "auto_patch",
+                what=f"the standing RayCluster keeps pods on '{group.name}', so its nodes are never idle. A patch "
+                "cordons them for up to 24 hours, and a lost pod finds no node in that time",
+                expected="auto_patch on groups whose pods end with their job",
+                fix="remove auto_patch and set update_schedule, or set replicas: 0 and submit jobs with clusters of "
+                "their own",
+            )
+
+
 @rule("hyperpod", "ray", "instance_types")
 def groups_are_used(plan: Plan) -> Iterator[Finding]:
     """A group that no part of Ray is bound to costs money and does nothing; CPU groups carry system pods."""

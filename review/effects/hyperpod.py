@@ -19,6 +19,7 @@ _ROW_OF_ITS_OWN = {
     "InstanceType",
     "KubernetesConfig",
     "ScheduledUpdateConfig",
+    "AutoPatchConfig",
     "OnStartDeepHealthChecks",
     "SlurmConfig",
 }
@@ -265,6 +266,7 @@ def _group(  # noqa: PLR0917
     _deep_checks(name, before, now, change, findings)
     _kubernetes_config(before, now, system, changes, findings, common)
     _schedule(before, now, findings, common)
+    _patches(before, now, findings, common)
     for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
         if before.get(key) != now.get(key) and not (
             key == "InstanceRequirements" and instance_type(before) != instance_type(now)
@@ -484,6 +486,40 @@ def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, A
             consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
             f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; pods on them end.",
             source=source("ami-update"),
+            **common,
+        )
+    )
+
+
+def _patches(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("AutoPatchConfig"), now.get("AutoPatchConfig")
+    if old == new:
+        return
+    if new is None:
+        findings.add(
+            Row(
+                effect=Effect.WEAKENS,
+                code="patches-off",
+                change="AutoPatchConfig removed",
+                consequence="Idle nodes get no security patches of the AMI until someone updates them.",
+                source=source("auto-patch"),
+                **common,
+            )
+        )
+        findings.remark(
+            Remark(direction="switched off", what=f"security patches of {common['what']}", detail=_value(old))
+        )
+        return
+    strategy = new.get("PatchingStrategy")
+    each = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="patches",
+            change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
+            consequence="Nothing happens on deploy, and no pod is ended. When AWS publishes a security patch, HyperPod "
+            f"cordons all nodes of the group for up to 24 hours and patches {each}. New pods wait.",
+            source=source("auto-patch"),
             **common,
         )
     )

@@ -65,6 +65,8 @@ def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
     assert workers["ScheduledUpdateConfig"]["ScheduleExpression"] == "cron(0 6 ? * SUN *)"
     rolling = workers["ScheduledUpdateConfig"]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]
     assert rolling == {"Type": "CAPACITY_PERCENTAGE", "Value": 25}
+    assert groups["burst"]["AutoPatchConfig"] == {"PatchingStrategy": "WhenIdle"}
+    assert "AutoPatchConfig" not in workers
     root, data = (volume["EbsVolumeConfig"] for volume in workers["InstanceStorageConfigs"])
     assert root["RootVolume"] is True
     assert "VolumeSizeInGB" not in root, "the service refuses a size for the root volume"
