@@ -49,7 +49,11 @@ def wait_for_metrics(training: Any, url: str) -> None:
         training.shown.set_t = -math.inf
         training.shown.stepped(training.step, world=training.world, metrics={"loss": 0.5})
         lines = served()
-        if sum(line.startswith("ray_training_run_step_time_seconds{") for line in lines) >= 2:
+        # a rank that was lost is served for some seconds more, with an older step
+        now = any(
+            line.startswith("ray_training_run_step{") and float(line.split()[-1]) == training.step for line in lines
+        )
+        if now and sum(line.startswith("ray_training_run_step_time_seconds{") for line in lines) >= 2:
             kept.write_text("\n".join(lines), encoding="utf-8")
         time.sleep(0.1)
 
