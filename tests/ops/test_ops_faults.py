@@ -110,8 +110,9 @@ TASKS = {
     "Connect and submit": "ops/test_ops_submit.py",
     "Connect: the port is busy": "ops/test_ops_connect.py",
     "Connect: connection refused": "ops/test_ops_connect.py",
+    "A node of Slurm is down or fails": "ops/test_ops_slurm.py",
 }
-"""Sections about a command, and not about what `status` says; and the tests of that command."""
+"""Sections about a command and not about what `status` says, or about the other orchestrator; and their tests."""
 
 
 def sections() -> dict[str, str]:
