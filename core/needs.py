@@ -170,8 +170,8 @@ def repositories(plan: Plan) -> list[str]:
         reference = Reference.parse(text)
         assert reference.ecr is not None  # noqa: S101 (the setting's pattern)
         made.append(f"arn:{partition}:ecr:{reference.ecr[1]}:{reference.ecr[0]}:repository/{reference.repository}")
-    if plan.settings.observability is not None:
-        # AWS does not publish the registry and the repositories of the add-on's images
+    if settings.observability is not None or settings.teams:
+        # AWS does not publish the registry and the repositories of these add-ons' images
         made.append(f"{arn}:*:repository/*")
     return sorted({*made, *cache_repositories(plan)})
 
@@ -376,6 +376,9 @@ def destinations(plan: Plan) -> list[Destination]:
                 found.append(
                     Destination(host=place[0], port=place[1], pods="head", policy="dashboard-charts", setting=path)
                 )
+    if ray.tracking and (place := _place(ray.tracking.mlflow)):
+        path = ("ray", "tracking", "mlflow")
+        found.append(Destination(host=place[0], port=place[1], pods="ray", policy="tracking", setting=path))
     if plan.settings.hyperpod.tiered_storage is not None:
         host, port = CHECKPOINT_MEMORY
         setting = ("hyperpod", "tiered_storage")

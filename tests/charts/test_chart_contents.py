@@ -113,8 +113,12 @@ class TestDuplicates:
     def test_helm_itself_throws_dice(self, tmp_path: Path) -> None:
         """What the rule is for: the same folder, the same values, two images."""
         top, _ = upstream(tmp_path, archives={"agent-0.1.0.tgz": archived("agent", "old.example/agent:v0")})
-        images = {"old.example" in rendered(top / "chart", tmp_path) for _ in range(40)}
-        assert images == {True, False}
+        images: set[bool] = set()
+        for _ in range(2000):  # how often either comes is Go's business; both come soon
+            images.add("old.example" in rendered(top / "chart", tmp_path))
+            if len(images) == 2:
+                return
+        raise AssertionError(images)
 
     def test_two_archives_of_one_name_are_refused(self, tmp_path: Path) -> None:
         old = archived("other", "a.example/x:1")

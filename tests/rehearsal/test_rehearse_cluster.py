@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,10 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         probe.ended.set()
         probe.join()
-        left = ray_processes() - before
+        # a process namespace that was ended is gone a moment later
+        until = time.monotonic() + 60
+        while (left := ray_processes() - before) and time.monotonic() < until:
+            time.sleep(0.2)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return {
