@@ -94,7 +94,7 @@ def parts() -> list[Part]:
         Part(paths=("docs", "cli")),
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
-        Part(paths=("sandbox/test_deploys.py",)),
+        Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
         Part(paths=("constructs", "review")),
         Part(paths=("sandbox/aws",)),
         Part(paths=("stacks",)),
