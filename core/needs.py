@@ -329,7 +329,7 @@ class Destination:
     port: int
     pods: Literal["ray", "head"]
     """Which pods: all of Ray's, or heads."""
-    policy: Literal["redis-clients", "dashboard-charts", "checkpoint-memory", "job-agent"]
+    policy: Literal["redis-clients", "dashboard-charts", "tracking", "checkpoint-memory", "job-agent"]
     """Network policy that opens the way."""
     setting: tuple[str, ...]
     """Path of the setting that names it."""
