@@ -97,7 +97,7 @@ def parts() -> list[Part]:
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
         Part(paths=("constructs", "review")),
         Part(paths=("sandbox/aws",)),
-        Part(paths=("stacks",)),
+        Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
         Part(paths=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/kubernetes",)),
     ]

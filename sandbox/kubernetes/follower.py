@@ -41,6 +41,8 @@ log = logging.getLogger("follower")
 # a node whose heartbeat is older than 40 s is unknown to Kubernetes' node controller
 HEARTBEAT_SECONDS = 10.0
 CONFLICTS = 5
+ANSWER_SECONDS = 60.0
+"""How long a server that is starting may answer with an error of the proxy's, which is no JSON."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,19 @@ class Follower:
             await asyncio.sleep(poll_seconds)
 
 
+def first_answer(remote: Remote, *, seconds: float = ANSWER_SECONDS, every: float = 0.2) -> None:
+    """List nodes; a refusal counts at once, and a server that is still starting gets some time."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            remote.all("v1", "Node")
+            return
+        except ApiError as error:
+            if error.code not in (502, 503) or time.monotonic() > end:
+                raise
+        time.sleep(every)
+
+
 def beat(status: Json) -> None:
     """Say that the node's kubelet is there."""
     condition(status, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
@@ -241,7 +256,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     with proxy(options.kubeconfig) as path:
         remote = Remote(path)
-        remote.all("v1", "Node")  # fails at once where the kubeconfig may not list nodes
+        first_answer(remote)
         follower = Follower(remote, Aws(options.aws_endpoint, options.region), time_scale=options.time_scale)
         sys.stderr.write(f"following the embedded AWS on {options.aws_endpoint}, process {os.getpid()}\n")
 

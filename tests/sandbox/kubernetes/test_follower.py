@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sandbox.aws import process
+from sandbox.kubernetes import follower
+from sandbox.kubernetes.status import ApiError
 from tests.support import roles
 from tests.support.emulator import running, until
 
@@ -83,3 +85,27 @@ def test_hyperpods_nodes_are_nodes_of_a_cluster_of_ones_own(empty: Any, tmp_path
     assert own.get("nodes")["items"] == []
     assert own.get("namespace", "default")["status"]["phase"] == "Active"
     assert process.marked(state) == []
+
+
+class Answers:
+    """An API that answers with errors first."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def all(self, version: str, kind: str) -> list[Any]:
+        if self.codes:
+            raise ApiError(self.codes.pop(0), "x", "x")
+        return []
+
+
+def test_a_server_that_starts_gets_some_time_and_a_refusal_none() -> None:
+    starting: Any = Answers(503, 502)
+    follower.first_answer(starting, every=0.0)
+    assert starting.codes == []
+    refusing: Any = Answers(403)
+    with pytest.raises(ApiError):
+        follower.first_answer(refusing, every=0.0)
+    dead: Any = Answers(*[503] * 3)
+    with pytest.raises(ApiError):
+        follower.first_answer(dead, seconds=-1.0, every=0.0)
