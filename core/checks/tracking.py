@@ -39,19 +39,16 @@ def a_tracker_is_named(plan: Plan) -> Iterator[Finding]:
 
 @rule("ray", "network")
 def a_tracker_is_reachable(plan: Plan) -> Iterator[Finding]:
-    """A closed network has no way to an address outside of AWS.
+    """A closed network has no way to Weights & Biases; an MLflow server may have an address inside it.
 
     https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html
     """
     asked = plan.settings.ray.tracking
-    if asked is None or not plan.settings.network.closed:
-        return
-    for key, where in (("mlflow", asked.mlflow), ("wandb_project", asked.wandb_project and "api.wandb.ai")):
-        if where:
-            yield error(
-                *SECTION,
-                key,
-                what=f"a closed network has no route to {where}",
-                expected="a network with a route to it",
-                fix="set network.egress: nat, or read metrics with `hyperpod-ray runs`",
-            )
+    if asked is not None and asked.wandb_project and plan.settings.network.closed:
+        yield error(
+            *SECTION,
+            "wandb_project",
+            what="a closed network has no route to api.wandb.ai",
+            expected="a network with a route to it",
+            fix="set network.egress: nat, or read metrics with `hyperpod-ray runs`",
+        )

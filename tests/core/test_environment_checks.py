@@ -279,7 +279,7 @@ CASES = [
     # --- hung jobs
     Case("a_tracker_is_named", {"ray/tracking": {}}, "ray.tracking", "no tracker", {"ray/tracking": {}, "ray/access": {"mlflow_arn": MLFLOW}}),
     Case("a_tracker_is_named", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}, "ray/access": {"mlflow_arn": MLFLOW}}, "ray.tracking.mlflow", "a second MLflow server", {"ray/tracking": {"mlflow": "https://mlflow.example.com/base"}}),
-    Case("a_tracker_is_reachable", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}, **CLOSED}, "ray.tracking.mlflow", "no route to https://mlflow.example.com", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}}),
+    Case("destinations_are_reachable", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}, **CLOSED}, "ray.tracking.mlflow", "mlflow.example.com:443 is reachable from a closed network only", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}}, "warning"),
     Case("a_tracker_is_reachable", {"ray/tracking": {"wandb_project": "mine"}, **CLOSED}, "ray.tracking.wandb_project", "no route to api.wandb.ai", {"ray/tracking": {"wandb_project": "mine"}}),
     Case("hang_patterns_are_re2", {HANGS: {"rules": [HUNG, {**OOM, "log_pattern": "(?<!no )OOM"}]}}, "ray.hung_job_detection.rules[1].log_pattern", "is no pattern of RE2: invalid perl operator: (?<!", {HANGS: {"rules": [HUNG, OOM]}}),
     Case("hang_patterns_are_re2", {HANGS: {"rules": [{**HUNG, "stop_pattern": r"(done) \1"}]}}, "ray.hung_job_detection.rules[0].stop_pattern", "is no pattern of RE2: invalid escape sequence", {HANGS: {"rules": [{**HUNG, "stop_pattern": r"\pL+ done\z"}]}}),
