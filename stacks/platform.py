@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import k8s
 from constructs import Construct, IDependable
-from core import metric_alerts, names
+from core import metric_alerts
 from core.plan import Plan
-from core.plan_names import ray_namespaces
-from hyperpod_ray.budget import MonthlyBudget
 from hyperpod_ray.cluster import addon
-from hyperpod_ray.dashboard import EnvironmentDashboard
-from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.metrics import ManagedMetrics
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
 from k8s.pods import group_tolerations, node_selector
+from stacks import watch
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, chart_folder
 from stacks.eks import EksStack
@@ -69,23 +66,7 @@ class PlatformStack(EnvironmentStack):
         operator = k8s.kuberay_operator(plan)
         chart = chart_folder(operator)
         HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=queues)
-        self.health = HealthNotifications(
-            self,
-            "Health",
-            environment=plan.name,
-            cluster_arn=cluster_arn,
-            emails=settings.hyperpod.alarm_emails,
-            event_log_group=names.event_log_group(plan.name),
-            event_retention_days=settings.hyperpod.event_retention_days,
-            event_log_group_exists=settings.hyperpod.event_log_group_exists,
-            protected=settings.protected,
-            eks_cluster_name=plan.eks_cluster_name,
-            control_plane_logs=None if plan.existing_eks else plan.control_plane_log_group,
-            namespaces=ray_namespaces(plan),
-            nodes=sum(group.count for group in settings.hyperpod.instance_groups),
-        )
-        if file_system is not None and plan.new_file_system is not None:
-            file_system.alarm_when_full(self.health.watch, capacity_gib=plan.new_file_system.capacity_gib)
+        self.health = watch.health(self, plan, cluster_arn=cluster_arn, file_system=file_system)
         if (seen := settings.observability) is not None:
             grafana = (seen.grafana.workspace_name, seen.grafana.workspace_arn) if seen.grafana else None
             metrics = ManagedMetrics(
@@ -105,25 +86,4 @@ class PlatformStack(EnvironmentStack):
             )
             metrics.let_publish(self.health.let_publish)
             self.output("MetricsEndpoint", metrics.workspace.attr_prometheus_endpoint, "Prometheus workspace")
-        if (budget := settings.budget) is not None:
-            self.health.let_budgets_publish()
-            MonthlyBudget(
-                self,
-                "Budget",
-                environment=plan.name,
-                usd_per_month=budget.usd_per_month,
-                alert_percent=budget.alert_percent,
-                forecast_percent=budget.forecast_percent,
-                topic=self.health.topic,
-            )
-        EnvironmentDashboard(
-            self,
-            "Dashboard",
-            environment=plan.name,
-            alarm_arns=self.health.watch.arns,
-            eks_cluster_name=plan.eks_cluster_name,
-            file_system_id=file_system.file_system_id if file_system is not None else None,
-            counts=(self.health.watch.namespace, self.health.watch.counted),
-            archive=self.health.archive.log_group_name,
-        )
-        self.output("EventArchive", self.health.archive.log_group_name, "log group with every event of the cluster")
+        watch.overview(self, plan, self.health, file_system=file_system)

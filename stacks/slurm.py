@@ -9,14 +9,12 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 from core import names, needs
 from core.slurm_plan import SlurmPlan
-from hyperpod_ray.budget import MonthlyBudget
-from hyperpod_ray.dashboard import EnvironmentDashboard
-from hyperpod_ray.health import HealthNotifications
 from hyperpod_ray.hyperpod import HyperPodCluster, LustreMount, SlurmOrchestrator
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import Network
 from hyperpod_ray.slurm_role import SlurmExecutionRole
 from hyperpod_ray.storage import LustreFileSystem
+from stacks import watch
 from stacks.base import EnvironmentStack
 from stacks.hyperpod import instance_group
 
@@ -81,48 +79,10 @@ class SlurmStack(EnvironmentStack):
         cluster.node.add_dependency(execution)
         if scripts is not None:
             cluster.node.add_dependency(scripts.upload)
-        self._watch(plan, cluster.attr_cluster_arn, file_system)
+        found = watch.health(self, plan, cluster_arn=cluster.attr_cluster_arn, file_system=file_system)
+        watch.overview(self, plan, found, file_system=file_system)
         self.output("ClusterName", settings.cluster_name, "HyperPod cluster")
         self.output("ClusterArn", cluster.attr_cluster_arn, "HyperPod cluster")
-
-    def _watch(self, plan: SlurmPlan, cluster_arn: str, file_system: LustreFileSystem | None) -> None:
-        """Mails, the archive of events, alarms, the dashboard and the budget."""
-        settings = plan.settings
-        health = HealthNotifications(
-            self,
-            "Health",
-            environment=plan.name,
-            cluster_arn=cluster_arn,
-            emails=settings.hyperpod.alarm_emails,
-            event_log_group=names.event_log_group(plan.name),
-            event_retention_days=settings.hyperpod.event_retention_days,
-            event_log_group_exists=settings.hyperpod.event_log_group_exists,
-            protected=settings.protected,
-            nodes=sum(group.count for group in plan.groups),
-        )
-        if file_system is not None and plan.new_file_system is not None:
-            file_system.alarm_when_full(health.watch, capacity_gib=plan.new_file_system.capacity_gib)
-        if (budget := settings.budget) is not None:
-            health.let_budgets_publish()
-            MonthlyBudget(
-                self,
-                "Budget",
-                environment=plan.name,
-                usd_per_month=budget.usd_per_month,
-                alert_percent=budget.alert_percent,
-                forecast_percent=budget.forecast_percent,
-                topic=health.topic,
-            )
-        EnvironmentDashboard(
-            self,
-            "Dashboard",
-            environment=plan.name,
-            alarm_arns=health.watch.arns,
-            file_system_id=file_system.file_system_id if file_system is not None else None,
-            counts=(health.watch.namespace, health.watch.counted),
-            archive=health.archive.log_group_name,
-        )
-        self.output("EventArchive", health.archive.log_group_name, "log group with every event of the cluster")
 
 
 def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:

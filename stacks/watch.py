@@ -1,0 +1,73 @@
+"""What watches a cluster of either orchestrator: mails, the archive of events, alarms, budget and dashboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core import names
+from core.ground import GroundPlan
+from core.plan import Plan
+from core.plan_names import ray_namespaces
+from hyperpod_ray.budget import MonthlyBudget
+from hyperpod_ray.dashboard import EnvironmentDashboard
+from hyperpod_ray.health import HealthNotifications
+from hyperpod_ray.storage import LustreFileSystem
+from stacks.base import EnvironmentStack
+
+
+def health(
+    stack: EnvironmentStack, plan: GroundPlan, *, cluster_arn: str, file_system: LustreFileSystem | None
+) -> HealthNotifications:
+    """Mails and alarms about the cluster, its Kubernetes where it has one, and the file system that is made."""
+    hyperpod = plan.settings.hyperpod
+    kubernetes: dict[str, Any] = {}
+    if isinstance(plan, Plan):
+        kubernetes = {
+            "eks_cluster_name": plan.eks_cluster_name,
+            "control_plane_logs": None if plan.existing_eks else plan.control_plane_log_group,
+            "namespaces": ray_namespaces(plan),
+        }
+    made = HealthNotifications(
+        stack,
+        "Health",
+        environment=plan.name,
+        cluster_arn=cluster_arn,
+        emails=hyperpod.alarm_emails,
+        event_log_group=names.event_log_group(plan.name),
+        event_retention_days=hyperpod.event_retention_days,
+        event_log_group_exists=hyperpod.event_log_group_exists,
+        protected=plan.settings.protected,
+        nodes=sum(group.count for group in plan.groups),
+        **kubernetes,
+    )
+    if file_system is not None and plan.new_file_system is not None:
+        file_system.alarm_when_full(made.watch, capacity_gib=plan.new_file_system.capacity_gib)
+    return made
+
+
+def overview(
+    stack: EnvironmentStack, plan: GroundPlan, health: HealthNotifications, *, file_system: LustreFileSystem | None
+) -> None:
+    """The budget and the dashboard. They come last: the dashboard shows the alarms that there are by then."""
+    if (budget := plan.settings.budget) is not None:
+        health.let_budgets_publish()
+        MonthlyBudget(
+            stack,
+            "Budget",
+            environment=plan.name,
+            usd_per_month=budget.usd_per_month,
+            alert_percent=budget.alert_percent,
+            forecast_percent=budget.forecast_percent,
+            topic=health.topic,
+        )
+    EnvironmentDashboard(
+        stack,
+        "Dashboard",
+        environment=plan.name,
+        alarm_arns=health.watch.arns,
+        eks_cluster_name=plan.eks_cluster_name if isinstance(plan, Plan) else None,
+        file_system_id=file_system.file_system_id if file_system is not None else None,
+        counts=(health.watch.namespace, health.watch.counted),
+        archive=health.archive.log_group_name,
+    )
+    stack.output("EventArchive", health.archive.log_group_name, "log group with every event of the cluster")
