@@ -458,24 +458,22 @@ def _selected(labels: set[str], changes: Changes) -> list[str]:
     return sorted(found)
 
 
+def _switched_off(row: Row, *, what: str, was: Any, findings: Findings) -> None:
+    findings.add(row)
+    findings.remark(Remark(direction="switched off", what=f"{what} of {row.what}", detail=_value(was)))
+
+
 def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
     old, new = before.get("ScheduledUpdateConfig"), now.get("ScheduledUpdateConfig")
     if old == new:
         return
     if new is None:
-        findings.add(
-            Row(
-                effect=Effect.WEAKENS,
-                code="schedule-off",
-                change="ScheduledUpdateConfig removed",
-                consequence="Nodes keep their software until someone updates it.",
-                source=source("ami-update"),
-                **common,
-            )
-        )
-        findings.remark(
-            Remark(direction="switched off", what=f"scheduled software updates of {common['what']}", detail=_value(old))
-        )
+        lost = "Nodes keep their software until someone updates it."
+        row = Row(
+            effect=Effect.WEAKENS, code="schedule-off", change="ScheduledUpdateConfig removed", consequence=lost,
+            source=source("ami-update"), **common,
+        )  # fmt: skip
+        _switched_off(row, what="scheduled software updates", was=old, findings=findings)
         return
     size, unit, wait = batch(now)
     findings.add(
@@ -496,19 +494,12 @@ def _patches(before: Group, now: Group, findings: Findings, common: dict[str, An
     if old == new:
         return
     if new is None:
-        findings.add(
-            Row(
-                effect=Effect.WEAKENS,
-                code="patches-off",
-                change="AutoPatchConfig removed",
-                consequence="Idle nodes get no security patches of the AMI until someone updates them.",
-                source=source("auto-patch"),
-                **common,
-            )
-        )
-        findings.remark(
-            Remark(direction="switched off", what=f"security patches of {common['what']}", detail=_value(old))
-        )
+        lost = "Idle nodes get no security patches of the AMI until someone updates them."
+        row = Row(
+            effect=Effect.WEAKENS, code="patches-off", change="AutoPatchConfig removed", consequence=lost,
+            source=source("auto-patch"), **common,
+        )  # fmt: skip
+        _switched_off(row, what="security patches", was=old, findings=findings)
         return
     strategy = new.get("PatchingStrategy")
     each = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
