@@ -336,6 +336,11 @@ ReportFolder = Annotated[
 ]
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 @command(app, examples=["local rehearse local", "local rehearse prod --faults node,freeze -o json"])
 def rehearse(  # noqa: PLR0917
     env: Manifest,
@@ -365,7 +370,7 @@ def rehearse(  # noqa: PLR0917
     with rehearsal_errors():
         leash.hold()
         options = Options(
-            faults=tuple(part.strip() for part in faults.split(",") if part.strip()),
+            faults=_listed(faults),
             job=job,
             interval=interval,
             step_delay_s=step_delay,
@@ -473,7 +478,7 @@ def slurm(  # noqa: PLR0917
     with rehearsal_errors():
         leash.hold()
         options = Options(
-            faults=tuple(part.strip() for part in faults.split(",") if part.strip()),
+            faults=_listed(faults),
             job=job,
             interval=interval,
             step_delay_s=step_delay,
