@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,21 @@ SLURM: dict[str, Any] = yaml.safe_load((FOLDER / "examples" / "slurm.yaml").read
 
 GONE = object()
 """As a value in `changed`: remove the key."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule with a file that trips it, and the nearest one that does not."""
+
+    rule: str
+    trips: dict[str, Any]
+    path: str
+    says: str
+    passes: dict[str, Any] = field(default_factory=dict)
+    severity: str = "error"
+    """All of the rule's own findings for `trips` are at `path`; `passes` is the nearest file that it accepts."""
+    beside: tuple[str, ...] = ()
+    """Paths of what other rules rightly say about `trips`, too."""
 
 
 def changed(edits: dict[str, Any], *, of: dict[str, Any] = GOOD) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from core.evidence import Evidence, Repository
 from core.findings import RULES
 from core.model import Environment
 from core.plan import Plan
-from tests.core.environment_files import GONE, changed, judged, problems, text_of
+from tests.core.environment_files import GONE, Case, changed, judged, problems, text_of
 from tests.core.three_parts import assert_form
 
 GROUPS = "hyperpod/instance_groups"
@@ -92,19 +91,6 @@ def team(name: str = "vision", *more: dict[str, Any], **settings: Any) -> dict[s
 def teams(*found: dict[str, Any]) -> dict[str, Any]:
     """Teams of a cluster whose standing RayCluster has no workers."""
     return {"teams": list(found), "ray/workers/0/replicas": 0}
-
-
-@dataclass(frozen=True)
-class Case:
-    rule: str
-    trips: dict[str, Any]
-    path: str
-    says: str
-    passes: dict[str, Any] = field(default_factory=dict)
-    severity: str = "error"
-    """All of the rule's own findings for `trips` are at `path`; `passes` is the nearest file that it accepts."""
-    beside: tuple[str, ...] = ()
-    """Paths of what other rules rightly say about `trips`, too."""
 
 
 CASES = [

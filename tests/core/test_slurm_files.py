@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from core.loader import FOLDER, EnvironmentFileError, Problem, SlurmFile, parse_
 from core.plan_names import stacks
 from core.slurm_model import SlurmEnvironment
 from core.slurm_plan import SlurmPlan
-from tests.core.environment_files import GONE, GOOD, SLURM, changed
+from tests.core.environment_files import GONE, GOOD, SLURM, Case, changed
 
 GROUPS = "hyperpod/instance_groups"
 CONTROLLER, LOGIN, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1", f"{GROUPS}/2"
@@ -42,18 +41,6 @@ def judged(data: dict[str, Any]) -> tuple[SlurmFile | None, list[Problem]]:
 
 def problems(edits: dict[str, Any]) -> list[Problem]:
     return judged(changed(edits, of=SLURM))[1]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A rule of Slurm's with a file that trips it and the nearest one that does not."""
-
-    rule: str
-    trips: dict[str, Any]
-    path: str
-    says: str
-    passes: dict[str, Any] = field(default_factory=dict)
-    severity: str = "error"
 
 
 CASES = [
