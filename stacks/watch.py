@@ -18,7 +18,7 @@ from stacks.base import EnvironmentStack
 def health(
     stack: EnvironmentStack, plan: GroundPlan, *, cluster_arn: str, file_system: LustreFileSystem | None
 ) -> HealthNotifications:
-    """Mails and alarms about the cluster, its Kubernetes where it has one, and the file system that is made."""
+    """Mails and alarms about the cluster, its Kubernetes where it has one, and the new file system."""
     hyperpod = plan.settings.hyperpod
     kubernetes: dict[str, Any] = {}
     if isinstance(plan, Plan):
