@@ -26,6 +26,7 @@ LISTED = {
     "Interface VPC endpoints per VPC",  # L-29B6F2EB
     "Gateway VPC endpoints per Region",  # L-1B52E74A
     "Internet gateways per Region",  # L-A4707A72
+    "Workspaces per region per account",  # L-8873DB23, also in the quota lists of public AWS limit checkers
     "Stack count",  # L-0485CB21
     "Concurrently running builds for Linux/Small environment",  # L-9D07B6EF
     "NAT gateways per Availability Zone",  # L-FE5A380F

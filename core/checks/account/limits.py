@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core import needs
+from core import names, needs
 from core.checks.account.quotas import enough, quota_values
 from core.evidence import Account
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
@@ -108,6 +108,20 @@ def builds_may_run(plan: Plan, account: Account) -> Iterator[Finding]:
         yield skipped("nothing is built or copied")
         return
     yield enough(quota_values(account, "codebuild"), read_data("quotas.yaml")["codebuild"]["builds"], 1, 0)
+
+
+@rule("observability", needs="account", title="metrics quota")
+def workspaces_are_few_enough(plan: Plan, account: Account) -> Iterator[Finding]:
+    """The Region has room for the environment's Prometheus workspace.
+
+    https://docs.aws.amazon.com/prometheus/latest/userguide/AMP_quotas.html
+    """
+    if plan.settings.observability is None:
+        yield skipped("no metrics are collected")
+        return
+    there = account.pages("amp", "list_workspaces", "workspaces")
+    used = sum(1 for one in there if one.get("tags", {}).get(names.ENVIRONMENT_TAG) != plan.name)
+    yield enough(quota_values(account, "aps"), read_data("quotas.yaml")["aps"]["workspaces"], 1, used)
 
 
 @rule("eks", needs="account", title="function quota")

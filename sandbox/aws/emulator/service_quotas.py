@@ -27,6 +27,7 @@ OTHERS = {
     ("vpc", "Gateway VPC endpoints per Region"): 20.0,
     ("vpc", "Internet gateways per Region"): 5.0,
     ("cloudformation", "Stack count"): 2000.0,
+    ("aps", "Workspaces per region per account"): 25.0,
     ("codebuild", "Concurrently running builds for Linux/Small environment"): 60.0,
     ("ec2", "EC2-VPC Elastic IPs"): 5.0,
     ("eks", "Clusters"): 100.0,

@@ -203,6 +203,7 @@ GOOD: Json = {
     "log_groups": [],
     "alarms": ["gpu-errors"],
     "stacks": {},
+    "workspaces": [],
     "quotas": {
         "sagemaker": {
             "ml.p5.48xlarge for cluster usage": 8,
@@ -222,6 +223,7 @@ GOOD: Json = {
         "eks": {"Clusters": 100},
         "fsx": {"Lustre Persistent_2 storage capacity": 100800, "Lustre Persistent_2 file systems": 100},
         "cloudformation": {"Stack count": 2000},
+        "aps": {"Workspaces per region per account": 25},
         "codebuild": {"Concurrently running builds for Linux/Small environment": 1},
     },
 }  # fmt: skip

@@ -381,6 +381,17 @@ class RecordedAccount:
     def _cloudwatch_describe_alarms(self, asked: Json) -> Json:
         return {"MetricAlarms": [{"AlarmName": one} for one in self.data["alarms"] if one in asked["AlarmNames"]]}
 
+    def _amp_list_workspaces(self, _: Json) -> Json:
+        listed = []
+        for number, tags in enumerate(self.data["workspaces"]):
+            name = f"ws-{number:08d}"
+            arn = f"arn:aws:aps:us-west-2:123456789012:workspace/{name}"
+            state = {"statusCode": "ACTIVE"}
+            listed.append(
+                {"workspaceId": name, "arn": arn, "status": state, "createdAt": datetime(2026, 1, 1), "tags": tags}
+            )
+        return {"workspaces": listed}
+
     def _cloudformation_describe_stacks(self, asked: Json) -> Json:
         stack = self._one("stacks", asked["StackName"], "ValidationError")
         made = datetime(2026, 1, 1)

@@ -44,6 +44,7 @@ TIER = f"tier-test-{ACCOUNT}-{REGION}"
 OUR_STACK = {"status": "CREATE_COMPLETE", "tags": TAG}
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
+METRICS: Json = {"observability": {}}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
 
 
@@ -144,6 +145,7 @@ CASES = [
     Sabotage("few endpoints", {"quotas > vpc": {"Interface VPC endpoints per VPC": 10}}, (("network quotas", "error", "Interface VPC endpoints per VPC"),), file=CLOSED),
     Sabotage("no EKS clusters left", {"quotas > eks": {"Clusters": 2}, "more_eks": ["one"]}, (("EKS quotas", "error", "Clusters: 1 asked and 2 used by others"),), file=NEW),
     Sabotage("no Lustre capacity left", {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 5000}}, (("FSx quotas", "error", "1200 asked and 4800 used by others"),), file=NEW),
+    Sabotage("no workspaces left", {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, {"team": "other"}]}, (("metrics quota", "error", "Workspaces per region per account: 1 asked and 2 used by others, 2 allowed"),), file=METRICS),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
     # --- the caller
@@ -273,6 +275,14 @@ def test_what_the_environment_has_made_itself_is_fine() -> None:
         },
     }  # fmt: skip
     assert [(title, one.message) for title, one in bad(judged(NEW, edits))] == []
+
+
+def test_a_workspace_of_the_environment_is_the_one_that_is_asked() -> None:
+    edits = {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, TAG]}
+    (row,) = judged(METRICS, edits)["metrics quota"]
+    assert (row.severity, row.message) == (
+        "fine", "Workspaces per region per account: 1 asked and 1 used by others, 2 allowed",
+    )  # fmt: skip
 
 
 def test_a_call_that_is_refused_leaves_one_rule_without_an_answer() -> None:
