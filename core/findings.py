@@ -7,7 +7,7 @@ file and its repository, `preflight` has the account too.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,7 +50,10 @@ class Rule:
     """A check with the top-level sections it reads: it runs when those are valid, whatever the others are."""
 
     check: Check
-    reads: frozenset[str]
+    shared: frozenset[str]
+    """Sections that it reads of every file."""
+    eks: frozenset[str] = frozenset()
+    """Sections that it reads too where the orchestrator is EKS."""
     needs: Level = "file"
     title: str = ""
     """Name in `preflight`'s table of a rule of the account, or of one that holds before a deployment."""
@@ -61,7 +64,13 @@ class Rule:
     def concerns(self, plan: GroundPlan) -> bool:
         """Whether it is about an environment of this orchestrator; a section of another one is never valid."""
         own = plan.settings
-        return self.orchestrator in ("", own.orchestrator) and self.reads <= set(type(own).model_fields)
+        return self.orchestrator in ("", own.orchestrator) and self.reads(own.orchestrator) <= set(
+            type(own).model_fields
+        )
+
+    def reads(self, orchestrator: str) -> frozenset[str]:
+        """Sections that it reads of a file of this orchestrator."""
+        return self.shared | self.eks if orchestrator == "eks" else self.shared
 
     def runs(self, evidence: Evidence) -> bool:
         """Whether what it needs is at hand."""
@@ -82,16 +91,30 @@ RULES: list[Rule] = []
 
 
 def rule(
-    *reads: str, needs: Level = "file", title: str = "", stage: Stage = "load", orchestrator: str = ""
+    *reads: str,
+    eks: Sequence[str] = (),
+    needs: Level = "file",
+    title: str = "",
+    stage: Stage = "load",
+    orchestrator: str = "",
 ) -> Callable[[Check], Check]:
     """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them.
 
-    A check whose sections every orchestrator has runs for each, and then takes a `GroundPlan`.
+    A check whose sections every orchestrator has runs for each, and then takes a `GroundPlan`. `eks` names the sections
+    that it looks at too where the orchestrator is EKS: with others it runs without them.
     """
 
     def register(check: Check) -> Check:
         RULES.append(
-            Rule(check=check, reads=frozenset(reads), needs=needs, title=title, stage=stage, orchestrator=orchestrator)
+            Rule(
+                check=check,
+                shared=frozenset(reads),
+                eks=frozenset(eks),
+                needs=needs,
+                title=title,
+                stage=stage,
+                orchestrator=orchestrator,
+            )
         )
         return check
 

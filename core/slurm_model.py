@@ -53,7 +53,8 @@ class AccountingDatabase(Settings):
     endpoint: Annotated[str, shapes.HOST.field(max_length=253)]
     """Host name of the database."""
     secret_arn: Annotated[str, shapes.SECRET_ARN.field()]
-    """Secret in AWS Secrets Manager with its user name and password."""
+    """Secret in AWS Secrets Manager with its user name and password. Encrypt it with the key `aws/secretsmanager`: the
+    nodes' role has no `kms:Decrypt`."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port. Default: the service's, 3306 of MySQL."""
     name: Annotated[str, shapes.DATABASE.field()] | None = None

@@ -46,7 +46,9 @@ def page() -> str:
         for rule in found:
             text = " ".join((inspect.getdoc(rule.check) or "").split()).replace("|", "\\|")
             text = re.sub(r"(https://[^\s)]+[^\s).,;:])", r"[source](\1)", text)
-            reads = ", ".join(f"`{name}`" for name in sorted(rule.reads))
+            reads = ", ".join(f"`{name}`" for name in sorted(rule.shared))
+            if rule.eks:
+                reads += f"; with EKS {', '.join(f'`{name}`' for name in sorted(rule.eks))}"
             level = f"{rule.needs}, before a deployment" if rule.stage == "deploy" else rule.needs
             lines.append(f"| `{rule.check.__name__}` | {level} | {reads} | {text} |")
         lines.append("")

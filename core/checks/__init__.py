@@ -62,5 +62,5 @@ def run(plan: GroundPlan, *, valid: frozenset[str], evidence: Evidence | None = 
     """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
     at_hand = evidence or Evidence()
     concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
-    runnable = [rule for rule in concerned if rule.reads <= valid and rule.runs(at_hand)]
+    runnable = [rule for rule in concerned if rule.reads(plan.settings.orchestrator) <= valid and rule.runs(at_hand)]
     return [finding for rule in runnable for finding in rule(plan, at_hand)]

@@ -241,22 +241,22 @@ BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
-@rule("storage", "hyperpod", "ray")
-def bucket_names_are_valid(plan: Plan) -> Iterator[Finding]:
+@rule("storage", eks=("hyperpod", "ray"))
+def bucket_names_are_valid(plan: GroundPlan) -> Iterator[Finding]:
     """S3's rules for bucket names beside length and characters.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
-    access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
     named: list[tuple[Path, str]] = [
         (("storage", "data_repositories", index, "bucket"), link.bucket)
         for index, link in enumerate(plan.data_repositories)
     ]
-    named += [
-        (("ray", "access", "s3", index, "bucket"), one.bucket) for index, one in enumerate(access.s3 if access else [])
-    ]
-    if tiered is not None and tiered.bucket is not None:
-        named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
+    if isinstance(plan, Plan):
+        access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
+        own = enumerate(access.s3 if access else [])
+        named += [(("ray", "access", "s3", index, "bucket"), one.bucket) for index, one in own]
+        if tiered is not None and tiered.bucket is not None:
+            named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
     for path, bucket in named:
         if ".." in bucket or ".-" in bucket or "-." in bucket:
             fault = "single dots, between letters and digits"

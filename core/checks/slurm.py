@@ -190,6 +190,22 @@ def nodes_have_addresses(plan: SlurmPlan) -> Iterator[Finding]:
     yield from addresses(plan)
 
 
+@rule("storage", "hyperpod", orchestrator="slurm")
+def efa_storage_is_set_up(plan: SlurmPlan) -> Iterator[Finding]:
+    """HyperPod mounts the file system, and nothing sets the nodes' Lustre client up for EFA but a script of yours.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+    """
+    if plan.efa_storage and plan.script is None:
+        yield warning(
+            "storage",
+            "efa",
+            what="true, and no script sets the nodes' Lustre client up for EFA: it stays on TCP",
+            expected="hyperpod.on_init_complete with the set-up of the FSx for Lustre guide",
+            fix="add the script, or remove efa",
+        )
+
+
 @rule("hyperpod", needs="repository", orchestrator="slurm")
 def script_exists(plan: SlurmPlan, repository: Repository) -> Iterator[Finding]:
     """The script that extends AWS's set-up is there, inside the project."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.checks.lookup import find, workers
+from core.checks.lookup import find, known_groups, workers
 from core.findings import Finding, error, meant, rule, warning
 from core.ground import GroundPlan
 from core.model import DataRepository
@@ -48,15 +48,15 @@ def capacity_is_a_step(plan: GroundPlan) -> Iterator[Finding]:
         )
 
 
-@rule("storage", "ray", "hyperpod", "instance_types")
-def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
+@rule("storage", "hyperpod", "instance_types", eks=("ray",))
+def efa_storage_has_efa_clients(plan: GroundPlan) -> Iterator[Finding]:
     """Lustre uses EFA on instances with Nitro v4 or later, and not on trn2; others stay on TCP.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
     """
     if not plan.efa_storage:
         return
-    types = sorted({group.type for _, _, group in workers(plan)})
+    types = sorted({group.type for group in plan.training_groups if plan.known(group.type)})
     without = [kind for kind in types if not fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa)]
     if without:
         yield warning(
@@ -68,16 +68,16 @@ def efa_storage_has_efa_clients(plan: Plan) -> Iterator[Finding]:
         )
 
 
-@rule("storage", "ray", "hyperpod", "instance_types")
-def efa_storage_has_connections(plan: Plan) -> Iterator[Finding]:
+@rule("storage", "hyperpod", "instance_types")
+def efa_storage_has_connections(plan: GroundPlan) -> Iterator[Finding]:
     """A file system takes 1,024 EFA connections: eight of each P5, P5e, P5en and P6-B200 node, one or two of others.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
     """
     if not plan.efa_storage:
         return
-    groups = plan.settings.hyperpod.instance_groups
-    needed = sum(group.count * fsx.efa_interfaces(group.type, efa=plan.type_spec(group.type).efa) for group in groups)
+    clients = [group for _, group in known_groups(plan)]
+    needed = sum(group.count * fsx.efa_interfaces(group.type, efa=plan.type_spec(group.type).efa) for group in clients)
     if needed > fsx.EFA_CONNECTIONS:
         yield warning(
             "storage",
@@ -144,20 +144,24 @@ def storage_zone_exists(plan: GroundPlan) -> Iterator[Finding]:
             )
 
 
-@rule("storage", "ray", "hyperpod", "network", "instance_types")
-def storage_is_beside_the_workers(plan: Plan) -> Iterator[Finding]:
+@rule("storage", "hyperpod", "network", "instance_types", eks=("ray",))
+def storage_is_beside_the_workers(plan: GroundPlan) -> Iterator[Finding]:
     """Traffic between zones is charged in both directions and adds latency to every read of a training step.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html
     """
-    if find(plan, plan.settings.ray.workers[0].instance_group) is None:
-        return
+    if isinstance(plan, Plan):
+        if find(plan, plan.settings.ray.workers[0].instance_group) is None:
+            return
+        trains = [(f"workers '{worker.name}'", group) for _, worker, group in workers(plan)]
+    else:
+        trains = [(f"nodes '{group.name}'", group) for group in plan.training_groups]
     zone = plan.storage_zone
     path = ("storage", "existing" if plan.existing_file_system else "availability_zone_id")
-    for _, worker, group in workers(plan):
+    for who, group in trains:
         if plan.zone(group) != zone:
             message = (
-                f"the file system is in {zone}, the workers '{worker.name}' in "
+                f"the file system is in {zone}, the {who} in "
                 f"{plan.zone(group)}: traffic between zones is slow and charged"
             )
             if plan.existing_file_system:

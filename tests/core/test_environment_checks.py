@@ -445,7 +445,7 @@ def test_the_named_rule_says_it(case: Case) -> None:
 def test_rules_read_what_they_declare(rule: Any) -> None:
     """A rule runs while other sections are broken, so it must not look at them: here they are not there at all."""
     for index in range(len(CASES)):
-        part = Environment.model_construct(**{name: getattr(whole(index), name) for name in rule.reads})
+        part = Environment.model_construct(**{name: getattr(whole(index), name) for name in rule.reads("eks")})
         list(rule(Plan(name="test", settings=part), evidence=Evidence(repository=Repository.around("test"))))
 
 

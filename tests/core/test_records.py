@@ -149,5 +149,5 @@ def test_an_environment_is_read_without_them(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.stage == "deploy"], ids=lambda rule: rule.title)
 def test_rules_read_what_they_declare(rule: Rule, name: str) -> None:
     settings = asked(name).settings
-    part = type(settings).model_construct(**{section: getattr(settings, section) for section in rule.reads})
+    part = type(settings).model_construct(**{section: getattr(settings, section) for section in rule.reads("eks")})
     assert list(rule(Plan(name=name, settings=part), Evidence(repository=Repository.around(name))))

@@ -60,6 +60,8 @@ CASES = [
          "hyperpod.accounting_database.secret_arn", "a secret of us-east-1", {"hyperpod/accounting_database": DATABASE}),
     Case("controller_is_off_accelerators", {f"{LOGIN}/type": "ml.g5.8xlarge"}, "hyperpod.instance_groups[1].type",
          "1 accelerators", severity="warning"),
+    Case("controller_is_off_accelerators", {f"{CONTROLLER}/type": "ml.g5.8xlarge"}, "hyperpod.instance_groups[0].type",
+         "no job runs on a controller node", severity="warning"),
     Case("controller_is_off_accelerators", {f"{CONTROLLER}/type": "ml.m5.large"}, "hyperpod.instance_groups[0].type",
          "8 GiB", {f"{CONTROLLER}/type": "ml.m5.xlarge"}, severity="warning"),
     Case("controller_is_kept", {f"{CONTROLLER}/capacity": "spot"}, "hyperpod.instance_groups[0].capacity", "Spot",
@@ -70,6 +72,9 @@ CASES = [
     Case("nodes_have_addresses", {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 25},
          "hyperpod.instance_groups[2].count", "take 130 addresses",
          {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 24}),
+    Case("efa_storage_is_set_up", {"storage/efa": True, "storage/capacity_gib": 19200}, "storage.efa", "stays on TCP",
+         {"storage/efa": True, "storage/capacity_gib": 19200, "hyperpod/on_init_complete": "lifecycle/on_create.sh"},
+         severity="warning"),
     Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/no.sh"}, "hyperpod.on_init_complete", "no file",
          {"hyperpod/on_init_complete": "lifecycle/on_create.sh"}),
     Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/../x.sh"}, "hyperpod.on_init_complete", "leaves the project"),
@@ -87,15 +92,74 @@ def test_rule(case: Case) -> None:
     assert [str(one) for one in problems(case.passes) if one.path == case.path] == []
 
 
+def test_what_rules_of_slurm_let_through() -> None:
+    """Spot capacity of login and compute; groups without EFA, and of a type that is not known, in two zones."""
+    assert problems({f"{LOGIN}/capacity": "spot", f"{WORKERS}/capacity": "spot"}) == []
+    apart = {**MORE, "type": "ml.m5.2xlarge", "availability_zone_id": "usw2-az1"}
+    assert problems({f"{WORKERS}/type": "ml.m5.2xlarge", f"{WORKERS}/min_count": GONE, f"{GROUPS}/3": apart}) == []
+    unknown = problems({f"{GROUPS}/3": {**MORE, "type": "ml.p99.48xlarge", "availability_zone_id": "usw2-az1"}})
+    assert {"hyperpod.instance_groups[3].type"} <= {one.path for one in unknown}
+
+
+def test_a_folder_is_no_script() -> None:
+    (said,) = problems({"hyperpod/on_init_complete": "tests/core"})
+    assert (said.path, "no file" in said.what) == ("hyperpod.on_init_complete", True)
+
+
+@pytest.mark.parametrize(
+    ("edits", "path", "words"),
+    [
+        ({f"{WORKERS}/slurm/partitions": ["a", "b"]}, "hyperpod.instance_groups[2].slurm.partitions", "1"),
+        (
+            {f"{WORKERS}/slurm/partitions": ["a_b"]},
+            "hyperpod.instance_groups[2].slurm.partitions[0]",
+            "Slurm partition",
+        ),
+        ({f"{WORKERS}/slurm/role": "worker"}, "hyperpod.instance_groups[2].slurm.role", "compute"),
+        ({"hyperpod/instance_groups": SLURM["hyperpod"]["instance_groups"][:1]}, "hyperpod.instance_groups", "2"),
+        ({"hyperpod/config_strategy": "managed"}, "hyperpod.config_strategy", "Managed"),
+        ({"hyperpod/on_init_complete": "/a/b.sh"}, "hyperpod.on_init_complete", "script in a folder"),
+        (
+            {"hyperpod/accounting_database": {**DATABASE, "endpoint": "db:3306"}},
+            "hyperpod.accounting_database.endpoint",
+            "host name",
+        ),
+        (
+            {"hyperpod/accounting_database": {**DATABASE, "endpoint": "a" * 254}},
+            "hyperpod.accounting_database.endpoint",
+            "253",
+        ),
+        (
+            {"hyperpod/accounting_database": {**DATABASE, "secret_arn": SECRET[:-7]}},
+            "hyperpod.accounting_database.secret_arn",
+            "ARN",
+        ),
+        ({"hyperpod/accounting_database": {**DATABASE, "port": 0}}, "hyperpod.accounting_database.port", "1"),
+        ({"hyperpod/accounting_database": {**DATABASE, "port": 65536}}, "hyperpod.accounting_database.port", "65535"),
+        (
+            {"hyperpod/accounting_database": {**DATABASE, "name": "slurm-acct"}},
+            "hyperpod.accounting_database.name",
+            "database",
+        ),
+    ],
+)
+def test_a_value_that_a_setting_does_not_take(edits: dict[str, Any], path: str, words: str) -> None:
+    said = problems(edits)
+    assert [one.path for one in said] == [path], [str(one) for one in said]
+    assert words in said[0].message
+
+
 def test_every_rule_of_slurm_has_a_case() -> None:
-    assert {rule.check.__name__ for rule in RULES if rule.orchestrator == "slurm"} == {case.rule for case in CASES}
+    assert {rule.check.__name__ for rule in RULES if rule.orchestrator == "slurm" and rule.needs != "account"} == {
+        case.rule for case in CASES
+    }
 
 
 def test_rules_of_both_take_what_both_have() -> None:
     """A rule that runs for Slurm, and whose argument is a plan of EKS, would read what is not there."""
     sections = set(SlurmEnvironment.model_fields)
     for rule in RULES:
-        if rule.orchestrator != "eks" and rule.reads <= sections and rule.stage == "load":
+        if rule.orchestrator != "eks" and rule.shared <= sections and rule.stage == "load":
             first = next(iter(inspect.signature(rule.check).parameters.values()))
             assert first.annotation == ("SlurmPlan" if rule.orchestrator else "GroundPlan"), rule.check.__name__
 
@@ -110,6 +174,39 @@ def test_no_rule_of_slurm_runs_for_eks() -> None:
 def test_shared_rules_run_for_slurm() -> None:
     said = problems({"network/cidr": "10.0.0.0/24", f"{LOGIN}/name": "controller", "storage/capacity_gib": 1300})
     assert {"network.cidr", "hyperpod.instance_groups[1].name", "storage.capacity_gib"} <= {one.path for one in said}
+
+
+EFA = {"storage/efa": True, "storage/capacity_gib": 19200, "hyperpod/on_init_complete": "lifecycle/on_create.sh"}
+FILE_SYSTEM = {"file_system_id": "fs-0123456789abcdef0", "mount_name": "abcdefgh", "availability_zone_id": "usw2-az1"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "path", "words"),
+    [
+        (
+            {"storage/availability_zone_id": "usw2-az1"},
+            "storage.availability_zone_id",
+            "the nodes 'workers' in usw2-az2",
+        ),
+        ({"storage": {"existing": FILE_SYSTEM}}, "storage.existing.availability_zone_id", "the nodes 'workers'"),
+        ({**EFA, f"{WORKERS}/type": "ml.p4d.24xlarge"}, "storage.efa", "no EFA on ml.p4d.24xlarge"),
+        ({**EFA, f"{WORKERS}/count": 129}, "storage.efa", "1,032 EFA connections"),
+        (
+            {"storage/data_repositories": [{"bucket": "a..b", "path": "/d"}]},
+            "storage.data_repositories[0].bucket",
+            "a..b",
+        ),
+    ],
+)
+def test_rules_of_the_file_system_look_at_compute(edits: dict[str, Any], path: str, words: str) -> None:
+    """The same rules as on EKS, which there look at Ray's workers and buckets too."""
+    found = [one for one in problems(edits) if one.path == path and words in one.message]
+    assert len(found) == 1, [str(one) for one in problems(edits)]
+
+
+def test_the_file_system_is_beside_compute_by_itself() -> None:
+    assert problems({f"{WORKERS}/availability_zone_id": "usw2-az1"}) == []
+    assert problems(EFA) == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +277,21 @@ def test_the_plan_of_the_example() -> None:
         "train": ["workers"]
     }
     assert plan.storage_zone == "usw2-az2"
+    assert [group.name for group in plan.training_groups] == ["workers"]
+    assert (plan.uploads_scripts, plan.script) == (False, None)
     assert plan.node_addresses("usw2-az2") == 4 * 32 + 2
+
+
+def test_a_script_is_uploaded_with_its_folder() -> None:
+    found, said = judged(changed({"hyperpod/on_init_complete": "lifecycle/on_create.sh"}, of=SLURM))
+    assert found is not None, said
+    assert (found.plan.uploads_scripts, found.plan.script) == (True, ("lifecycle", "on_create.sh"))
+
+
+def test_the_file_system_is_where_compute_is() -> None:
+    found, said = judged(changed({f"{WORKERS}/availability_zone_id": "usw2-az1"}, of=SLURM))
+    assert found is not None, said
+    assert found.plan.storage_zone == "usw2-az1"
 
 
 def test_an_image_has_its_stack() -> None:
@@ -229,6 +340,6 @@ def test_rules_read_what_they_declare() -> None:
         for rule in RULES:
             if rule.orchestrator == "slurm" and rule.needs != "account":
                 part = SlurmEnvironment.model_construct(
-                    orchestrator="slurm", **{name: getattr(whole, name) for name in rule.reads}
+                    orchestrator="slurm", **{name: getattr(whole, name) for name in rule.shared}
                 )
                 list(rule(SlurmPlan(name="test", settings=part), evidence))

@@ -47,8 +47,8 @@ def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]
         yield fine("region", what=bucket)
 
 
-@rule("account", "region", "eks", "storage", "network", needs="account", title="deployment role")
-def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("account", "region", "storage", "network", eks=("eks",), needs="account", title="deployment role")
+def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """CloudFormation's role may create what the stacks create, as IAM simulates it with the organization's policies.
 
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
@@ -65,7 +65,7 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
         )
         return
     wanted = [*CREATES]
-    wanted += ["eks:CreateCluster"] if plan.existing_eks is None else []
+    wanted += ["eks:CreateCluster"] if isinstance(plan, Plan) and plan.existing_eks is None else []
     wanted += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
     wanted += ["ec2:CreateVpc"] if plan.new_network is not None else []
     denied, by = simulated(account, str(answer["Role"]["Arn"]), wanted)
@@ -83,7 +83,7 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
         yield error(
             "account",
             what=f"{', '.join(missing.values())} not there, and {name} may not iam:CreateServiceLinkedRole",
-            expected="the roles that EKS and FSx use",
+            expected="the roles that the services use",
             fix=f"let an administrator run {commands}",
         )
         return
@@ -91,16 +91,13 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
     yield fine("account", what=f"{len(wanted)} actions simulated for {name}{note}")
 
 
-def _missing_roles(plan: Plan, account: Account) -> dict[str, str]:
+def _missing_roles(plan: GroundPlan, account: Account) -> dict[str, str]:
     """Service-linked roles that are not there yet, by service.
 
     https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
     """
-    wanted = {
-        service: role
-        for service, role in ROLES.items()
-        if plan.new_file_system is not None or not service.startswith("fsx")
-    }
+    used = {"eks": isinstance(plan, Plan), "fsx": plan.new_file_system is not None}
+    wanted = {service: role for service, role in ROLES.items() if used[service.partition(".")[0]]}
     return {
         service: role
         for service, role in wanted.items()

@@ -11,22 +11,23 @@ from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
 from core.ground import GroundPlan
 from core.plan import Plan
+from core.slurm_plan import SlurmPlan
 from core.yaml_source import Path
 
 Json = dict[str, Any]
 
 
-@rule("hyperpod", "ray", needs="account", title="KMS keys")
-def keys_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("hyperpod", eks=("ray",), needs="account", title="KMS keys")
+def keys_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Keys of node volumes and of buckets are there, enabled, and encrypt.
 
     https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
     """
     named: dict[str, Path] = {}
-    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
+    for index, group in enumerate(plan.groups):
         if group.volume_kms_key_arn:
             named.setdefault(group.volume_kms_key_arn, ("hyperpod", "instance_groups", index, "volume_kms_key_arn"))
-    access = plan.settings.ray.access
+    access = plan.settings.ray.access if isinstance(plan, Plan) else None
     for index, arn in enumerate(access.kms_key_arns if access else []):
         named.setdefault(arn, ("ray", "access", "kms_key_arns", index))
     if not named:
@@ -35,7 +36,7 @@ def keys_exist(plan: Plan, account: Account) -> Iterator[Finding]:
         yield from _key(plan, account, path, arn)
 
 
-def _key(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+def _key(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
     """A key is there, is enabled, and encrypts."""
     short = arn.rpartition("/")[2]
     try:
@@ -80,7 +81,7 @@ def _key(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Finding
             yield from _grants(plan, account, path, arn)
 
 
-def _grants(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+def _grants(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
     """A key of volumes lets HyperPod's role use it, which does not exist before the deployment: IAM must decide.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html
@@ -93,6 +94,45 @@ def _grants(plan: Plan, account: Account, path: Path, arn: str) -> Iterator[Find
             expected="kms:CreateGrant and kms:DescribeKey for the nodes' role",
             fix=f"add a statement for arn:{arn.split(':')[1]}:iam::{plan.settings.account}:root with these actions",
         )
+
+
+@rule("hyperpod", "region", needs="account", title="accounting secret", orchestrator="slurm")
+def accounting_secret_exists(plan: SlurmPlan, account: Account) -> Iterator[Finding]:
+    """The secret of the accounting database is there, and the nodes' role can decrypt it.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html
+    """
+    database = plan.settings.hyperpod.accounting_database
+    if database is None:
+        yield skipped("accounting is on the controller")
+        return
+    path = ("hyperpod", "accounting_database", "secret_arn")
+    name = database.secret_arn.rpartition(":")[2]
+    answer = found(account, "secretsmanager", "describe_secret", SecretId=database.secret_arn)
+    if answer is None:
+        yield error(
+            *path,
+            what=f"{name}: no such secret in {plan.settings.region}",
+            expected="a secret with the database's user name and password",
+            fix="correct the ARN, or create the secret",
+        )
+    elif answer.get("DeletedDate"):
+        yield error(
+            *path,
+            what=f"{name} is scheduled for deletion",
+            expected="a secret that can be read",
+            fix=f"aws secretsmanager restore-secret --secret-id {name.rpartition('-')[0]}",
+        )
+    elif (key := str(answer.get("KmsKeyId") or "")) and not key.endswith("alias/aws/secretsmanager"):
+        yield warning(
+            *path,
+            what=f"{name} is encrypted with {key.rpartition('/')[2]}, and the nodes' role has no kms:Decrypt",
+            expected="the key aws/secretsmanager, or a key policy that lets the nodes' role decrypt",
+            fix=f"aws secretsmanager update-secret --secret-id {name.rpartition('-')[0]} "
+            "--kms-key-id alias/aws/secretsmanager",
+        )
+    else:
+        yield fine(*path, what=name)
 
 
 def _symmetric(key: Json) -> bool:

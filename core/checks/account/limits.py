@@ -9,12 +9,13 @@ from core import names, needs
 from core.checks.account.quotas import enough, quota_values
 from core.evidence import Account
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
+from core.ground import GroundPlan
 from core.plan import Plan, read_data
 from core.plan_names import stack_names
 
 Json = dict[str, Any]
-ROLES = 30
-"""More than the stacks of any environment create; a test counts them."""
+ROLES = {"eks": 30, "slurm": 10}
+"""More than the stacks of any environment of an orchestrator create; a test counts them."""
 PROVIDERS = 100
 """OpenID Connect providers of an account by default: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 FUNCTIONS_AT_ONCE = 5
@@ -29,8 +30,8 @@ LIVE = [
 """Every state of a stack but that of a deleted one, which counts for nothing."""
 
 
-@rule("network", "eks", "storage", "image", "registries", needs="account", title="stack quota")
-def stacks_are_fewenough(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("network", "storage", "image", eks=("eks", "registries"), needs="account", title="stack quota")
+def stacks_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """CloudFormation has room for the environment's stacks.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
@@ -42,8 +43,8 @@ def stacks_are_fewenough(plan: Plan, account: Account) -> Iterator[Finding]:
     yield enough(quota_values(account, "cloudformation"), name, len(wanted), len(others))
 
 
-@rule("network", "eks", needs="account", title="export names")
-def exports_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("network", "storage", "image", eks=("eks",), needs="account", title="export names")
+def exports_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """No other stack exports a value under a name of this environment's stacks: exports are unique in a Region.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html
@@ -65,8 +66,8 @@ def exports_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         yield fine(what="none is taken")
 
 
-@rule("eks", needs="account", title="IAM quotas")
-def roles_are_fewenough(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("network", "storage", "image", eks=("eks",), needs="account", title="IAM quotas")
+def roles_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """IAM has room for the roles that the stacks create, and for the cluster's OpenID Connect provider.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
@@ -79,15 +80,15 @@ def roles_are_fewenough(plan: Plan, account: Account) -> Iterator[Finding]:
             expected="Roles and RolesQuota",
             fix="look in the IAM console",
         )
-    elif quota - roles < ROLES and not _deployed(plan, account):
+    elif quota - roles < (room := ROLES[plan.settings.orchestrator]) and not _deployed(plan, account):
         yield error(
             what=f"{roles} of {quota} roles are used",
-            expected=f"room for {ROLES}",
+            expected=f"room for {room}",
             fix="delete roles that nobody uses, or ask for more in the Service Quotas console (us-east-1)",
         )
     else:
         yield fine(what=f"{roles} of {quota} roles are used")
-    if plan.existing_eks is not None:
+    if not isinstance(plan, Plan) or plan.existing_eks is not None:
         return
     providers = len(account.call("iam", "list_open_id_connect_providers")["OpenIDConnectProviderList"])
     if providers >= PROVIDERS:
@@ -98,13 +99,13 @@ def roles_are_fewenough(plan: Plan, account: Account) -> Iterator[Finding]:
         )
 
 
-@rule("image", "registries", needs="account", title="build quota")
-def builds_may_run(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("image", eks=("registries",), needs="account", title="build quota")
+def builds_may_run(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """CodeBuild runs at least one build: accounts that are new may have none.
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/limits.html
     """
-    if plan.built_image is None and not needs.copies(plan):
+    if plan.built_image is None and not (isinstance(plan, Plan) and needs.copies(plan)):
         yield skipped("nothing is built or copied")
         return
     yield enough(quota_values(account, "codebuild"), read_data("quotas.yaml")["codebuild"]["builds"], 1, 0)
@@ -148,7 +149,7 @@ def functions_may_run(plan: Plan, account: Account) -> Iterator[Finding]:
         yield fine(what=f"{free} concurrent runs are unreserved")
 
 
-def _deployed(plan: Plan, account: Account) -> bool:
+def _deployed(plan: GroundPlan, account: Account) -> bool:
     """Whether the environment's stacks, and with them its roles, are there already."""
     wanted = set(stack_names(plan))
     listed = account.pages("cloudformation", "list_stacks", "StackSummaries", StackStatusFilter=LIVE)

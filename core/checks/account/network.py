@@ -128,8 +128,8 @@ def vpc_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     yield from wrong or [fine(*VPC, what=f"{existing.vpc_id}, {vpc['CidrBlock']}")]
 
 
-@rule("network", "hyperpod", "instance_types", "ray", "eks", needs="account", title="subnets")
-def subnets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("network", "hyperpod", "instance_types", eks=("ray", "eks"), needs="account", title="subnets")
+def subnets_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Subnets of both kinds are there: in the VPC, the zone and the range that the file gives, with free addresses.
 
     https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
@@ -138,7 +138,8 @@ def subnets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     if existing is None:
         yield skipped("the Network stack creates them")
         return
-    wanted = [*existing.node_subnet_ids.values(), *existing.control_plane_subnet_ids]
+    control_plane = existing.control_plane_subnet_ids if isinstance(existing, ExistingVpc) else []
+    wanted = [*existing.node_subnet_ids.values(), *control_plane]
     # by a filter: with SubnetIds one missing subnet hides the others
     listed = account.pages("ec2", "describe_subnets", "Subnets", Filters=[{"Name": "subnet-id", "Values": wanted}])
     there = {subnet["SubnetId"]: subnet for subnet in listed}
@@ -169,7 +170,8 @@ def subnets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
             yield fine(*path, what=f"{message}, which counts the nodes that are there")
         else:
             yield error(*path, what=message, expected=f"{needed} free", fix="use a larger subnet, or fewer nodes")
-    yield from _control_plane(plan, account, existing, there)
+    if isinstance(plan, Plan) and isinstance(existing, ExistingVpc):
+        yield from _control_plane(plan, account, existing, there)
 
 
 def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: dict[str, Json]) -> Iterator[Finding]:
@@ -200,7 +202,7 @@ def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: d
 
 
 def _place(
-    plan: Plan, existing: ExistingSubnets, path: Path, identifier: str, subnet: Json | None, *, zone: str
+    plan: GroundPlan, existing: ExistingSubnets, path: Path, identifier: str, subnet: Json | None, *, zone: str
 ) -> Iterator[Finding]:
     """What is wrong with where a subnet is."""
     setting = ".".join(str(part) for part in path if not isinstance(part, int))
@@ -292,7 +294,7 @@ def _without_endpoint(plan: GroundPlan, account: Account, existing: ExistingSubn
     return sorted({call.endpoint for call in needs.calls(plan)} - there)
 
 
-def _deployed_here(plan: Plan, account: Account) -> bool:
+def _deployed_here(plan: GroundPlan, account: Account) -> bool:
     """Whether the environment's own nodes take addresses of these subnets already."""
     cluster = found(account, "sagemaker", "describe_cluster", ClusterName=plan.settings.hyperpod.cluster_name)
     subnets = ((cluster or {}).get("VpcConfig") or {}).get("Subnets", [])

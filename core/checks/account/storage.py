@@ -218,13 +218,16 @@ def _prunes(account: Account, bucket: str) -> bool:
     return any(one.get("Status") == "Enabled" and "Expiration" in one for one in answer.get("Rules", []))
 
 
-@rule("image", "ray", "registries", needs="account", title="image")
-def images_exist(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("image", eks=("ray", "registries"), needs="account", title="image")
+def images_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """Images that the file names in Amazon ECR are there, by their digests.
 
     https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_DescribeImages.html
     """
-    built, gcs = plan.built_image, plan.settings.ray.gcs_fault_tolerance
+    built = plan.built_image
+    gcs = plan.settings.ray.gcs_fault_tolerance if isinstance(plan, Plan) else None
+    if built is None and plan.existing_image is None:
+        yield skipped("the file names none")
     if built is not None:
         yield fine("image", what=f"built from {built.folder}/ into repository '{plan.image_repository}'")
     named: list[tuple[Path, str | None]] = [

@@ -147,8 +147,8 @@ def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
             )
 
 
-@rule("hyperpod", "eks", needs="account", title="cluster names")
-def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("hyperpod", eks=("eks",), needs="account", title="cluster names")
+def clusters_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """No other EKS or HyperPod cluster of the Region has the names that the stacks give.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (ClusterName)
@@ -169,7 +169,7 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         take_up = f"aws sagemaker delete-cluster --cluster-name {name}, or {OTHER_NAME}"
         label = f"HyperPod cluster {name}"
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=identifiers, take_up=take_up, choose=OTHER_NAME)
-    if plan.existing_eks is not None:
+    if not isinstance(plan, Plan) or plan.existing_eks is not None:
         return
     eks = plan.eks_cluster_name
     if found(account, "eks", "describe_cluster", name=eks) is None:
@@ -180,8 +180,8 @@ def clusters_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=(eks,), take_up=take_up, choose=OTHER_NAME)
 
 
-@rule("network", "eks", "hyperpod", "image", needs="account", title="left behind")
-def names_are_taken_up(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("network", "hyperpod", "image", eks=("eks",), needs="account", title="left behind")
+def names_are_taken_up(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
     for group in log_groups(plan):
         listed = account.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=group.name)
@@ -216,7 +216,9 @@ def _repository(account: Account, name: str) -> bool:
     return found(account, "ecr", "describe_repositories", repositoryNames=[name]) is not None
 
 
-def _kept(plan: Plan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str) -> Finding:
+def _kept(
+    plan: GroundPlan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str
+) -> Finding:
     setting = ".".join(str(part) for part in path)
     if exists:
         if there:

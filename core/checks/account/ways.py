@@ -10,7 +10,6 @@ from core.checks.account.storage import FILE_SYSTEM
 from core.evidence import Account, found
 from core.findings import Finding, fine, rule, skipped, warning
 from core.ground import GroundPlan
-from core.plan import Plan
 
 Json = dict[str, Any]
 LUSTRE = 988
@@ -57,8 +56,8 @@ def _lets(acl: Json, *, out: bool) -> bool:
     return False
 
 
-@rule("storage", "network", "eks", needs="account", title="file system's use")
-def file_system_serves_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
+@rule("storage", "network", needs="account", title="file system's use")
+def file_system_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     """An existing file system keeps its data when a server fails, speaks the nodes' Lustre, and lets them in.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-fsx-lustre.html
@@ -97,7 +96,7 @@ def file_system_serves_the_nodes(plan: Plan, account: Account) -> Iterator[Findi
     yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier}, {kind}")]
 
 
-def _admits(plan: Plan, account: Account, there: Json) -> Iterator[Finding]:
+def _admits(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
     """Whether a group of the file system's interfaces admits Lustre from the nodes' subnets, or from some group."""
     interfaces = there.get("NetworkInterfaceIds") or []
     if not interfaces or plan.existing_vpc is None:

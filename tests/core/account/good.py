@@ -188,6 +188,7 @@ GOOD: Json = {
         ]
     },
     "key_policies": {},
+    "secrets": {},
     "repositories": [],
     "repository_settings": {},
     "projects": [],

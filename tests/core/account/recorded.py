@@ -270,6 +270,9 @@ class RecordedAccount:
 
     # --- the others ------------------------------------------------------------------------------------------------
 
+    def _secretsmanager_describe_secret(self, asked: Json) -> Json:
+        return {"ARN": asked["SecretId"], **self._one("secrets", asked["SecretId"], "ResourceNotFoundException")}
+
     def _kms_describe_key(self, asked: Json) -> Json:
         return {"KeyMetadata": {"KeyId": "k", **self._one("keys", asked["KeyId"], "NotFoundException")}}
 
