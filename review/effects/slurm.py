@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from review.changes import Changes, Kind, ResourceChange
-from review.effects.groups import Group, count, groups, instance_type
+from review.effects.groups import Group, groups, instance_type
 from review.facts import source
 from review.findings import Effect, Findings, Row
 
@@ -79,7 +79,7 @@ def _controller(change: ResourceChange, findings: Findings) -> None:
     new = groups(change.head)
     for name, group in old.items():
         now = new.get(name)
-        if now is not None and instance_type(now) == instance_type(group) and count(now) >= count(group):
+        if now is not None and instance_type(now) == instance_type(group):
             continue
         kept = change.before(*DATABASE) is not None
         findings.add(

@@ -90,6 +90,35 @@ def test_with_a_database_of_its_own_only_the_queue_goes(tmp_path: Path) -> None:
     assert (found.effect, found.lost) == (Effect.LOSES_NODES, ())
 
 
+def test_the_database_that_the_old_controller_had_counts(tmp_path: Path) -> None:
+    def both(request: Json) -> None:
+        controller_type(request)
+        database(request)
+
+    found = row(reviewed(tmp_path, both), "slurm-controller")
+    assert (found.effect, found.lost) == (Effect.LOSES_DATA, (("accounting database", 1),))
+
+
+def test_another_type_of_login_is_no_other_controller(tmp_path: Path) -> None:
+    def login(request: Json) -> None:
+        request["InstanceGroups"][1]["InstanceType"] = "ml.m5.4xlarge"
+
+    made = reviewed(tmp_path, login)
+    assert [row.code for row in made.rows if row.code.startswith("slurm")] == []
+    assert made.rows
+
+
+def test_another_orchestrator_is_another_cluster(tmp_path: Path) -> None:
+    def eks(request: Json) -> None:
+        request["Orchestrator"] = {"Eks": {"ClusterArn": "arn:aws:eks:us-west-2:1:cluster/a"}}
+        for group in request["InstanceGroups"]:
+            del group["SlurmConfig"]
+
+    made = reviewed(tmp_path, eks)
+    assert [row.code for row in made.rows if row.code.startswith("slurm")] == []
+    assert made.effect is Effect.REJECTED, "a cluster of that name exists"
+
+
 def test_more_nodes_touch_no_job(tmp_path: Path) -> None:
     def more(request: Json) -> None:
         request["InstanceGroups"][2]["InstanceCount"] = 6

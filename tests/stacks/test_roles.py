@@ -170,7 +170,7 @@ def test_roles_and_projects_have_names_that_cloudformation_makes(assembly: Assem
 
 
 def test_preflight_asks_room_for_every_role(assembly: Assembly) -> None:
-    assert 0 < len(assembly.of_type("AWS::IAM::Role")) <= limits.ROLES
+    assert 0 < len(assembly.of_type("AWS::IAM::Role")) <= limits.ROLES["eks"]
 
 
 def test_preflight_simulates_what_the_stacks_create(assembly: Assembly) -> None:

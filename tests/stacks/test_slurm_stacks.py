@@ -1,22 +1,28 @@
-"""What an environment on Slurm becomes: the example, and one file with every option."""
+"""What an environment on Slurm becomes: the example, a file with every option, and one whose image is built."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core import load_any, requests
+from core.checks.account import limits
 from core.loader import FOLDER
 from core.plan_names import stack_names
 from service_rules import hyperpod
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_requests import agrees
 from tests.stacks.test_variants import VARIANTS
+from tests.support.iam import Request, allows, statements_of
+from tests.support.references import References
 
 EXAMPLES = FOLDER / "examples"
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf"
-OF_KUBERNETES = ("AWS::EKS::", "Custom::AWSCDK-EKS", "AWS::CodeBuild::", "AWS::ECR::", "AWS::APS::")
+OF_KUBERNETES = ("AWS::EKS::", "Custom::AWSCDK-EKS", "AWS::APS::")
+OF_IMAGES = ("AWS::CodeBuild::", "AWS::ECR::")
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +35,41 @@ def options() -> Assembly:
     return synthesize("slurm-options", folder=VARIANTS)
 
 
-@pytest.fixture(params=["example", "options"])
+@pytest.fixture(scope="module")
+def built() -> Assembly:
+    return synthesize("slurm-built", folder=VARIANTS)
+
+
+@pytest.fixture(params=["example", "options", "built"])
 def either(request: pytest.FixtureRequest) -> Assembly:
     found: Assembly = request.getfixturevalue(request.param)
     return found
+
+
+def folder_of(made: Assembly) -> Path:
+    return EXAMPLES if made.name == "slurm" else VARIANTS
+
+
+def references(made: Assembly) -> References:
+    return References(made.templates, account="111122223333", region="us-west-2")
+
+
+def permissions(made: Assembly) -> list[Any]:
+    """Statements of every policy of the nodes' role, with what they refer to."""
+    found: list[Any] = []
+    (role,) = {json.dumps(group["ExecutionRole"]) for group in made.one("AWS::SageMaker::Cluster")["InstanceGroups"]}
+    logical_id = json.loads(role)["Fn::GetAtt"][0]
+    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+        for key, row in made.of_type(kind).items():
+            if logical_id in json.dumps(row["Properties"]["Roles"]):
+                resolved = references(made).resolve(key.partition("/")[0], row["Properties"]["PolicyDocument"])
+                found += statements_of(resolved)
+    return found
+
+
+def vpc_of(made: Assembly) -> str:
+    ((key, _),) = made.of_type("AWS::EC2::VPC").items()
+    return references(made).arn(*key.split("/"))
 
 
 def statements(made: Assembly) -> dict[str, dict[str, Any]]:
@@ -50,19 +87,41 @@ def test_the_registry_finds_no_error(either: Assembly) -> None:
 
 
 def test_only_the_stacks_of_slurm_are_made(either: Assembly) -> None:
-    folder = EXAMPLES if either.name == "slurm" else VARIANTS
-    plan = load_any(either.name, folder=folder).plan
+    plan = load_any(either.name, folder=folder_of(either)).plan
     assert sorted(either.templates) == sorted(stack_names(plan))
     kinds = {row["Type"] for template in either.templates.values() for row in template["Resources"].values()}
     assert [kind for kind in kinds if kind.startswith(OF_KUBERNETES)] == []
+    assert any(kind.startswith(OF_IMAGES) for kind in kinds) == (either.name == "slurm-built")
 
 
 def test_the_rules_judge_what_is_made(either: Assembly) -> None:
-    folder = EXAMPLES if either.name == "slurm" else VARIANTS
     made = either.one("AWS::SageMaker::Cluster")
-    assert agrees(requests.create_cluster(load_any(either.name, folder=folder).plan), made)
+    assert agrees(requests.create_cluster(load_any(either.name, folder=folder_of(either)).plan), made)
     where = hyperpod.Where(region="us-west-2", account="111122223333")
     assert list(hyperpod.create_cluster(made, where)) == []
+
+
+def test_the_cluster_is_all_or_nothing_where_the_file_says_so(built: Assembly) -> None:
+    cluster = built.one("AWS::SageMaker::Cluster")
+    assert "NodeProvisioningMode" not in cluster
+    assert cluster["NodeRecovery"] == "None"
+    controller, workers = cluster["InstanceGroups"]
+    assert workers["AutoPatchConfig"] == {"PatchingStrategy": "WhenAllIdle"}
+    assert "AutoPatchConfig" not in controller
+    assert workers["OverrideVpcConfig"]["Subnets"] != cluster["VpcConfig"]["Subnets"]
+    assert workers["OverrideVpcConfig"]["SecurityGroupIds"] == cluster["VpcConfig"]["SecurityGroupIds"]
+    assert "OverrideVpcConfig" not in controller
+
+
+def test_the_clusters_own_subnet_is_of_the_first_zone(built: Assembly) -> None:
+    """As on EKS: a cluster's network cannot change, so it follows from no group."""
+    for key, resource in built.of_type("AWS::SageMaker::Cluster").items():
+        subnet = references(built).resolve(key.partition("/")[0], resource["Properties"]["VpcConfig"]["Subnets"][0])
+    zones = {
+        key.replace("/", "-"): row["Properties"]["AvailabilityZoneId"]
+        for key, row in built.of_type("AWS::EC2::Subnet").items()
+    }
+    assert zones[subnet] == "usw2-az2"
 
 
 def test_every_node_mounts_the_file_system(example: Assembly) -> None:
@@ -111,6 +170,113 @@ def test_nodes_may_do_what_they_need_and_no_more(example: Assembly, options: Ass
     assert anywhere == {"TakeBackInterfaces", "Describe", "RegistryToken"}
 
 
+EC2 = "arn:aws:ec2:us-west-2:111122223333"
+OTHER_VPC = f"{EC2}:vpc/vpc-0aaaaaaaaaaaaaaaa"
+IN_THE_VPC = {
+    "CreateNetworkInterface": ("network-interface", "subnet", "security-group"),
+    "CreateNetworkInterfacePermission": ("network-interface",),
+    "DeleteNetworkInterface": ("network-interface",),
+    "DetachNetworkInterface": ("network-interface",),
+}
+ANYWHERE = {
+    "DeleteNetworkInterfacePermission", "DescribeNetworkInterfaces", "DescribeVpcs", "DescribeDhcpOptions",
+    "DescribeSubnets", "DescribeSecurityGroups",
+}  # fmt: skip
+"""Actions of the guide for a cluster in a VPC, and the resources that EC2 asks for:
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html"""
+
+
+def test_the_role_has_the_actions_of_the_guide(either: Assembly) -> None:
+    role = permissions(either)
+    for action, kinds in IN_THE_VPC.items():
+        for kind in kinds:
+            asked = {"action": f"ec2:{action}", "resource": f"{EC2}:{kind}/x-1"}
+            assert allows(role, Request(**asked, context={"ec2:Vpc": vpc_of(either)})), (action, kind)
+            new = (action, kind) == ("CreateNetworkInterface", "network-interface")
+            assert allows(role, Request(**asked, context={"ec2:Vpc": OTHER_VPC})) is new, (action, kind)
+    for action in ANYWHERE:
+        assert allows(role, Request(action=f"ec2:{action}")), action
+    assert allows(role, Request(action="ec2:CreateTags", resource=f"{EC2}:network-interface/eni-1"))
+    assert not allows(role, Request(action="ec2:CreateTags", resource=f"{EC2}:instance/i-1"))
+    for action in ("ec2:ModifyNetworkInterfaceAttribute", "ec2:RunInstances", "s3:ListAllMyBuckets", "iam:PassRole"):
+        assert not allows(role, Request(action=action)), action
+
+
+def test_the_role_is_for_nodes_of_hyperpod_alone(either: Assembly) -> None:
+    (role,) = [
+        row["Properties"]
+        for row in either.of_type("AWS::IAM::Role").values()
+        if "AmazonSageMakerClusterInstanceRolePolicy" in json.dumps(row["Properties"].get("ManagedPolicyArns"))
+    ]
+    assert len(role["ManagedPolicyArns"]) == 1
+    trust = statements_of(role["AssumeRolePolicyDocument"])
+    assert allows(trust, Request(action="sts:AssumeRole", service="sagemaker.amazonaws.com"))
+    assert not allows(trust, Request(action="sts:AssumeRole", service="ec2.amazonaws.com"))
+
+
+def test_the_script_can_be_read_and_no_other_bucket(example: Assembly, options: Assembly) -> None:
+    ours = "arn:aws:s3:::sagemaker-slurm-options-111122223333-us-west-2"
+    for action, place in (("s3:GetObject", f"{ours}/a/on_create.sh"), ("s3:ListBucket", ours)):
+        assert allows(permissions(options), Request(action=action, resource=place))
+        assert not allows(permissions(example), Request(action=action, resource=place))
+    theirs = Request(action="s3:GetObject", resource="arn:aws:s3:::sagemaker-others/a")
+    assert not allows(permissions(options), theirs)
+    written = Request(action="s3:PutObject", resource=f"{ours}/a")
+    assert not allows(permissions(options), written)
+
+
+def test_jobs_pull_the_image_that_is_built(built: Assembly) -> None:
+    ours = "arn:aws:ecr:us-west-2:111122223333:repository/ray-slurm-built"
+    assert (
+        references(built).resolve("slurm-built-Image", built.one("AWS::ECR::Repository")["RepositoryName"])
+        == ours.rpartition("/")[2]
+    )
+    for action in ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer"):
+        assert allows(permissions(built), Request(action=f"ecr:{action}", resource=ours))
+        assert not allows(permissions(built), Request(action=f"ecr:{action}", resource=f"{ours}-2"))
+    assert allows(permissions(built), Request(action="ecr:GetAuthorizationToken"))
+    assert not allows(permissions(built), Request(action="ecr:PutImage", resource=ours))
+
+
+def test_the_secret_is_read_and_not_changed(options: Assembly) -> None:
+    assert allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=SECRET))
+    assert not allows(permissions(options), Request(action="secretsmanager:PutSecretValue", resource=SECRET))
+    assert not allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=f"{SECRET}2"))
+
+
+def test_nodes_start_after_what_they_need(options: Assembly) -> None:
+    """The role with its policies, and the script in its bucket: a node that starts before fails."""
+    (cluster,) = options.of_type("AWS::SageMaker::Cluster").values()
+    after = set(cluster["DependsOn"])
+    needed = {
+        key.partition("/")[2]
+        for kind in ("AWS::IAM::ManagedPolicy", "Custom::CDKBucketDeployment")
+        for key in options.of_type(kind)
+    }
+    assert len(needed) == 2
+    assert needed <= after
+
+
+def test_what_the_commands_read_is_in_the_outputs(either: Assembly) -> None:
+    stack = f"{either.name}-HyperPod"
+    found = {name: row["Value"] for name, row in either.templates[stack]["Outputs"].items()}
+    cluster = either.one("AWS::SageMaker::Cluster")["ClusterName"]
+    assert (
+        found["ClusterName"]
+        == cluster
+        == load_any(either.name, folder=folder_of(either)).settings.hyperpod.cluster_name
+    )
+    assert found["ClusterArn"]["Fn::GetAtt"][1] == "ClusterArn"
+    events = references(either).resolve(stack, found["EventArchive"])
+    assert events == f"/aws/events/ray-on-hyperpod/{either.name}"
+
+
+def test_nodes_are_in_the_group_of_the_network(either: Assembly) -> None:
+    group = either.one("AWS::SageMaker::Cluster")["VpcConfig"]["SecurityGroupIds"]
+    assert len(group) == 1
+    assert "NodesSecurityGroup" in json.dumps(group)
+
+
 def test_a_closed_network_has_the_endpoints_that_nodes_call(options: Assembly) -> None:
     services = {
         str(endpoint["Properties"]["ServiceName"]).rpartition("us-west-2.")[2]
@@ -139,7 +305,73 @@ def test_events_are_archived_and_mailed_and_no_alarm_reads_eks(example: Assembly
     assert "AWS/EKS" not in str(example.one("AWS::CloudWatch::Dashboard"))
 
 
+def archive(made: Assembly) -> list[dict[str, Any]]:
+    groups = made.of_type("AWS::Logs::LogGroup").values()
+    return [row for row in groups if str(row["Properties"].get("LogGroupName")).startswith("/aws/events/")]
+
+
+def test_the_archive_is_kept_as_long_as_the_file_says(example: Assembly, built: Assembly) -> None:
+    (new,) = archive(example)
+    assert (new["Properties"]["RetentionInDays"], new["DeletionPolicy"]) == (365, "Delete")
+    assert archive(built) == [], "it exists"
+
+
+def alarms(made: Assembly, metric: str) -> list[dict[str, Any]]:
+    found = made.of_type("AWS::CloudWatch::Alarm").values()
+    return [row["Properties"] for row in found if row["Properties"].get("MetricName") == metric]
+
+
+def test_alarms_follow_the_cluster(example: Assembly, options: Assembly, built: Assembly) -> None:
+    for made, capacity in ((example, 4800), (built, 2400)):
+        (full,) = alarms(made, "FreeDataStorageCapacity")
+        assert full["Threshold"] == capacity * 1024**3 // 10
+    assert alarms(options, "FreeDataStorageCapacity") == [], "the file system is not the stack's"
+
+
+def dashboard(made: Assembly) -> list[dict[str, Any]]:
+    ((key, row),) = made.of_type("AWS::CloudWatch::Dashboard").items()
+    found: list[dict[str, Any]] = json.loads(
+        references(made).resolve(key.partition("/")[0], row["Properties"]["DashboardBody"])
+    )["widgets"]
+    return found
+
+
+def test_the_dashboard_shows_what_there_is(either: Assembly) -> None:
+    widgets = dashboard(either)
+    (shown,) = [one["properties"]["alarms"] for one in widgets if one["type"] == "alarm"]
+    assert len(shown) == len(either.of_type("AWS::CloudWatch::Alarm"))
+    metrics = [metric for one in widgets for metric in one["properties"].get("metrics", [])]
+    filters = [
+        row["Properties"]["MetricTransformations"][0] for row in either.of_type("AWS::Logs::MetricFilter").values()
+    ]
+    counted = {(row["MetricNamespace"], row["MetricName"]) for row in filters}
+    assert counted
+    assert counted <= {(metric[0], metric[1]) for metric in metrics}
+    file_systems = {metric[3] for metric in metrics if metric[0] == "AWS/FSx"}
+    assert len(file_systems) == len(either.of_type("AWS::FSx::FileSystem"))
+    (query,) = [one["properties"]["query"] for one in widgets if one["type"] == "log"]
+    assert f"SOURCE '/aws/events/ray-on-hyperpod/{either.name}'" in query
+
+
+def test_the_budget_mails_at_the_files_shares(options: Assembly) -> None:
+    properties = options.one("AWS::Budgets::Budget")
+    said = {
+        (one["Notification"]["NotificationType"], one["Notification"]["Threshold"])
+        for one in properties["NotificationsWithSubscribers"]
+    }
+    assert said == {("ACTUAL", 70), ("FORECASTED", 90)}
+    assert properties["Budget"]["BudgetLimit"] == {"Amount": 1000, "Unit": "USD"}
+    (topic,) = options.of_type("AWS::SNS::Topic")
+    subscribers = [one["Subscribers"] for one in properties["NotificationsWithSubscribers"]]
+    assert subscribers == [[{"Address": {"Ref": topic.partition("/")[2]}, "SubscriptionType": "SNS"}]] * 2
+    policy = statements_of(options.one("AWS::SNS::TopicPolicy")["PolicyDocument"])
+    assert "budgets.amazonaws.com" in json.dumps([one["Principal"] for one in policy])
+
+
+def test_roles_are_fewer_than_preflight_asks_for(either: Assembly) -> None:
+    assert 0 < len(either.of_type("AWS::IAM::Role")) <= limits.ROLES["slurm"]
+
+
 def test_a_protected_environment_keeps_its_archive(options: Assembly) -> None:
-    groups = options.of_type("AWS::Logs::LogGroup").values()
-    (archive,) = [row for row in groups if str(row["Properties"].get("LogGroupName")).startswith("/aws/events/")]
-    assert archive["DeletionPolicy"].startswith("Retain")
+    (kept,) = archive(options)
+    assert kept["DeletionPolicy"].startswith("Retain")
