@@ -449,12 +449,16 @@ SLURM_FAULTS = ("process", "node", "controller", "batch-host")
 """Faults of `rehearsal.slurm`, which is imported only when it runs; a test compares the two."""
 
 
-@command(app, examples=["local slurm", "local slurm --faults node,batch-host -o json"])
+@command(app, examples=["local slurm", "local slurm --launcher ray", "local slurm --faults node,batch-host -o json"])
 def slurm(  # noqa: PLR0917
     faults: Annotated[
         str,
         typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(SLURM_FAULTS)}."),
     ] = ",".join(SLURM_FAULTS),
+    launcher: Annotated[
+        Literal["torchrun", "ray"],
+        typer.Option(metavar="NAME", help="What starts the ranks: torchrun (train.sbatch) or ray (ray.sbatch)."),
+    ] = "torchrun",
     job: Job = "finetune",
     interval: Interval = 10,
     step_delay: StepDelay = 0.15,
@@ -479,6 +483,7 @@ def slurm(  # noqa: PLR0917
         leash.hold()
         options = Options(
             faults=_listed(faults),
+            launcher=launcher,
             job=job,
             interval=interval,
             step_delay_s=step_delay,

@@ -33,7 +33,10 @@ def slurm(*, options: Options, out: Path | None = None, as_json: bool = False) -
 
 def show(report: SlurmReport, console: Console) -> None:
     """The table, the verdict, and what this cannot show."""
-    title = f"{report.slurm}, {report.timers} timers (before: seconds that were measured for docs/slurm.md)"
+    title = (
+        f"{report.slurm}, {report.launcher}, {report.timers} timers (before: seconds that were measured for "
+        "docs/slurm.md)"
+    )
     table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in HEADINGS:
         number = heading in {"at step", "back in", "before", "lost"}

@@ -31,7 +31,7 @@ class Recovery:
 
     Args:
         report: Times and losses, as of every rehearsal.
-        by: What brought the run back: `auto-resume`, `requeue`, or `no pause`.
+        by: What brought the run back: `auto-resume`, `requeue`, `Ray` within the running step, or `no pause`.
         nodes_before: Nodes of the job when the fault hit.
         nodes_after: Its nodes at the first new step.
         restarts: `Restarts` of the job then: how often Slurm queued it again.
@@ -49,6 +49,7 @@ class SlurmReport:
     """The whole rehearsal."""
 
     slurm: str
+    launcher: str
     job: str
     timers: str
     settings: dict[str, Any]
@@ -76,11 +77,13 @@ class SlurmReport:
         return json.dumps({**asdict(self), "survived": self.survived}, indent=1, default=str)
 
 
-def how(*, restarts_before: int, restarts_after: int, interrupted: bool) -> str:
-    """What brought the run back."""
+def how(*, restarts_before: int, restarts_after: int, interrupted: bool, started: bool) -> str:
+    """What brought the run back. `started`: the training script began again, and not its workers alone."""
     if restarts_after > restarts_before:
         return "requeue"
-    return "auto-resume" if interrupted else "no pause"
+    if not interrupted:
+        return "no pause"
+    return "auto-resume" if started else "Ray"
 
 
 def rows(report: SlurmReport) -> list[tuple[str, ...]]:
@@ -89,7 +92,7 @@ def rows(report: SlurmReport) -> list[tuple[str, ...]]:
     for item in report.faults:
         found = item.report
         back = "never" if not found.survived else f"{found.recovery_s:.1f} s" if found.interrupted else "no pause"
-        before = BEFORE_S.get((found.fault, report.timers))
+        before = BEFORE_S.get((found.fault, report.timers)) if report.launcher == "torchrun" else None
         changed = item.nodes_before != item.nodes_after
         nodes = ",".join(item.nodes_before) + (f" → {','.join(item.nodes_after)}" if changed else "")
         out.append(

@@ -1,4 +1,4 @@
-"""A rehearsal on Slurm: one job, submitted once by `jobs/slurm/train.sbatch`, and every fault asked for."""
+"""A rehearsal on Slurm: one job, submitted by a script of `jobs/slurm`, and every fault asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.options import OUT, PROJECT
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.isolation import send
-from rehearsal.ray_hosts.machine import rehearsal_bin
+from rehearsal.ray_hosts.machine import free_network, rehearsal_bin
 from rehearsal.report import Injected, compare, measure
 from rehearsal.slurm.cluster import Cluster, free_ports
 from rehearsal.slurm.conf import TIMERS, TIMERS_OF, TUNED
@@ -28,8 +28,21 @@ from rehearsal.slurm.install import found, require
 from rehearsal.slurm.replacement import Replacement
 
 FAULTS = ("process", "node", "controller", "batch-host")
+LAUNCHERS = {"torchrun": "jobs/slurm/train.sbatch", "ray": "jobs/slurm/ray.sbatch"}
+"""What starts the ranks, and the script that does."""
+RAY_RANK = "ray::RayTrainWorker"
+RAY_OPTIONS = "--num-gpus=0 --object-store-memory=100000000"
+"""Of `ray start`: four nodes share this machine's memory."""
 AWAY_S = 4.0
 RANKS = 2
+_OWN_ADDRESSES = """#!/bin/sh
+case "$1 $2" in
+"show node") {scontrol} "$@" | sed "s/NodeAddr=127.0.0.1 /NodeAddr={network}.$((10 + ${{3#n}})) /" ;;
+*) exec {scontrol} "$@" ;;
+esac
+"""
+"""Slurm's daemons listen on one address of a machine, and Ray takes 127.0.0.1 for the address of the network. In a job,
+`scontrol` says an address of loopback for each node instead, as if each were a machine."""
 _ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 _POLL_S = 0.1
 
@@ -40,6 +53,7 @@ class Options:
 
     Args:
         faults: Names of `FAULTS`, in this order.
+        launcher: Of `LAUNCHERS`.
         job: Folder in `jobs/`.
         interval: Steps between two checkpoints.
         step_delay_s: Seconds each step is slowed down by.
@@ -50,6 +64,7 @@ class Options:
     """
 
     faults: tuple[str, ...] = FAULTS
+    launcher: str = "torchrun"
     job: str = "finetune"
     interval: int = 10
     step_delay_s: float = 0.15
@@ -66,6 +81,10 @@ class Options:
                 expected=f"of {', '.join(FAULTS)}",
                 fix="correct the option",
             )
+        if self.launcher not in LAUNCHERS:
+            raise LocalError(
+                f"--launcher: {self.launcher}", expected=" or ".join(LAUNCHERS), fix="correct the option"
+            )  # fmt: skip
         if self.timers not in TIMERS:
             raise LocalError(f"--timers: {self.timers}", expected=" or ".join(TIMERS), fix="correct the option")
         if self.interval < 4:
@@ -116,6 +135,13 @@ class Scene:
         python = shlex.quote(sys.executable)
         shim.write_text(f'#!/bin/sh\nexec {python} -m rehearsal.slurm.auto_resume "$@"\n', encoding="utf-8")
         shim.chmod(0o755)
+        if self.options.launcher == "ray":
+            address = folder / "scontrol"
+            address.write_text(
+                _OWN_ADDRESSES.format(scontrol=found("scontrol"), network=free_network()), encoding="utf-8"
+            )
+            address.chmod(0o755)
+        port, client_port = map(str, free_ports(2))
         programs = ",".join(f"{name}={found(name)}" for name in ("srun", "salloc", "scontrol"))
         return {
             "PATH": f"{folder}:{os.environ.get('PATH', '')}",
@@ -123,9 +149,16 @@ class Scene:
             "PYTHONDONTWRITEBYTECODE": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "GLOO_SOCKET_IFNAME": "lo",
-            "MASTER_PORT": str(free_ports(1)[0]),
+            "MASTER_PORT": port,
+            "RAY_CLIENT_PORT": client_port,
             "RANKS_PER_NODE": "1",
             names.RUN_STORAGE_VARIABLE: str(self.storage),
+            "TRAIN_SHARED": str(self.storage),
+            "TMPDIR": str(self.cluster.layout.folder),  # each node's Ray has its folder in it
+            "RAY_OPTIONS": RAY_OPTIONS,
+            # Ray's own 15 is for a node of its own: here the rest of the machine would leave workers no time
+            "RAY_worker_niceness": "0",
+            "RESILIENCE_STANDBY_DRIVER": "false",
             "TRAIN_HYPERPOD": str(folder),  # exists: this is a HyperPod node, as far as train.sbatch can see
             "TRAIN_PROJECT": str(self.project),
             "TRAIN_VENV": str(self.bin.parent),
@@ -138,8 +171,10 @@ class Scene:
         The plugin changes a job's allocation from inside Slurm. A program outside can do that only with a job that a
         lost node does not end; and such a job outlives its batch script, so it is never right for a lost batch host.
         """
-        own = self.job.arguments(storage=self.storage, run=self.run, workers="0", delay_s=self.options.step_delay_s)
-        line = ["--parsable", f"--nodes={RANKS}", f"--output={self.log}", "jobs/slurm/train.sbatch", self.options.job]
+        workers = "0" if self.options.launcher == "torchrun" else str(RANKS)
+        own = self.job.arguments(storage=self.storage, run=self.run, workers=workers, delay_s=self.options.step_delay_s)
+        script = LAUNCHERS[self.options.launcher]
+        line = ["--parsable", f"--nodes={RANKS}", f"--output={self.log}", script, self.options.job]
         kind = ["--no-kill"] if no_kill else []
         self.no_kill = no_kill
         self.submissions += 1
@@ -147,7 +182,7 @@ class Scene:
         if not self.id:
             raise LocalError("sbatch failed", expected="a job", fix="see slurmctld's log", code=1)
         again = "submitted again" if self.submissions > 1 else "submitted"
-        shown = " ".join(["sbatch", *kind, f"--nodes {RANKS} jobs/slurm/train.sbatch {self.options.job} …"])
+        shown = " ".join(["sbatch", *kind, f"--nodes {RANKS} {script} {self.options.job} …"])
         self.note(f"{again}: {shown} (job {self.id})")
 
     def cancel(self) -> None:
@@ -228,11 +263,11 @@ class Scene:
         return t, name
 
     def _rank_on(self, node: str) -> int:
-        ranks = [
-            pid
-            for pid in self.cluster.members(node)
-            if f"{DRIVER} --workers" in (line := isolation.command_line(pid)) and "torchrun" not in line
-        ]
+        lines = {pid: isolation.command_line(pid) for pid in self.cluster.members(node)}
+        if self.options.launcher == "ray":
+            ranks = [pid for pid, line in lines.items() if line.startswith(RAY_RANK)]
+        else:
+            ranks = [pid for pid, line in lines.items() if f"{DRIVER} --workers" in line and "torchrun" not in line]
         if not ranks:
             raise LocalError(f"{node}: no rank", expected="one", fix="see the job's log", code=1)
         return ranks[-1]
@@ -267,11 +302,14 @@ class Scene:
         self.until(lambda: self.recovered(fault, injected), doing=f"recovering from {fault}")
         report = measure(injected, self.tail.events, until=time.time())
         after = int(self.cluster.job(self.id).get("Restarts", 0))
+        started = any(event.kind == "start" and not event.worker and event.t > t for event in self.tail.events)
         self.note(f"{fault}: a new step after {report.resumed_after_s} s, {report.steps_lost} steps done again")
         return Recovery(
             report=report, nodes_before=tuple(nodes), nodes_after=tuple(self.cluster.nodes_of(self.id)),
             restarts=after,
-            by=how(restarts_before=restarts, restarts_after=after, interrupted=report.interrupted),
+            by=how(
+                restarts_before=restarts, restarts_after=after, interrupted=report.interrupted, started=started
+            ),
         )  # fmt: skip
 
     def finish(self) -> str:
@@ -335,7 +373,7 @@ def rehearse(
             f"still running after the rehearsal: processes {left}", expected="none", fix="end them by id", code=1
         )
     report = SlurmReport(
-        slurm=version, job=options.job, timers=options.timers, faults=faults, run=run,
+        slurm=version, launcher=options.launcher, job=options.job, timers=options.timers, faults=faults, run=run,
         settings={
             "faults": list(options.faults), "interval_steps": options.interval, "steps": scene.steps,
             "step_delay_s": options.step_delay_s, "replace_after_s": options.replace_after_s, "ranks": RANKS,

@@ -11,10 +11,12 @@ from rich.console import Console
 
 from cli import local
 from cli.main import main
+from rehearsal.options import PROJECT
+from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.report import FaultReport, RunReport
 from rehearsal.slurm import commands, install
 from rehearsal.slurm.figures import BEFORE_S, Recovery, SlurmReport, how, needed_steps, rows, verdict
-from rehearsal.slurm.rehearse import FAULTS
+from rehearsal.slurm.rehearse import FAULTS, LAUNCHERS, Options
 
 FAULT = FaultReport(
     fault="node", run="r", target="n2", t=1.0, step=14, detected_after_s=1.0, detected_by="x", resumed_after_s=20.0,
@@ -27,7 +29,15 @@ RUN = RunReport(
 )  # fmt: skip
 BACK = Recovery(report=FAULT, by="auto-resume", nodes_before=("n1", "n2"), nodes_after=("n1", "n2"), restarts=0)
 REPORT = SlurmReport(
-    slurm="slurm 22", job="finetune", timers="tuned", settings={}, faults=[BACK], run=RUN, seconds=1.0, machine={}
+    slurm="slurm 22",
+    launcher="torchrun",
+    job="finetune",
+    timers="tuned",
+    settings={},
+    faults=[BACK],
+    run=RUN,
+    seconds=1.0,
+    machine={},
 )
 
 
@@ -38,6 +48,7 @@ def test_the_time_is_printed_beside_the_one_measured_before() -> None:
         "150.1 s", "4", "requeue", "n1,n2 → n2,n3"
     )  # fmt: skip
     assert {fault for fault, _ in BEFORE_S} <= set(FAULTS)
+    assert rows(replace(REPORT, launcher="ray"))[0][3] == "-", "measured with torchrun"
 
 
 def test_a_table_is_shown_with_what_it_cannot_show() -> None:
@@ -66,10 +77,16 @@ def test_any_other_loss_or_end_is_no_survival(broken: SlurmReport) -> None:
 
 
 @pytest.mark.parametrize(
-    ("restarts", "interrupted", "by"), [(1, True, "requeue"), (0, True, "auto-resume"), (0, False, "no pause")]
+    ("restarts", "interrupted", "started", "by"),
+    [
+        (1, True, True, "requeue"),
+        (0, True, True, "auto-resume"),
+        (0, True, False, "Ray"),
+        (0, False, False, "no pause"),
+    ],
 )
-def test_what_brought_it_back(restarts: int, interrupted: bool, by: str) -> None:
-    assert how(restarts_before=0, restarts_after=restarts, interrupted=interrupted) == by
+def test_what_brought_it_back(restarts: int, interrupted: bool, started: bool, by: str) -> None:
+    assert how(restarts_before=0, restarts_after=restarts, interrupted=interrupted, started=started) == by
 
 
 def test_a_run_has_room_for_each_fault() -> None:
@@ -85,11 +102,21 @@ def test_the_commands_faults_are_the_rehearsals() -> None:
     assert local.SLURM_FAULTS == FAULTS
 
 
+def test_each_launcher_has_its_script() -> None:
+    """The option's values are those of the rehearsal; a name that is none is refused without the command too."""
+    for launcher, script in LAUNCHERS.items():
+        assert Options(launcher=launcher)
+        assert (PROJECT / script).exists()
+    with pytest.raises(LocalError, match="--launcher: mpi"):
+        Options(launcher="mpi")
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["--faults", "earthquake"], "--faults: earthquake. Expected of process, node"),
         (["--faults", ""], "--faults: none. Expected of process"),
+        (["--launcher", "mpi"], "'mpi' is not one of 'torchrun', 'ray'"),
         (["--interval", "2"], "--interval: 2. Expected 4 or more"),
         (["--fault-timeout", "0"], "--fault-timeout: 0. Expected more than 0"),
     ],
