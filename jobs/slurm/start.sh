@@ -1,48 +1,10 @@
 #!/bin/bash
 # One node's part of a job: asks Slurm which nodes the job has now, then becomes torchrun. `train.sbatch` starts it.
-#
-# Where the job is:
-#   TRAIN_PROJECT   the repository, on storage that every node sees
-#   TRAIN_VENV      a Python environment with torch and Ray (default: $TRAIN_PROJECT/.venv-train)
-#   RUN_STORAGE     folder of all runs (default: /fsx/runs)
-#   RANKS_PER_NODE  ranks a node (default: its GPUs, or 1)
 set -euo pipefail
-job=$1
-shift
-export PATH="${TRAIN_VENV:-$TRAIN_PROJECT/.venv-train}/bin:$PATH"
-export PYTHONPATH="$TRAIN_PROJECT${PYTHONPATH:+:$PYTHONPATH}"
-export RUN_STORAGE="${RUN_STORAGE:-/fsx/runs}"
+source "$TRAIN_PROJECT/jobs/slurm/job.sh"
 
 # torchrun itself ends on SIGUSR1; ignored here, it is ignored there, and the ranks set a handler of their own
 trap '' USR1
 
-# Never SLURM_JOB_NODELIST: it holds the nodes that the job had when its first srun began. After auto-resume has replaced
-# one, the list names a node that left. ReqNodeList and ExcNodeList end in the same letters, hence the word's beginning.
-listed=$(scontrol show job "$SLURM_JOB_ID" | sed -nE 's/^(.*[[:space:]])?NodeList=([^[:space:]]+).*$/\2/p' | head -n 1)
-mapfile -t hosts < <(scontrol show hostnames "$listed")
-
-# The rank is this node's place in that list: rank and list cannot disagree.
-world=${#hosts[@]}
-rank=-1
-for place in "${!hosts[@]}"; do
-    if [[ ${hosts[place]} == "$SLURMD_NODENAME" ]]; then rank=$place; fi
-done
-if ((rank < 0 || world != SLURM_NTASKS)); then
-    echo "start.sh: job $SLURM_JOB_ID has the nodes $listed, its step runs $SLURM_NTASKS tasks, one of them on" \
-        "$SLURMD_NODENAME. Expected one task on each. Fix: submit the same line again" >&2
-    exit 1
-fi
-head=$(scontrol show node "${hosts[0]}" | sed -nE 's/.*NodeAddr=([^[:space:]]+).*/\1/p')
-
-ranks=${RANKS_PER_NODE:-}
-if [[ -z $ranks ]]; then
-    ranks=$(nvidia-smi --list-gpus 2>/dev/null | wc -l) || true
-    ((ranks > 0)) || ranks=1
-fi
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-
-cd "$TRAIN_PROJECT/jobs/$job"
-# below the range of ports that a kernel gives to connections; another job's restart on this node has another port
 exec torchrun --nnodes="$world" --node-rank="$rank" --nproc-per-node="$ranks" \
-    --master-addr="$head" --master-port="${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}" \
-    train.py --workers 0 "$@"
+    --master-addr="$head" --master-port="$port" train.py --workers 0 "$@"
