@@ -9,7 +9,11 @@ import typer
 from cli.options import Env, Listing, Output, Yes, any_target, command, group, target
 from ops.output import Format
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…) or Kubernetes name (hyperpod-i-…).")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…), or its name in Kubernetes or Slurm.")]
+When = Annotated[
+    Literal["now", "after-jobs"] | None,
+    typer.Option(metavar="WHEN", help="On Slurm: now, or after-jobs. Default: now, refused where a job runs."),
+]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
 
 
@@ -34,10 +38,10 @@ def listing(
 
 @command(app, examples=["nodes show prod i-0123456789abcdef0"])
 def show(env: Env, node: NodeName, form: Output = Format.table) -> int:
-    """Show one node in HyperPod, Kubernetes and Ray."""
+    """Show one node in HyperPod, and in Kubernetes and Ray or in Slurm."""
     from ops import nodes as verb
 
-    return verb.show(target(env), node, form=form)
+    return verb.show(any_target(env), node, form=form)
 
 
 @command(app, examples=["nodes events prod", "nodes events prod --group workers --limit 200"])
@@ -55,19 +59,19 @@ def events(
 
 
 @command(app, examples=["nodes reboot prod i-0123456789abcdef0"])
-def reboot(env: Env, node: NodeNames, yes: Yes = False) -> int:
+def reboot(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> int:
     """Restart nodes. Names, addresses and disks stay."""
     from ops import nodes as verb
 
-    return verb.reboot(any_target(env), node, yes=yes)
+    return verb.reboot(any_target(env), node, when=when, yes=yes)
 
 
 @command(app, examples=["nodes replace prod i-0123456789abcdef0 --yes"])
-def replace(env: Env, node: NodeNames, yes: Yes = False) -> int:
+def replace(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> int:
     """Replace nodes by new ones. Their disks are destroyed."""
     from ops import nodes as verb
 
-    return verb.replace(any_target(env), node, yes=yes)
+    return verb.replace(any_target(env), node, when=when, yes=yes)
 
 
 @command(app, examples=["nodes drill dev", "nodes drill dev --action replace --yes"])

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from core import names, plan_names
 from core.evidence import absent, code
+from core.ground import GroundPlan
+from core.slurm_plan import SlurmPlan
 from ops import controllers, slurm
 from ops.clients import AnyTarget, Json, SlurmTarget, Target
 from ops.errors import DENIED, OpsError, explain
@@ -211,12 +213,19 @@ def _group(target: AnyTarget, group: Json) -> Group:
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
         accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
+        role=(group.get("SlurmConfig") or {}).get("NodeType", "") or _role(plan, group["InstanceGroupName"]),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
         image_release=group.get("CurrentImageReleaseVersion", ""),
         image_available=group.get("DesiredImageReleaseVersion", ""),
         update_status=group.get("SoftwareUpdateStatus", ""),
     )
+
+
+def _role(plan: GroundPlan, name: str) -> str:
+    """A group's part in Slurm by the environment file; empty on EKS and for a group that the file does not have."""
+    groups = plan.groups if isinstance(plan, SlurmPlan) else []
+    return next((group.slurm.role.capitalize() for group in groups if group.name == name), "")
 
 
 def training_plans(target: AnyTarget, cluster: Cluster) -> tuple[TrainingPlan, ...]:
@@ -252,6 +261,7 @@ def instances(target: AnyTarget) -> tuple[Instance, ...]:
             message=node["InstanceStatus"].get("Message", ""),
             launched=node.get("LaunchTime"),
             logical_id=node.get("NodeLogicalId", ""),
+            host=node.get("PrivateDnsHostname", "").partition(".")[0],
             software_updated=node.get("LastSoftwareUpdateTime"),
             image_release=node.get("CurrentImageReleaseVersion", ""),
         )

@@ -1,17 +1,18 @@
-"""The nodes of a snapshot: HyperPod's instances joined with Kubernetes' nodes and Ray's pods. Pure."""
+"""The nodes of a snapshot: HyperPod's instances joined with the nodes and work of Kubernetes or Slurm. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from core import names
-from ops.snapshot import ClusterEvent, Instance, Node, Snapshot
+from ops.snapshot import ClusterEvent, Instance, Node, Slurm, SlurmNode, Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the list: HyperPod's instance with Kubernetes' node."""
+    """One line of the list: HyperPod's instance with its node in Kubernetes or Slurm."""
 
     id: str
     group: str
@@ -23,10 +24,21 @@ class Row:
     launched: datetime | None
     replacements: int
     pods: tuple[str, ...]
+    name: str = ""
+    """Its name in Slurm."""
+    slurm: str = ""
+    """Its state in Slurm; `?` where Slurm was not asked."""
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it is so, as Slurm has it."""
+    jobs: tuple[str, ...] = ()
+    """IDs of the Slurm jobs that have it."""
 
 
 def joined(seen: Snapshot) -> list[Row]:
     """Instances with their nodes, then nodes without an instance."""
+    if seen.orchestrator == "slurm":
+        return _joined_slurm(seen)
     by_name = {node.name: node for node in seen.nodes}
     replaced = replacements(seen)
     rows = []
@@ -56,6 +68,46 @@ def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -
         replacements=replaced,
         pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
     )
+
+
+def _joined_slurm(seen: Snapshot) -> list[Row]:
+    """Instances with their nodes of Slurm, then nodes without an instance."""
+    replaced = replacements(seen)
+    slurm = seen.slurm or Slurm()
+    left = {node.name: node for node in slurm.nodes}
+    rows = []
+    for instance in seen.instances:
+        node = slurm.of(instance)
+        row = _row(seen, instance, None, replaced.get(instance.id, 0))
+        if node is not None:
+            left.pop(node.name, None)
+            rows.append(replace(row, **_of_slurm(slurm, node)))
+        else:
+            rows.append(replace(row, name=instance.host, slurm=_not_in_slurm(seen, instance)))
+    rows += [
+        Row(id="", group="", type="", status="gone", kubernetes="", health="", fault="", launched=None, replacements=0,
+            pods=(), **_of_slurm(slurm, node))
+        for node in left.values()
+    ]  # fmt: skip
+    return rows
+
+
+def _of_slurm(slurm: Slurm, node: SlurmNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "slurm": node.state,
+        "partitions": node.partitions,
+        "reason": node.reason,
+        "jobs": tuple(job.id for job in slurm.on(node.name)),
+    }
+
+
+def _not_in_slurm(seen: Snapshot, instance: Instance) -> str:
+    """Slurm lists the nodes that run jobs; its controller and where people log in are none of them."""
+    group = seen.group(instance.group)
+    if group is not None and group.role in ("Controller", "Login"):
+        return ""
+    return "?" if seen.slurm is None or not instance.host else "not joined"
 
 
 def _without_node(seen: Snapshot) -> str:

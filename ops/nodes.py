@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core import names
-from ops import gather, output
-from ops.clients import AnyTarget, Target
+from ops import gather, output, slurm, slurm_repair
+from ops.clients import AnyTarget, SlurmTarget, Target
 from ops.errors import BAD_USE, OK, OpsError
-from ops.node_rows import joined
+from ops.node_rows import Row, joined
 from ops.output import Format
+from ops.slurm_repair import Repair, Verb, When
 from ops.snapshot import Cluster, ClusterEvent, Instance, Snapshot
 from ops.tunnel import INSTALL, PLUGIN, session_target
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SOURCES = ("HyperPod", "HyperPod events", "Kubernetes", "Slurm")
 WIDE = 100
@@ -34,6 +38,13 @@ def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
     console = output.console(form)
     # the type is known by its group; what is worth the room on a narrow screen is the whole id
     wide = console.width >= WIDE
+    console.print(_slurm_table(rows, wide=wide) if isinstance(target, SlurmTarget) else _table(rows, wide=wide))
+    for item in seen.unseen:
+        output.log(f"{item.source} could not be asked: {item.why}")
+    return OK
+
+
+def _table(rows: list[Row], *, wide: bool) -> Table:
     table = output.table(
         "=Node", "Group", *(["=Type"] if wide else []), "HyperPod", "Kubernetes", "Fault", ">Age", ">Repl."
     )
@@ -42,14 +53,26 @@ def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
         kind = [row.type] if wide else []
         number = str(row.replacements or "")
         table.add_row(row.id, row.group, *kind, row.status, seen_as, row.fault, output.age(row.launched), number)
-    console.print(table)
-    for item in seen.unseen:
-        output.log(f"{item.source} could not be asked: {item.why}")
-    return OK
+    return table
+
+
+def _slurm_table(rows: list[Row], *, wide: bool) -> Table:
+    """HyperPod's node beside Slurm's, which has another name, a partition, jobs, and a reason why it takes none."""
+    table = output.table(
+        "=Node", "Group", *(["=Type"] if wide else []), "HyperPod", "=Slurm name", "Slurm", "Partition", "Jobs",
+        "Reason", ">Age", *([">Repl."] if wide else []),
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row.id, row.group, *([row.type] if wide else []), row.status, row.name, row.slurm,
+            ", ".join(row.partitions), ", ".join(row.jobs), row.reason or row.fault, output.age(row.launched),
+            *([str(row.replacements or "")] if wide else []),
+        )  # fmt: skip
+    return table
 
 
 def look(target: AnyTarget) -> Snapshot:
-    """HyperPod and Kubernetes; an error where HyperPod does not answer, because then no node can be named."""
+    """HyperPod, and Kubernetes or Slurm; an error where HyperPod does not answer, because then no node can be named."""
     seen = gather.snapshot(target, only=SOURCES)
     for item in seen.unseen:
         if item.source == "HyperPod":
@@ -84,11 +107,11 @@ def _worded(health: str) -> str:
 
 
 def find(target: AnyTarget, node: str) -> tuple[Cluster, Instance]:
-    """The instance that is meant by an instance id, a Kubernetes node name or the unique beginning of either."""
+    """The instance that is meant by its ID, its name in Kubernetes or Slurm, or the unique beginning of the ID."""
     cluster = gather.require_cluster(target)
     wanted = names.instance_id(node)
     listed = gather.instances(target)
-    exact = [instance for instance in listed if instance.id == wanted]
+    exact = [instance for instance in listed if wanted in (instance.id, instance.host)]
     found = exact or [instance for instance in listed if instance.id.startswith(wanted) and len(wanted) > 3]
     if len(found) == 1:
         return cluster, found[0]
@@ -107,7 +130,7 @@ def find(target: AnyTarget, node: str) -> tuple[Cluster, Instance]:
     )
 
 
-def show(target: Target, node: str, *, form: Format) -> int:
+def show(target: AnyTarget, node: str, *, form: Format) -> int:
     """Everything known of one node."""
     cluster, instance = find(target, node)
     answer = target.aws.call("sagemaker", "describe_cluster_node", ClusterName=cluster.name, NodeId=instance.id)
@@ -133,6 +156,8 @@ def show(target: Target, node: str, *, form: Format) -> int:
     for label, value in (
         ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status),
         ("Kubernetes", row.kubernetes),
+        ("Slurm", " ".join(filter(None, [row.slurm, *(f"in {name}" for name in row.partitions)]))),
+        ("name", row.name), ("reason", row.reason), ("jobs", "; ".join(_described(seen, row))),
         ("health", row.health), ("fault", row.fault),
         ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
         ("address", details.get("PrivatePrimaryIp", "")),
@@ -144,8 +169,16 @@ def show(target: Target, node: str, *, form: Format) -> int:
             table.add_row(label, str(value))
     console = output.console(form)
     console.print(table)
+    for item in seen.unseen:
+        output.log(f"{item.source} could not be asked: {item.why}")
     _print_events(past, form)
     return OK
+
+
+def _described(seen: Snapshot, row: Row) -> list[str]:
+    """The Slurm jobs of a node, with whose they are."""
+    jobs = {job.id: job for job in (seen.slurm.jobs if seen.slurm else ())}
+    return [f"{one} ({jobs[one].name}, {jobs[one].user}, {jobs[one].state}, {jobs[one].elapsed})" for one in row.jobs]
 
 
 def described(target: AnyTarget, events: list[ClusterEvent]) -> list[ClusterEvent]:
@@ -187,33 +220,40 @@ def _print_events(found: list[ClusterEvent], form: Format) -> None:
 # --- acting on nodes -------------------------------------------------------------------------------------------------
 
 
-def reboot(target: AnyTarget, nodes: list[str], *, yes: bool) -> int:
+def reboot(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes: bool) -> int:
     """Restart nodes; names, addresses and disks stay."""
     return _batch(
         target,
         nodes,
-        operation="batch_reboot_cluster_nodes",
-        doing="reboot",
-        loses="what runs there stops; node name, address and disks stay; back in 1–10 min",
+        verb="reboot",
+        loses="node name, address and disks stay; back in 1–10 min",
+        when=when,
         yes=yes,
     )
 
 
-def replace(target: AnyTarget, nodes: list[str], *, yes: bool) -> int:
+def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes: bool) -> int:
     """Replace nodes by fresh ones; everything on their disks is lost."""
+    what = (
+        "a new instance with the same name in Slurm starts"
+        if isinstance(target, SlurmTarget)
+        else "a new instance with a new name and address runs the lifecycle script"
+    )
     return _batch(
         target,
         nodes,
-        operation="batch_replace_cluster_nodes",
-        doing="replace",
-        loses="what runs there stops; EBS and NVMe volumes are destroyed; a new instance with a new name and address "
-        "runs the lifecycle script; 20–30 min, then the deep health checks where they are on. "
-        f"{names.MOUNT_PATH} is not touched",
+        verb="replace",
+        loses=f"EBS and NVMe volumes are destroyed; {what}; "
+        f"20–30 min, then the deep health checks where they are on. {names.MOUNT_PATH} is not touched",
+        when=when,
         yes=yes,
     )
 
 
-def _batch(target: AnyTarget, nodes: list[str], *, operation: str, doing: str, loses: str, yes: bool) -> int:
+OPERATIONS: dict[str, str] = {"reboot": "batch_reboot_cluster_nodes", "replace": "batch_replace_cluster_nodes"}
+
+
+def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, loses: str, when: When | None, yes: bool) -> int:
     if len(nodes) > BATCH:
         raise OpsError(
             f"{len(nodes)} nodes in one call",
@@ -221,27 +261,60 @@ def _batch(target: AnyTarget, nodes: list[str], *, operation: str, doing: str, l
             fix="give them in several calls",
             code=BAD_USE,
         )
+    if when == "after-jobs" and not isinstance(target, SlurmTarget):
+        raise OpsError(
+            "--when after-jobs: only Slurm knows when a node's jobs end",
+            expected="an environment with orchestrator slurm",
+            fix=f"stop the run, then hyperpod-ray nodes {verb} {target.name} {' '.join(nodes)}",
+            code=BAD_USE,
+        )
     found = [find(target, node) for node in nodes]
     cluster = found[0][0]
-    instances = [instance for _, instance in found]
-    output.log(f"{doing} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
-    for line in _riding(target, instances) if isinstance(target, Target) else ():
+    instances = list({instance.id: instance for _, instance in found}.values())
+    repair = _repair(target, nodes, instances, verb=verb, when=when)
+    output.log(f"{verb} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
+    for line in repair.lines:
         output.log(f"  {line}")
-    output.log(f"  {loses}")
-    output.confirm(f"{doing} {len(instances)} node{'s' if len(instances) > 1 else ''} of '{target.name}'?", yes=yes)
-    answer = target.aws.call("sagemaker", operation, ClusterName=cluster.name, NodeIds=[i.id for i in instances])
+    output.log(f"  {loses}" if repair.when == "after-jobs" else f"  what runs there stops; {loses}")
+    plural = "s" if len(instances) > 1 else ""
+    later = " after their jobs" if repair.when == "after-jobs" else ""
+    output.confirm(f"{verb} {len(instances)} node{plural} of '{target.name}'{later}?", yes=yes)
+    if isinstance(target, SlurmTarget) and repair.when == "after-jobs":
+        _by_slurm(target, cluster, repair.hosts, verb=verb)
+        return OK
+    answer = target.aws.call("sagemaker", OPERATIONS[verb], ClusterName=cluster.name, NodeIds=[i.id for i in instances])
     failed = answer.get("Failed", [])
     for node in answer.get("Successful", []):
         output.write_line(node)
     if failed:
         why = "; ".join(f"{item['NodeId']}: {item['ErrorCode']} {item['Message']}" for item in failed)
         raise OpsError(
-            f"{doing} was refused: {why}",
+            f"{verb} was refused: {why}",
             expected="HyperPod to accept every node",
             fix=f"hyperpod-ray nodes {target.name}",
         )
     output.log(f"under way; hyperpod-ray wait {target.name} --for {instances[0].group}")
     return OK
+
+
+def _repair(target: AnyTarget, nodes: list[str], instances: list[Instance], *, verb: Verb, when: When | None) -> Repair:
+    """What is done when, and what it costs; on EKS always now."""
+    if not isinstance(target, SlurmTarget):
+        lines = _riding(target, instances) if isinstance(target, Target) else []
+        return Repair(when="now", hosts=(), lines=tuple(lines))
+    seen = look(target)
+    command = f"hyperpod-ray nodes {verb} {target.name} {' '.join(nodes)}"
+    return slurm_repair.judged(seen, instances, verb=verb, when=when, command=command)
+
+
+def _by_slurm(target: SlurmTarget, cluster: Cluster, hosts: tuple[str, ...], *, verb: Verb) -> None:
+    controller = slurm.controller_of(target, gather.instances(target))
+    if controller is None:
+        raise OpsError.outcome("the Slurm controller does not run", fix=target.command("status"))
+    slurm.update(target, cluster, controller, hosts, reason=slurm_repair.REASONS[verb])
+    for host in hosts:
+        output.write_line(host)
+    output.log(f"asked for; watch it: hyperpod-ray nodes {target.name}")
 
 
 def _riding(target: Target, instances: list[Instance]) -> list[str]:

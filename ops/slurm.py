@@ -7,18 +7,28 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-run-jobs-slur
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
 from ops.clients import SlurmTarget
 from ops.errors import OpsError
+from ops.hostlist import expanded
 from ops.snapshot import Cluster, Instance, Slurm, SlurmJob, SlurmNode
 from ops.tunnel import INSTALL, PLUGIN, session_target
 
 MARK = "hyperpod-ray-part"
 """Line between the answers of the one command."""
-COMMAND = f"sinfo -h -N -o '%N|%T|%P|%E' && echo {MARK} && squeue -h -o '%i|%j|%u|%T|%M|%D|%R'"
+DONE = "hyperpod-ray-done"
+"""Last line where every part of the command succeeded: the AWS CLI ends with 0 whatever the command did."""
+PATH = 'export PATH="$PATH:/opt/slurm/bin"'
+"""Where AWS's image has Slurm's commands; a session without a login shell may not have it on its PATH."""
+NODES, JOBS = "%N|%o|%T|%P|%E", "%i|%u|%T|%M|%D|%B|%N|%R|%j"
+"""Columns of `sinfo -N` and of `squeue`. What people write as they like is last: it may hold the separator."""
+COMMAND = f"{PATH}; sinfo -h -N -o '{NODES}' && echo {MARK} && squeue -h -o '{JOBS}' && echo {DONE}"
+SESSION = ("Starting session", "Exiting session", "Cannot perform start session")
+"""Beginnings of the lines that Session Manager's plugin prints itself."""
 SECONDS = 40
 Runner = Callable[[Sequence[str]], str]
 
@@ -33,11 +43,16 @@ def look(
     """
     if cluster is None:
         return None
-    group = target.plan.controller.name
-    there = [item for item in instances if item.group == group and item.status == "Running"]
-    if not there:
+    controller = controller_of(target, instances)
+    if controller is None:
         return None
-    return parsed((run or _run)(session(target, cluster, there[0], COMMAND)))
+    return parsed((run or _run)(session(target, cluster, controller, COMMAND)))
+
+
+def controller_of(target: SlurmTarget, instances: Sequence[Instance]) -> Instance | None:
+    """The controller's node where it runs."""
+    group = target.plan.controller.name
+    return next((item for item in instances if item.group == group and item.status == "Running"), None)
 
 
 def session(target: SlurmTarget, cluster: Cluster, node: Instance, command: str) -> list[str]:
@@ -47,6 +62,31 @@ def session(target: SlurmTarget, cluster: Cluster, node: Instance, command: str)
         "aws", "ssm", "start-session", "--region", target.plan.settings.region, "--target", place,
         "--document-name", "AWS-StartNonInteractiveCommand", "--parameters", json.dumps({"command": [command]}),
     ]  # fmt: skip
+
+
+def update(
+    target: SlurmTarget,
+    cluster: Cluster,
+    controller: Instance,
+    nodes: Sequence[str],
+    *,
+    reason: str,
+    run: Runner | None = None,
+) -> None:
+    """Ask HyperPod by Slurm to repair nodes when their jobs have ended: `state=fail` takes no new job.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-replace-faulty-instance.html
+
+    Raises:
+        OpsError: As `look`; or Slurm refuses.
+    """
+    (run or _run)(session(target, cluster, controller, update_command(nodes, reason=reason)))
+
+
+def update_command(nodes: Sequence[str], *, reason: str) -> str:
+    """What runs on the controller; only root may change a node."""
+    words = ["update", f"nodename={','.join(nodes)}", "state=fail", f"reason={reason}"]
+    return f'{PATH}; sudo -n "$(command -v scontrol)" {shlex.join(words)} && echo {DONE}'
 
 
 def _run(command: Sequence[str]) -> str:
@@ -61,39 +101,51 @@ def _run(command: Sequence[str]) -> str:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise OpsError(
-            f"no answer within {SECONDS} s", expected="sinfo and squeue to answer", fix="see whether slurmctld runs"
+            f"no answer within {SECONDS} s", expected="Slurm to answer", fix="see whether slurmctld runs"
         ) from None
-    if MARK not in ended.stdout:
-        said = (ended.stderr or ended.stdout).strip().splitlines()
-        raise OpsError(
-            said[-1][:200] if said else f"exit code {ended.returncode}",
-            expected="sinfo and squeue to answer",
-            fix="see whether slurmctld runs: sudo systemctl status slurmctld",
-        )
+    if DONE not in ended.stdout.split():
+        raise refused(ended.stderr, ended.stdout, code=ended.returncode)
     return ended.stdout
+
+
+def refused(errors: str, printed: str, *, code: int) -> OpsError:
+    """What an answer without its last line means: the last line that is not Session Manager's own."""
+    said = [line.strip() for line in (printed + "\n" + errors).splitlines()]
+    own = [line for line in said if line and not line.startswith((*SESSION, MARK))]
+    return OpsError(
+        own[-1][:200] if own else f"exit code {code}",
+        expected="Slurm to answer over Session Manager",
+        fix="see whether slurmctld runs: sudo systemctl status slurmctld",
+    )
 
 
 def parsed(text: str) -> Slurm:
     """The answers of `COMMAND`; what Session Manager prints around them is skipped."""
-    first, _, second = text.partition(MARK)
+    first, _, second = text.partition(DONE)[0].partition(MARK)
     nodes: dict[str, SlurmNode] = {}
-    for name, state, partition, reason in _rows(first, 4):
+    for name, address, state, partition, reason in _rows(first, NODES):
         before = nodes.get(name)
         known = before.partitions if before else ()
         nodes[name] = SlurmNode(
             name=name,
+            address=address,
             state=state,
             partitions=(*known, partition.rstrip("*")),
             reason="" if reason == "none" else reason,
         )
     jobs = [
-        SlurmJob(id=number, name=name, user=user, state=state, elapsed=elapsed, nodes=int(count or 0), where=where)
-        for number, name, user, state, elapsed, count, where in _rows(second, 7)
-    ]
+        SlurmJob(
+            id=number, name=name, user=user, state=state, elapsed=elapsed, nodes=int(count), where=where,
+            hosts=expanded(hosts), batch_host="" if batch == "n/a" else batch,
+        )
+        for number, user, state, elapsed, count, batch, hosts, where, name in _rows(second, JOBS)
+        if count.isdecimal()
+    ]  # fmt: skip
     return Slurm(nodes=tuple(nodes.values()), jobs=tuple(jobs))
 
 
-def _rows(text: str, columns: int) -> list[list[str]]:
-    """Lines with that many columns; the last column may hold the separator."""
-    found = (line.strip().split("|", columns - 1) for line in text.splitlines())
-    return [[cell.strip() for cell in row] for row in found if len(row) == columns]
+def _rows(text: str, columns: str) -> list[list[str]]:
+    """Lines with those columns; the last column may hold the separator."""
+    most = columns.count("|")
+    found = (line.strip().split("|", most) for line in text.splitlines())
+    return [[cell.strip() for cell in row] for row in found if len(row) == most + 1]

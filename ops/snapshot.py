@@ -30,6 +30,8 @@ class Group:
     current: int
     status: str = ""
     accelerated: bool = False
+    role: str = ""
+    """Its part in Slurm: Controller, Login or Compute; empty on EKS."""
     training_plan: str = ""
     """ARN of the training plan that the group takes its capacity from."""
     image_status: str = ""
@@ -79,6 +81,8 @@ class Instance:
     message: str = ""
     launched: datetime | None = None
     logical_id: str = ""
+    host: str = ""
+    """Its host name without the domain, such as `ip-10-0-1-23`: a node's name in Slurm."""
     software_updated: datetime | None = None
     """When its software was last updated; None since it was launched."""
     image_release: str = ""
@@ -389,6 +393,13 @@ def part_of(part: str, namespace: str) -> str:
     return f"{PARTS[part]} of namespace {namespace}"
 
 
+REPLACE, REBOOT = "Action:Replace", "Action:Reboot"
+REPAIRS = (REPLACE, REBOOT)
+"""Reasons of a Slurm node by which HyperPod repairs it.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-replace-faulty-instance.html
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlurmNode:
     """A node as the Slurm controller sees it."""
@@ -399,6 +410,8 @@ class SlurmNode:
     """As `sinfo` writes it: `idle`, `allocated`, `mixed`, `down*`, `drained`, `fail` …"""
     partitions: tuple[str, ...] = ()
     reason: str = ""
+    address: str = ""
+    """`NodeAddr`: its IP address or a name that leads there."""
 
     @property
     def lost(self) -> bool:
@@ -409,6 +422,16 @@ class SlurmNode:
     def silent(self) -> bool:
         """Whether the controller gets no answer from it."""
         return self.state.endswith("*")
+
+    @property
+    def usable(self) -> bool:
+        """Whether jobs run there, or can."""
+        return not (self.lost or self.silent)
+
+    @property
+    def repaired(self) -> bool:
+        """Whether its reason asks HyperPod for a repair."""
+        return self.reason.startswith(REPAIRS)
 
     @property
     def drained(self) -> bool:
@@ -428,6 +451,10 @@ class SlurmJob:
     nodes: int
     where: str
     """Its nodes, or in parentheses why it waits."""
+    hosts: tuple[str, ...] = ()
+    """Names of its nodes."""
+    batch_host: str = ""
+    """The node on which its batch script runs; empty before it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,6 +463,16 @@ class Slurm:
 
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[SlurmJob, ...] = ()
+
+    def of(self, instance: Instance) -> SlurmNode | None:
+        """The node that an instance is, by name or address; None where Slurm has none."""
+        address = instance.host.removeprefix("ip-").replace("-", ".")
+        wanted = {instance.host, address} - {""}
+        return next((node for node in self.nodes if {node.name, node.address} & wanted), None)
+
+    def on(self, node: str) -> tuple[SlurmJob, ...]:
+        """Jobs that have a node."""
+        return tuple(job for job in self.jobs if node in job.hosts)
 
 
 @dataclass(frozen=True, kw_only=True)

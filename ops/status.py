@@ -10,7 +10,7 @@ from ops.clients import AnyTarget, Target
 from ops.errors import CONDITION_FALSE, OK
 from ops.interruptions import interruptions
 from ops.output import Format
-from ops.snapshot import ClusterEvent, Group, Run, Slurm, Snapshot
+from ops.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
 from ops.verdict import Finding, Verdict, judge
 
 if TYPE_CHECKING:
@@ -85,7 +85,13 @@ def counts(seen: Snapshot, group: Group) -> dict[str, int]:
     there = [instance for instance in seen.instances if instance.group == group.name]
     ready_nodes = {node.name for node in seen.nodes if node.ready and node.health in ("", "Schedulable")}
     kubernetes = seen.saw_nodes
-    ready = [i for i in there if i.status == "Running" and (not kubernetes or names.node_name(i.id) in ready_nodes)]
+    ready = [
+        i
+        for i in there
+        if i.status == "Running"
+        and (not kubernetes or names.node_name(i.id) in ready_nodes)
+        and _in_slurm(seen, group, i)
+    ]
     checking = [i for i in there if i.status == DEEP or (i not in ready and _deep(seen, i.id))]
     alive = [i for i in there if i.status != "ShuttingDown"]
     return {
@@ -95,6 +101,14 @@ def counts(seen: Snapshot, group: Group) -> dict[str, int]:
         "recovering": len([i for i in alive if i not in ready and i not in checking]),
         "missing": max(0, group.target - len(alive)),
     }
+
+
+def _in_slurm(seen: Snapshot, group: Group, instance: Instance) -> bool:
+    """Whether Slurm can use a compute node; where it was not asked, or the node has no name, HyperPod's word counts."""
+    if seen.slurm is None or group.role in ("Controller", "Login") or not instance.host:
+        return True
+    node = seen.slurm.of(instance)
+    return node is not None and node.usable
 
 
 def _deep(seen: Snapshot, instance: str) -> bool:

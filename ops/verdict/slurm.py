@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops import durations
-from ops.snapshot import SlurmNode, Snapshot
-from ops.verdict.finding import Finding, command
+from ops.snapshot import REPLACE, SlurmNode, Snapshot
+from ops.verdict.finding import Finding, command, nodes_command
 
-RECOVERING = ("Action:Replace", "Action:Reboot")
-"""Beginnings of a node's reason by which HyperPod repairs it."""
+REBOOTED = "Node unexpectedly rebooted"
+"""slurmctld's reason for a node that came back with another boot time: it takes no job until somebody says so."""
 
 
 def controller(seen: Snapshot) -> Iterator[Finding]:
@@ -42,26 +42,41 @@ def nodes(seen: Snapshot) -> Iterator[Finding]:
                 kind="note",
                 what=f"node {node.name} is {node.state}: it takes no new job",
                 why=node.reason,
-                next=f"scontrol update node={node.name} state=resume",
+                next=f"on the controller, when the cause is gone: {resume(node)}",
                 subject=node.name,
             )
 
 
+def resume(node: SlurmNode) -> str:
+    """The command that lets a node take jobs again."""
+    return f"sudo scontrol update nodename={node.name} state=resume"
+
+
 def _lost(seen: Snapshot, node: SlurmNode) -> Finding:
     what = f"node {node.name} is {node.state} in Slurm"
-    if node.reason.startswith(RECOVERING):
-        usual = durations.REPLACEMENT if "Replace" in node.reason else durations.REBOOT
+    if node.repaired:
+        usual = durations.REPLACEMENT if node.reason.startswith(REPLACE) else durations.REBOOT
+        jobs = ", ".join(job.id for job in (seen.slurm.on(node.name) if seen.slurm else ()))
+        first = f" after its jobs end ({jobs})" if jobs else ""
         return Finding(
             kind="recovering",
-            what=f"{what}: HyperPod was asked to repair it, usually {usual}",
+            what=f"{what}: HyperPod was asked to repair it{first}, usually {usual}",
             why=node.reason,
             next=command(seen, "nodes"),
+            subject=node.name,
+        )
+    if node.reason.startswith(REBOOTED):
+        return Finding(
+            kind="action-required",
+            what=f"{what}: it restarted, and Slurm waits for your word",
+            why=node.reason,
+            next=f"on the controller, when the node is well: {resume(node)}",
             subject=node.name,
         )
     return Finding(
         kind="action-required",
         what=what,
         why=node.reason,
-        next=f'scontrol update node={node.name} state=down reason="Action:Replace", which ends the jobs on it',
+        next=nodes_command(seen, "replace", f"{node.name} --when now") + ", which ends the jobs on it",
         subject=node.name,
     )

@@ -8,7 +8,7 @@ from core.plan import Plan
 from ops import record
 from ops.money import run_usd, run_usd_per_hour, spend
 from ops.node_rows import Row, joined
-from ops.snapshot import ClusterEvent, FileSystem, Snapshot
+from ops.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
 from ops.status import counts
 from ops.verdict import Verdict
 from ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -116,14 +116,16 @@ def _groups(seen: Snapshot) -> list[GroupLine]:
 
 
 def _node(seen: Snapshot, row: Row) -> NodeLine:
-    state = ", ".join(filter(None, [row.status, row.kubernetes, row.health if row.health != "Schedulable" else ""]))
+    health = row.health if row.health != "Schedulable" else ""
+    slurm = f"{row.slurm} in Slurm" if row.slurm not in ("", "?") else row.slurm
+    state = ", ".join(filter(None, [row.status, row.kubernetes, health, slurm]))
     return NodeLine(
-        id=row.id,
+        id=row.id or row.name,
         group=row.group,
         tone=tone_of(row),
         state=state,
-        fault=row.fault,
-        pods=row.pods,
+        fault=row.fault or row.reason,
+        pods=row.pods or tuple(f"job {job}" for job in row.jobs),
         launched=row.launched,
         history=tuple(_happening(event) for event in seen.events if event.instance == row.id)[:HISTORY],
     )
@@ -133,6 +135,8 @@ def tone_of(row: Row) -> Tone:
     """Whether a node can take work, is on its way to it, or needs attention."""
     if row.status in ("Failure", "gone") or row.kubernetes == "unreachable":
         return "bad"
+    if row.name or row.slurm:
+        return _tone_of_slurm(row)
     if row.status == "Running":
         if row.kubernetes == "?":  # Kubernetes was not asked: HyperPod's word is all there is
             return "none"
@@ -140,6 +144,17 @@ def tone_of(row: Row) -> Tone:
             return "good"
         return "busy" if row.kubernetes in ("Ready", "not joined", "Ready, cordoned") else "bad"
     return "busy"
+
+
+def _tone_of_slurm(row: Row) -> Tone:
+    if row.status != "Running":
+        return "busy"
+    node = SlurmNode(name=row.name, state=row.slurm, reason=row.reason)
+    if node.lost and not node.repaired:
+        return "bad"
+    if row.slurm == "?":
+        return "none"
+    return "busy" if node.lost or node.silent or node.drained or row.slurm == "not joined" else "good"
 
 
 def _happening(event: ClusterEvent) -> Happening:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ import core
 from core.loader import FOLDER
 from ops import slurm, status
 from ops.clients import SlurmTarget
+from ops.hostlist import expanded
 from ops.node_rows import joined
-from ops.snapshot import Cluster, Group, Instance, Snapshot, Unseen
+from ops.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
 from ops.verdict import RULES, judge
 
 RECORDED = Path(__file__).parent / "slurm_outputs"
@@ -28,8 +30,8 @@ CLUSTER = Cluster(
     arn=ARN,
     status="InService",
     groups=(
-        Group(name="controller", type="ml.m5.4xlarge", target=1, current=1),
-        Group(name="workers", type="ml.p5.48xlarge", target=1, current=1, accelerated=True),
+        Group(name="controller", type="ml.m5.4xlarge", target=1, current=1, role="Controller"),
+        Group(name="workers", type="ml.p5.48xlarge", target=1, current=1, accelerated=True, role="Compute"),
     ),
 )
 COLUMNS = re.compile(r"%\.?\d*(\w)")
@@ -44,9 +46,11 @@ def target() -> SlurmTarget:
 
 def answer(state: str) -> str:
     """What the command prints in a recorded state, between what Session Manager prints around it."""
-    nodes = (RECORDED / f"sinfo-N-{state}.txt").read_text(encoding="utf-8").splitlines()[1:]  # -h prints no heading
+    nodes = (RECORDED / f"sinfo-N-{state}.txt").read_text(encoding="utf-8").splitlines()
     jobs = (RECORDED / f"squeue-o-{state}.txt").read_text(encoding="utf-8")
-    return "\n".join(["", "Starting session with SessionId: x", *nodes, slurm.MARK, jobs, "Exiting session", ""])
+    return "\n".join(
+        ["", "Starting session with SessionId: x", *nodes, slurm.MARK, jobs, slurm.DONE, "Exiting session", ""]
+    )
 
 
 def seen(state: str) -> Snapshot:
@@ -66,8 +70,94 @@ def test_jobs_and_nodes_of_a_real_slurm_are_read() -> None:
     assert {node.partitions for node in found.nodes} == {("dev",)}
     assert [(job.id, job.name, job.state, job.where) for job in found.jobs] == [
         ("2", "waits", "PENDING", "(Resources)"),
-        ("1", "finetune", "RUNNING", "n[1-2]"),
+        ("1", "finetune|70b", "RUNNING", "n[1-2]"),
     ]
+
+
+STATES = sorted(path.stem.removeprefix("nodes-") for path in RECORDED.glob("nodes-*.json"))
+
+
+def judged(name: str) -> Any:
+    return json.loads((RECORDED / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_nodes_are_those_of_slurms_own_json(state: str) -> None:
+    """`sinfo --json` of the same moment says the same, from another part of Slurm."""
+    found = slurm.parsed(answer(state)).nodes
+    wanted = judged(f"nodes-{state}.json")
+    assert [(one.name, one.address, list(one.partitions), one.reason) for one in found] == [
+        (one["name"], one["address"], one["partitions"], one["reason"]) for one in wanted
+    ]
+    for node, own in zip(found, wanted, strict=True):
+        flags = set(own["state_flags"])
+        assert node.silent == ("NOT_RESPONDING" in flags), node
+        assert node.lost == (own["state"] == "down" or "FAIL" in flags), node
+        assert node.drained == ("DRAIN" in flags), node
+        assert node.repaired == own["reason"].startswith("Action:"), node
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_jobs_are_those_of_slurms_own_json(state: str) -> None:
+    found = slurm.parsed(answer(state)).jobs
+    hosts = {"": (), "n1": ("n1",), "n[1-2]": ("n1", "n2")}
+    assert {(one.id, one.name, one.user, one.state, one.nodes, one.batch_host, one.hosts) for one in found} == {
+        (str(one["job_id"]), one["name"], one["user_name"], one["job_state"], one["node_count"],
+         one["batch_host"] or "", hosts[one["nodes"]])
+        for one in judged(f"jobs-{state}.json")
+        if one["job_state"] in ("RUNNING", "PENDING")
+    }  # fmt: skip
+
+
+def test_every_recorded_state_is_judged() -> None:
+    assert STATES == ["action-replace", "down", "drained", "idle", "requeued", "running", "silent"]
+
+
+@pytest.mark.parametrize(("text", "names"), judged("hostnames.json").items())
+def test_hosts_are_those_that_slurm_prints(text: str, names: list[str]) -> None:
+    assert list(expanded(text)) == names
+
+
+@pytest.mark.parametrize("text", ["", "(null)", "n/a", "None assigned"])
+def test_no_host_is_none(text: str) -> None:
+    assert expanded(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [("ip-10-0-1-5", "ip-10-0-1-5"), ("ip-10-0-1-6", "w2"), ("w3", "w3"), ("ip-10-0-1-9", None), ("", None)],
+)
+def test_an_instance_is_found_by_name_or_address(host: str, found: str | None) -> None:
+    nodes = (
+        SlurmNode(name="ip-10-0-1-5", state="idle", address="10.0.1.5"),
+        SlurmNode(name="w2", state="idle", address="10.0.1.6"),
+        SlurmNode(name="w3", state="idle", address=""),
+    )
+    node = Slurm(nodes=nodes).of(replace(WORKER, host=host))
+    assert (node.name if node else None) == found
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "next_"),
+    [
+        ("Node unexpectedly rebooted", "Action required", "sudo scontrol update nodename=n2 state=resume"),
+        ("Not responding", "Action required", "hyperpod-ray nodes replace slurm n2 --when now"),
+        ("Action:Reboot", "Recovering", ""),
+        ("Action:Replace", "Recovering", ""),
+    ],
+)
+def test_what_is_next_follows_from_the_reason(reason: str, state: str, next_: str) -> None:
+    found = replace(seen("idle"), slurm=Slurm(nodes=(SlurmNode(name="n2", state="down", reason=reason),)))
+    verdict = judge(found)
+    assert verdict.state == state
+    assert next_ in verdict.findings[0].next
+
+
+def test_a_repair_that_waits_names_its_jobs() -> None:
+    running = slurm.parsed(answer("running"))
+    failing = replace(running.nodes[0], state="failing", reason="Action:Replace")
+    found = judge(replace(seen("running"), slurm=replace(running, nodes=(failing,))))
+    assert any("after its jobs end (1)" in item.what for item in found.findings)
 
 
 def test_an_idle_cluster_has_no_job() -> None:
@@ -92,7 +182,7 @@ def test_the_verdict_of_each_recorded_state(state: str, verdict: str) -> None:
 
 def test_a_node_that_is_down_without_a_request_says_what_to_do() -> None:
     (finding,) = [item for item in judge(seen("down")).findings if item.kind == "action-required"]
-    assert 'state=down reason="Action:Replace"' in finding.next
+    assert finding.next.startswith("hyperpod-ray nodes replace slurm n2 --when now")
     assert "ends the jobs" in finding.next
     assert finding.subject == "n2"
 
@@ -115,6 +205,20 @@ def test_nothing_of_kubernetes_is_judged_or_shown() -> None:
     assert status.counts(found, CLUSTER.groups[1])["ready"] == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "host", "ready"),
+    [
+        ("idle", "n2", 1), ("running", "n2", 1), ("silent", "n2", 0), ("down", "n2", 0), ("action-replace", "n3", 0),
+        ("drained", "n3", 1), ("idle", "n9", 0), ("down", "", 1),
+    ],
+)  # fmt: skip
+def test_a_compute_node_is_ready_when_slurm_can_use_it(state: str, host: str, ready: int) -> None:
+    """A node that somebody drained is well; one without a name in HyperPod's list counts as HyperPod says."""
+    found = replace(seen(state), instances=(CONTROLLER, replace(WORKER, host=host)))
+    assert status.counts(found, CLUSTER.groups[1])["ready"] == ready
+    assert status.counts(found, CLUSTER.groups[0])["ready"] == 1
+
+
 def test_one_session_asks_the_controller(target: SlurmTarget) -> None:
     asked: list[Sequence[str]] = []
 
@@ -134,5 +238,5 @@ def test_one_session_asks_the_controller(target: SlurmTarget) -> None:
 
 def test_the_formats_have_the_columns_that_are_read() -> None:
     first, second = re.findall(r"-o '([^']+)'", slurm.COMMAND)
-    assert COLUMNS.findall(first) == ["N", "T", "P", "E"]
-    assert COLUMNS.findall(second) == ["i", "j", "u", "T", "M", "D", "R"]
+    assert COLUMNS.findall(first) == ["N", "o", "T", "P", "E"]
+    assert COLUMNS.findall(second) == ["i", "u", "T", "M", "D", "B", "N", "R", "j"]

@@ -6,17 +6,28 @@ else is touched.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ops import slurm
 from rehearsal.slurm.cluster import Cluster
 from rehearsal.slurm.install import found
 
 HERE = Path(__file__).parent
 SLEEP = "#!/bin/sh\nenv | sort > $1/environment-$SLURM_RESTART_COUNT\nsleep 300\n"
+
+
+NODE_KEYS = ("name", "address", "hostname", "state", "state_flags", "partitions", "reason")
+JOB_KEYS = ("job_id", "name", "user_name", "job_state", "nodes", "node_count", "batch_host")
+
+
+def facts(text: str, of: str, keys: tuple[str, ...]) -> str:
+    """Some keys of Slurm's own JSON: the judge of what is read from its text."""
+    return json.dumps([{key: one[key] for key in keys} for one in json.loads(text)[of]], indent=1) + "\n"
 
 
 def until(check: Callable[[], bool]) -> None:
@@ -25,6 +36,16 @@ def until(check: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(0.1)
+
+
+LISTS = (
+    "n[1-2,4]", "ip-10-0-1-23", "ip-10-0-[1-2]-[5,7-9]", "gpu[01-03,10],login1", "a[098-101]", "w[1-2]-[01-02]",
+)  # fmt: skip
+
+
+def hostnames(cluster: Cluster) -> dict[str, list[str]]:
+    """Lists of hosts, each as Slurm expands it."""
+    return {text: cluster.ask("scontrol", "show", "hostnames", text).split() for text in LISTS}
 
 
 class Recorder:
@@ -47,11 +68,13 @@ class Recorder:
     def snapshot(self, state: str, node: str) -> None:
         ask = self.cluster.ask
         self.keep(f"sinfo-{state}.txt", ask("sinfo"))
-        self.keep(f"sinfo-N-{state}.txt", ask("sinfo", "-N", "-o", "%N|%T|%P|%E"))
+        self.keep(f"sinfo-N-{state}.txt", ask("sinfo", "-h", "-N", "-o", slurm.NODES))
+        self.keep(f"nodes-{state}.json", facts(ask("sinfo", "--json"), "nodes", NODE_KEYS))
+        self.keep(f"jobs-{state}.json", facts(ask("squeue", "--json"), "jobs", JOB_KEYS))
         self.keep(f"sinfo-R-{state}.txt", ask("sinfo", "-R"))
         self.show(f"scontrol-show-node-{state}.txt", "node", node)
         self.keep(f"squeue-{state}.txt", ask("squeue"))
-        self.keep(f"squeue-o-{state}.txt", ask("squeue", "-h", "-o", "%i|%j|%u|%T|%M|%D|%R"))
+        self.keep(f"squeue-o-{state}.txt", ask("squeue", "-h", "-o", slurm.JOBS))
 
     def update(self, node: str, *words: str) -> None:
         self.cluster.ask("scontrol", "update", f"nodename={node}", *words)
@@ -68,14 +91,14 @@ class Recorder:
         self.snapshot("idle", "n1")
         self.show("scontrol-show-nodes-idle.txt", "nodes")
         self.keep("scontrol-ping.txt", self.cluster.ask("scontrol", "ping"))
-        job = self.submit("--nodes=2", "--no-kill", "--requeue", "-J", "finetune")
+        job = self.submit("--nodes=2", "--no-kill", "--requeue", "-J", "finetune|70b")
         self.until_job(job, "RUNNING")
         waiting = self.submit("--nodes=4", "-J", "waits")
         until(lambda: self.cluster.job(waiting).get("Reason") == "Resources")
         self.snapshot("running", "n1")
         self.show("scontrol-show-job-running.txt", "job", job)
         self.show("scontrol-show-job-pending.txt", "job", waiting)
-        self.show("scontrol-show-hostnames.txt", "hostnames", "n[1-2,4]")
+        self.keep("hostnames.json", json.dumps(hostnames(self.cluster), indent=1) + "\n")
         self.cluster.ask("scancel", waiting)
         return job
 

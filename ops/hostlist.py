@@ -1,0 +1,32 @@
+"""Host names in Slurm's short form: `ip-10-0-1-[5,7-9]` is four of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+_RANGES = re.compile(r"\[([^\]]*)\]")
+NOBODY = ("(null)", "None assigned", "n/a")
+_APART = re.compile(r",(?![^\[]*\])")
+
+
+def expanded(text: str) -> tuple[str, ...]:
+    """Every name of a list, in its order, as `scontrol show hostnames` prints them; empty for none."""
+    names: list[str] = []
+    for part in _APART.split(text.strip()):
+        if not part or part in NOBODY:
+            continue
+        pieces = _RANGES.split(part)  # outside, inside, outside, …
+        choices = [_numbers(piece) if index % 2 else [piece] for index, piece in enumerate(pieces)]
+        names += ["".join(chosen) for chosen in product(*choices)]
+    return tuple(names)
+
+
+def _numbers(ranges: str) -> list[str]:
+    """`01-03,7` as numbers with their zeros."""
+    found = []
+    for one in ranges.split(","):
+        first, dash, last = one.partition("-")
+        width = len(first)
+        found += [str(number).zfill(width) for number in range(int(first), int(last) + 1)] if dash else [one]
+    return found
