@@ -226,6 +226,7 @@ def reboot(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes
         target,
         nodes,
         verb="reboot",
+        operation="batch_reboot_cluster_nodes",
         loses="node name, address and disks stay; back in 1–10 min",
         when=when,
         yes=yes,
@@ -243,6 +244,7 @@ def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, ye
         target,
         nodes,
         verb="replace",
+        operation="batch_replace_cluster_nodes",
         loses=f"EBS and NVMe volumes are destroyed; {what}; "
         f"20–30 min, then the deep health checks where they are on. {names.MOUNT_PATH} is not touched",
         when=when,
@@ -250,10 +252,9 @@ def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, ye
     )
 
 
-OPERATIONS: dict[str, str] = {"reboot": "batch_reboot_cluster_nodes", "replace": "batch_replace_cluster_nodes"}
-
-
-def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, loses: str, when: When | None, yes: bool) -> int:
+def _batch(
+    target: AnyTarget, nodes: list[str], *, verb: Verb, operation: str, loses: str, when: When | None, yes: bool
+) -> int:
     if len(nodes) > BATCH:
         raise OpsError(
             f"{len(nodes)} nodes in one call",
@@ -265,7 +266,7 @@ def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, loses: str, when:
         raise OpsError(
             "--when after-jobs: only Slurm knows when a node's jobs end",
             expected="an environment with orchestrator slurm",
-            fix=f"stop the run, then hyperpod-ray nodes {verb} {target.name} {' '.join(nodes)}",
+            fix="stop the run, then give the command without --when",
             code=BAD_USE,
         )
     found = [find(target, node) for node in nodes]
@@ -282,7 +283,7 @@ def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, loses: str, when:
     if isinstance(target, SlurmTarget) and repair.when == "after-jobs":
         _by_slurm(target, cluster, repair.hosts, verb=verb)
         return OK
-    answer = target.aws.call("sagemaker", OPERATIONS[verb], ClusterName=cluster.name, NodeIds=[i.id for i in instances])
+    answer = target.aws.call("sagemaker", operation, ClusterName=cluster.name, NodeIds=[i.id for i in instances])
     failed = answer.get("Failed", [])
     for node in answer.get("Successful", []):
         output.write_line(node)
@@ -303,7 +304,7 @@ def _repair(target: AnyTarget, nodes: list[str], instances: list[Instance], *, v
         lines = _riding(target, instances) if isinstance(target, Target) else []
         return Repair(when="now", hosts=(), lines=tuple(lines))
     seen = look(target)
-    command = f"hyperpod-ray nodes {verb} {target.name} {' '.join(nodes)}"
+    command = " ".join(["hyperpod-ray", "nodes", verb, target.name, *nodes])
     return slurm_repair.judged(seen, instances, verb=verb, when=when, command=command)
 
 

@@ -104,19 +104,19 @@ def _run(command: Sequence[str]) -> str:
             f"no answer within {SECONDS} s", expected="Slurm to answer", fix="see whether slurmctld runs"
         ) from None
     if DONE not in ended.stdout.split():
-        raise refused(ended.stderr, ended.stdout, code=ended.returncode)
+        raise OpsError(
+            said_last(ended.stdout, ended.stderr) or f"exit code {ended.returncode}",
+            expected="Slurm to answer over Session Manager",
+            fix="see whether slurmctld runs: sudo systemctl status slurmctld",
+        )
     return ended.stdout
 
 
-def refused(errors: str, printed: str, *, code: int) -> OpsError:
-    """What an answer without its last line means: the last line that is not Session Manager's own."""
-    said = [line.strip() for line in (printed + "\n" + errors).splitlines()]
-    own = [line for line in said if line and not line.startswith((*SESSION, MARK))]
-    return OpsError(
-        own[-1][:200] if own else f"exit code {code}",
-        expected="Slurm to answer over Session Manager",
-        fix="see whether slurmctld runs: sudo systemctl status slurmctld",
-    )
+def said_last(printed: str, errors: str) -> str:
+    """The last line that is not Session Manager's own; empty where there is none."""
+    lines = [line.strip() for line in (printed + "\n" + errors).splitlines()]
+    own = [line for line in lines if line and not line.startswith((*SESSION, MARK))]
+    return own[-1][:200] if own else ""
 
 
 def parsed(text: str) -> Slurm:
