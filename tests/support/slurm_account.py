@@ -156,7 +156,7 @@ class SlurmAccount:
         """What the AWS CLI was asked for; each is an input that StartSession takes."""
         file = self.folder / "sessions"
         found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        model = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
+        model: Any = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
         for one in found:
             assert one.pop("region") == REGION
             report = ParamValidator().validate(one, model)
