@@ -208,7 +208,7 @@ PARTITION = _shape(
     "letters, digits and hyphens, beginning and ending with a letter or digit",
 )
 HOST = _shape(
-    r"^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$",
+    r"^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$",
     "a host name",
     "slurm.abcdefghijkl.us-west-2.rds.amazonaws.com",
     "without a port; the port has a setting of its own",
@@ -220,7 +220,7 @@ DATABASE = _shape(
     "letters, digits and underscores, not beginning with a digit",
 )
 SCRIPT = _shape(
-    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*$",
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$",
     "a script in a folder of the project",
     "lifecycle/slurm/on_init_complete.sh",
     "a relative path; the whole folder is uploaded",

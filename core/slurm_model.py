@@ -24,7 +24,7 @@ from core.model import (
     kind_of,
 )
 
-PartitionName = Annotated[str, shapes.PARTITION.field()]
+PartitionName = Annotated[str, shapes.PARTITION.field(max_length=1024)]
 
 
 class SlurmRole(Settings):
@@ -52,7 +52,7 @@ class AccountingDatabase(Settings):
 
     endpoint: Annotated[str, shapes.HOST.field(max_length=253)]
     """Host name of the database."""
-    secret_arn: Annotated[str, shapes.SECRET_ARN.field()]
+    secret_arn: Annotated[str, shapes.SECRET_ARN.field(max_length=2048)]
     """Secret in AWS Secrets Manager with its user name and password. Encrypt it with the key `aws/secretsmanager`: the
     nodes' role has no `kms:Decrypt`."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None

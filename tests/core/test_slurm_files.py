@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import jsonschema
 import pytest
 import yaml
+from pydantic import ValidationError
 
 import core
 from core import loader, reference, requests
@@ -147,6 +150,43 @@ def test_a_value_that_a_setting_does_not_take(edits: dict[str, Any], path: str, 
     said = problems(edits)
     assert [one.path for one in said] == [path], [str(one) for one in said]
     assert words in said[0].message
+
+
+DATABASES = "hyperpod/accounting_database"
+LONG = "a" * 63
+CANDIDATES = [
+    "a", "A-1", "a-", "-a", "a_b", "a$b", "a.b", "a..b", "a b", "1", "", f"{LONG}.rds.amazonaws.com", f"{LONG}a.b", "a-" * 600 + "a",
+    "a" * 64, "a" * 65, "x" * 300, ".".join([LONG] * 4), SECRET, SECRET[:-7], f"{SECRET[:-7]}{'a' * 2048}-AbCdEf",
+    "a/b.sh", f"a/{'b' * 128}", f"a/{'b' * 129}", "/fsx/b.sh", "a/b c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "shape", "member"),
+    [
+        (f"{WORKERS}/slurm/partitions/0", "ClusterPartitionNames", ""),
+        (f"{DATABASES}/endpoint", "ClusterAccountingDatabase", "Endpoint"),
+        (f"{DATABASES}/secret_arn", "ClusterAccountingDatabase", "SecretArn"),
+        (f"{DATABASES}/name", "ClusterAccountingDatabase", "Name"),
+        ("hyperpod/on_init_complete", "ClusterLifeCycleConfig", "OnInitComplete"),
+    ],
+)
+def test_every_value_that_a_setting_takes_is_one_of_the_api(setting: str, shape: str, member: str) -> None:
+    """The judge is botocore's model: what it refuses would fail after the file was accepted."""
+    model = botocore.session.get_session().get_service_model("sagemaker").shape_for(shape)
+    limits = (model.members[member] if member else model.member).metadata
+    taken = []
+    for value in CANDIDATES:
+        data = changed({DATABASES: DATABASE, setting: value}, of=SLURM)
+        try:
+            SlurmEnvironment.model_validate(data)
+        except ValidationError:
+            continue
+        taken.append(value)
+        sent = value.rpartition("/")[2] if member == "OnInitComplete" else value
+        assert limits.get("min", 0) <= len(sent) <= limits["max"], value
+        assert re.fullmatch(limits["pattern"], sent), value
+    assert 1 <= len(taken) < len(CANDIDATES)
 
 
 def test_every_rule_of_slurm_has_a_case() -> None:
