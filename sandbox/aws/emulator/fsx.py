@@ -156,6 +156,10 @@ class Fsx:
             return False
         return True
 
+    def records(self) -> list[Json]:
+        """Return every file system of the account and Region that is not on its way out."""
+        return [record for record in self._file_systems.values() if record["Lifecycle"] != "DELETING"]
+
     def release_stuck(self) -> None:
         """Let what is stuck in DELETING be deleted."""
         for record in self._file_systems.all_values():

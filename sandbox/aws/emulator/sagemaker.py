@@ -12,6 +12,7 @@ from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.hyperpod.clusters import Clusters
 from sandbox.aws.emulator.hyperpod.events import EventOperations
 from sandbox.aws.emulator.hyperpod.governance import GovernanceOperations
+from sandbox.aws.emulator.hyperpod.mounts import Mounts
 from sandbox.aws.emulator.hyperpod.nodes import NodeOperations
 from sandbox.aws.emulator.hyperpod.operations import ClusterOperations
 from sandbox.aws.emulator.hyperpod.plans import PlanOperations
@@ -27,12 +28,12 @@ class SageMaker:
 
     botocore_name = "sagemaker"
 
-    def __init__(self, context: Context, network: Network, roles: Roles) -> None:
+    def __init__(self, context: Context, network: Network, roles: Roles, mounts: Mounts) -> None:
         self._hooks = context.hooks
         self._clusters = Clusters(context, network, roles)
         self._governance = GovernanceOperations(context, self._clusters)
         self.parts = (
-            ClusterOperations(context, network, roles, self._clusters),
+            ClusterOperations(context, network, roles, self._clusters, mounts),
             NodeOperations(context, self._clusters),
             EventOperations(self._clusters),
             PlanOperations(context, self._clusters),

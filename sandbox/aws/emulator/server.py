@@ -35,6 +35,7 @@ from sandbox.aws.emulator.faults import Faults
 from sandbox.aws.emulator.fsx import Fsx
 from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
+from sandbox.aws.emulator.hyperpod.mounts import Mounts
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.offerings import Offerings
@@ -64,8 +65,8 @@ class Emulator:
         self._own_hosts = own_hosts
         network = Network(context.hooks)
         roles = Roles(context)
-        self._sagemaker = SageMaker(context, network, roles)
         self._fsx = Fsx(context, network)
+        self._sagemaker = SageMaker(context, network, roles, Mounts(context.hooks, self._fsx))
         self._quotas = ServiceQuotas(context)
         self._roles = roles
         self._pulls = Pulls(context, roles, self._sagemaker)

@@ -8,6 +8,7 @@ from typing import Any
 from sandbox.aws.emulator.context import Context, tag_list, tag_map, word
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.hyperpod.clusters import IMAGE_RELEASES, Clusters
+from sandbox.aws.emulator.hyperpod.mounts import Mounts
 from sandbox.aws.emulator.hyperpod.records import event, of_group, page, plans_of, public
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.refusals import refuse
@@ -26,12 +27,13 @@ UPDATABLE = (
 class ClusterOperations:
     """Each public method answers the operation of its name."""
 
-    def __init__(self, context: Context, network: Network, roles: Roles, clusters: Clusters) -> None:
+    def __init__(self, context: Context, network: Network, roles: Roles, clusters: Clusters, mounts: Mounts) -> None:
         self._context = context
         self._hooks = context.hooks
         self._network = network
         self._roles = roles
         self._clusters = clusters
+        self._mounts = mounts
 
     def CreateCluster(self, data: Json) -> Json:
         """Create a cluster; its nodes appear over time."""
@@ -79,6 +81,7 @@ class ClusterOperations:
         for name in deleted:
             del groups[name]
         self._judge({**public(merged), "InstanceGroups": list(groups.values())})
+        self._mounts.check(data.get("InstanceGroups", []), cluster.get("VpcConfig", {}))
         cluster.update({k: data[k] for k in UPDATABLE if k in data})
         cluster["_groups"] = groups
         cluster["FailureMessage"] = ""
@@ -168,6 +171,7 @@ class ClusterOperations:
         overrides = (g.get("OverrideVpcConfig", {}) for g in data.get("InstanceGroups", []))
         for vpc in [data.get("VpcConfig", {}), *overrides]:
             self._network.check(vpc.get("Subnets", []), vpc.get("SecurityGroupIds", []))
+        self._mounts.check(data.get("InstanceGroups", []), data.get("VpcConfig", {}))
         self._check_roles(data)
 
     def _check_roles(self, data: Json) -> None:
