@@ -173,7 +173,7 @@ CANDIDATES = [
 )
 def test_every_value_that_a_setting_takes_is_one_of_the_api(setting: str, shape: str, member: str) -> None:
     """The judge is botocore's model: what it refuses would fail after the file was accepted."""
-    model = botocore.session.get_session().get_service_model("sagemaker").shape_for(shape)
+    model: Any = botocore.session.get_session().get_service_model("sagemaker").shape_for(shape)
     limits = (model.members[member] if member else model.member).metadata
     taken = []
     for value in CANDIDATES:
