@@ -119,7 +119,7 @@ def needs(
     from core import needs_page
 
     current.environment = env
-    plan = core.Plan(name=env, settings=core.load(env, folder=folder()).settings)
+    plan = core.load_any(env, folder=folder()).plan
     if check or write:
         command_ = f"env needs {env} --write"
         return written(needs_page.file_of(plan), needs_page.page(plan), command=command_, check=check)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Env, command, group, target
+from cli.options import Env, any_target, command, group
 from ops import output
 from ops.errors import BAD_USE, ERROR, OK, OpsError
 
@@ -73,7 +73,7 @@ def lock(env: Env) -> int:
     from image import own
     from image.versions import ImageError, choose
 
-    chosen = target(env)
+    chosen = any_target(env)
     settings = chosen.plan.built_image
     if settings is None or settings.requirements is None:
         raise OpsError(

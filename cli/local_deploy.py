@@ -30,7 +30,8 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
-    for locked in Lock.read(project.SOURCE / stand_ins.LOCK_FILE).charts.values():
+    charts = Lock.read(project.SOURCE / stand_ins.LOCK_FILE).charts if settings.orchestrator == "eks" else {}
+    for locked in charts.values():
         store.fetch(locked)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
     cdk.run("bootstrap", f"aws://{running.account}/{running.region}", folder=cdk.work)

@@ -33,14 +33,17 @@ def register(app: typer.Typer) -> None:
         from ops import status as verb
 
         if web:
-            return verb.web(target(env), port=port, every=poll, events=events)
+            return verb.web(any_target(env), port=port, every=poll, events=events)
         return verb.run(any_target(env), form=form, events=events)
 
     @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])
     def wait(
         env: Env,
         what: Annotated[
-            str, typer.Option("--for", metavar="WHAT", help="cluster, storage, ray, healthy, or an instance group.")
+            str,
+            typer.Option(
+                "--for", metavar="WHAT", help="cluster, storage, healthy, an instance group, or ray (on EKS)."
+            ),
         ] = "healthy",
         timeout: Annotated[
             float, typer.Option(min=0, metavar="SECONDS", help="Exit code 4 on timeout. 0: no limit.")
@@ -51,7 +54,7 @@ def register(app: typer.Typer) -> None:
         """Wait for a condition, such as a healthy environment."""
         from ops import wait as verb
 
-        return verb.run(target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
+        return verb.run(any_target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
 
     @command(app, examples=["preflight prod", "preflight prod --offline"])
     def preflight(
@@ -90,7 +93,7 @@ def register(app: typer.Typer) -> None:
 
         if every or not env:
             return spending.compare(
-                env, target=target, folder=folder(), every=every, form=form, ask=actual, day=now().date()
+                env, target=any_target, folder=folder(), every=every, form=form, ask=actual, day=now().date()
             )
         return verb.run(any_target(env), form=form, offline=offline, update=update, so_far=so_far, actual=actual)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from core.names import PROGRAM
 from ops.errors import BAD_USE, OpsError
@@ -115,7 +115,40 @@ def command(
     app: typer.Typer, name: str | None = None, *, examples: Sequence[str], **more: Any
 ) -> Callable[[Function], Function]:
     """Register a command whose help ends with examples, each written without the program's name."""
-    return app.command(name, epilog=epilog(examples), **more)
+    return app.command(name, epilog=epilog(examples), cls=Decided, **more)
+
+
+class Decided(TyperCommand):
+    """A command that an environment's orchestrator can refuse: `core.decisions` says which, and what to use instead."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, or refuse before anything is asked or done."""
+        name = ctx.params.get("env")
+        if isinstance(name, str) and name:
+            given = [f"--{key.replace('_', '-')}" for key, value in ctx.params.items() if value is True]
+            _refuse(name, path=ctx.command_path.partition(" ")[2], options=given)
+        return super().invoke(ctx)
+
+
+def _refuse(name: str, *, path: str, options: list[str]) -> None:
+    from core import decisions
+
+    if not decisions.undecided(path):
+        return
+    from core.loader import orchestrator_of
+
+    try:
+        found = orchestrator_of(name, folder=folder())
+    except OpsError:
+        return  # the command itself says that there is no folder, where it needs one
+    if refused := decisions.instead(found, path, options):
+        words, other = refused
+        raise OpsError(
+            f"{PROGRAM} {words}: environment '{name}' is on Slurm: {other.why}",
+            expected="an environment with orchestrator eks",
+            fix=other.use.format(env=name),
+            code=BAD_USE,
+        )
 
 
 def epilog(examples: Sequence[str]) -> str:

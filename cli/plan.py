@@ -117,14 +117,14 @@ def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path
     from planner.storage import parse
     from pricing import price_file
 
-    plan = core.load(name, folder=folder()).plan
+    plan = core.load_any(name, folder=folder()).plan
     system = parse(storage) if storage else None
     if system:
         plan = with_storage(plan, system)
     part = cluster(plan)
     outlook = Outlook(
         cluster=part.with_storage(system) if system else part,
-        job=job(wish, plan.settings.training),
+        job=job(wish, plan.settings.training if isinstance(plan, core.Plan) else None),
         rates=_rates(failures),
         rehearsed=rehearsed.read(rehearsal) if rehearsal else None,
     )

@@ -130,6 +130,16 @@ def skipped_files(*, folder: Path = FOLDER) -> list[str]:
     return sorted(path.name for path in there if path.name not in known)
 
 
+def orchestrator_of(name: str, *, folder: Path = FOLDER) -> str:
+    """What a file says of its orchestrator, without judging the file; the default where it cannot be read."""
+    path = folder / f"{name}.yaml"
+    if not NAME.match(name) or not path.is_file() or path.stat().st_size > MAX_BYTES:
+        return orchestrators.DEFAULT
+    root, _ = read(path.read_text(encoding="utf-8-sig", errors="replace"))
+    data = root.data() if root is not None and root.kind == "mapping" else {}
+    return orchestrators.of_file(data) or orchestrators.DEFAULT
+
+
 def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
     """Read the environment called `name`, whose orchestrator is EKS.
 

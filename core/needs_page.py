@@ -6,24 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core import needs
+from core.ground import GroundPlan
 from core.names import MOUNT_PATH
 from core.plan import Plan
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def file_of(plan: Plan) -> Path:
+def file_of(plan: GroundPlan) -> Path:
     """Where the page of an environment is kept, for those that are kept."""
     return DOCS / f"needs-{plan.name}.md"
 
 
-def page(plan: Plan) -> str:
+def page(plan: GroundPlan) -> str:
     """Images, AWS calls and destinations of an environment, in Markdown."""
-    network = plan.settings.network
+    return _eks_page(plan) if isinstance(plan, Plan) else _slurm_page(plan)
+
+
+def _eks_page(plan: Plan) -> str:
     lines = [
-        f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
-        f"# What `{plan.name}` needs, and why it works",
-        "",
+        *_heading(plan),
         "Generated from the environment file, `charts.contents.yaml` (images of the locked charts) and",
         "`core/catalogue/needs.yaml` (add-ons and AWS calls, with sources). The nodes' role, VPC endpoints, network",
         "policies, the nodes' security group and the Mirror stack follow from the same model.",
@@ -38,17 +40,7 @@ def page(plan: Plan) -> str:
         "",
         *(f"- `{arn}`" for arn in needs.repositories(plan)),
         "",
-        "## AWS calls",
-        "",
-        _ways(network.closed),
-        "",
-        "| endpoint service | who | for what | actions |",
-        "|---|---|---|---|",
-        *(
-            f"| `{call.endpoint}` | {call.role} | {call.why} | {', '.join(f'`{a}`' for a in call.actions)} |"
-            for call in sorted(needs.calls(plan), key=lambda call: (call.endpoint, call.role, call.why))
-        ),
-        "",
+        *_calls(plan),
         *_links(plan),
         "## Destinations of Ray's pods",
         "",
@@ -58,6 +50,67 @@ def page(plan: Plan) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _slurm_page(plan: GroundPlan) -> str:
+    """Without Kubernetes: no chart, no add-on, no network policy."""
+    ports = needs.outside_ports(plan)
+    lines = [
+        *_heading(plan),
+        "Generated from the environment file and `core/catalogue/needs.yaml` (AWS calls, with sources). The nodes'",
+        "role, VPC endpoints and the nodes' security group follow from the same model. Slurm comes with AWS's image:",
+        "nodes pull no image for it.",
+        "",
+        "## Images",
+        "",
+        *_slurm_images(plan),
+        "",
+        *_calls(plan),
+        *_links(plan),
+        "## Destinations of nodes",
+        "",
+        f"Each other, {MOUNT_PATH}, DNS, TCP 443 outside the cluster, and:",
+        "",
+        *(f"- TCP {port}: the database of `hyperpod.accounting_database`" for port in ports),
+        *([] if ports else ["- nothing"]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _heading(plan: GroundPlan) -> list[str]:
+    return [
+        f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
+        f"# What `{plan.name}` needs, and why it works",
+        "",
+    ]
+
+
+def _calls(plan: GroundPlan) -> Iterator[str]:
+    yield from ("## AWS calls", "", _ways(plan.settings.network.closed), "")
+    yield "| endpoint service | who | for what | actions |"
+    yield "|---|---|---|---|"
+    for call in sorted(needs.calls(plan), key=lambda call: (call.endpoint, call.role, call.why)):
+        actions = ", ".join(f"`{action}`" for action in call.actions)
+        yield f"| `{call.endpoint}` | {call.role} | {call.why} | {actions} |"
+    yield ""
+
+
+def _slurm_images(plan: GroundPlan) -> Iterator[str]:
+    """What Enroot can pull for a job."""
+    by = "the endpoints ecr.api, ecr.dkr and S3" if plan.settings.network.closed else "the NAT gateway"
+    if built := plan.built_image:
+        yield f"- built from `{built.folder}/`: `{plan.image_repository}` of this account, by {by}"
+    elif plan.existing_image:
+        own = needs.slurm_repositories(plan)
+        how = f"the nodes' role may pull `{own[0]}`, by {by}" if own else _public(plan)
+        yield f"- `{plan.existing_image}`: {how}"
+    else:
+        yield "- none: jobs run in the nodes' own environment"
+
+
+def _public(plan: GroundPlan) -> str:
+    return "**it does not**" if plan.settings.network.closed else "a public registry, by the NAT gateway"
 
 
 def _images(plan: Plan) -> Iterator[str]:
@@ -78,7 +131,7 @@ def _pulled(need: needs.ImageNeed) -> str:
 def _why(plan: Plan, need: needs.ImageNeed, region: str) -> str:
     way = needs.way(plan, need.pulled)
     if way == "internet":
-        return "a public registry, by the NAT gateway" if not plan.settings.network.closed else "**it does not**"
+        return _public(plan)
     assert need.pulled.ecr is not None  # noqa: S101 (the ways but the internet are Amazon ECR)
     by = "the endpoints ecr.api, ecr.dkr and S3" if plan.settings.network.closed else "the NAT gateway"
     if need.pulled.ecr[0] == plan.settings.account and str(need.pulled) != str(need.source):
@@ -95,7 +148,7 @@ def _ways(closed: bool) -> str:
     return "By the NAT gateway. S3 has a gateway endpoint without a policy, as the NAT gateway leads there, too."
 
 
-def _links(plan: Plan) -> Iterator[str]:
+def _links(plan: GroundPlan) -> Iterator[str]:
     """Links of the file system to S3; they need nothing of this network."""
     if not plan.data_repositories:
         return

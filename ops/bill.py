@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from core import names
-from ops.clients import Json, Target
+from ops.clients import AnyTarget, Json
 from ops.errors import OpsError
 
 REGIONS = {"cn": "cn-northwest-1"}
@@ -71,7 +71,7 @@ class Bill:
         return None if self.forecast is None else self.usd + self.forecast.usd
 
 
-def bill(target: Target, *, day: date) -> Bill:
+def bill(target: AnyTarget, *, day: date) -> Bill:
     """The bill of one environment: two requests or more.
 
     Args:
@@ -99,7 +99,7 @@ def bill(target: Target, *, day: date) -> Bill:
     )
 
 
-def by_environment(target: Target, *, day: date) -> tuple[dict[str, float], int]:
+def by_environment(target: AnyTarget, *, day: date) -> tuple[dict[str, float], int]:
     """What each environment of the account costs this month, and how many requests that took."""
     first, _ = _month(day)
     found: dict[str, float] = {}
@@ -124,11 +124,11 @@ def _filter(environment: str) -> Json:
     return {"Tags": {"Key": names.ENVIRONMENT_TAG, "Values": [environment], "MatchOptions": ["EQUALS"]}}
 
 
-def _region(target: Target) -> str:
+def _region(target: AnyTarget) -> str:
     return REGIONS.get(target.plan.settings.region.partition("-")[0], "us-east-1")
 
 
-def _pages(target: Target, first: date, day: date, query: Json) -> Iterator[Json]:
+def _pages(target: AnyTarget, first: date, day: date, query: Json) -> Iterator[Json]:
     # the end is exclusive: tomorrow, so that today is in it and the span is never empty
     period = {"Start": first.isoformat(), "End": (day + timedelta(days=1)).isoformat()}
     more: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def _pages(target: Target, first: date, day: date, query: Json) -> Iterator[Json
         more = {"NextPageToken": answer["NextPageToken"]}
 
 
-def _forecast(target: Target, day: date, after: date) -> Forecast | None:
+def _forecast(target: AnyTarget, day: date, after: date) -> Forecast | None:
     try:
         answer = target.aws.call(
             "ce", "get_cost_forecast", region=_region(target),

@@ -44,6 +44,10 @@ class AnyTarget:
         """The settings with what follows from them."""
         return self.file.plan
 
+    def again(self) -> AnyTarget:
+        """The same environment with fresh clients."""
+        raise NotImplementedError
+
     @property
     def name(self) -> str:
         """The environment's name."""
@@ -65,7 +69,11 @@ class SlurmTarget(AnyTarget):
 
     def __init__(self, file: core.SlurmFile, *, folder: Path | None = None) -> None:
         super().__init__(file, folder=folder)
-        self._plan = file.plan
+        self._slurm, self._plan = file, file.plan
+
+    def again(self) -> SlurmTarget:
+        """The same environment with fresh clients."""
+        return SlurmTarget(self._slurm, folder=self.folder)
 
     @property
     def plan(self) -> SlurmPlan:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core import names
+from core.ground import GroundPlan
 from core.plan import Plan
 from ops.record import Record
 from ops.snapshot import Instance, Snapshot
@@ -92,7 +93,7 @@ class Spend:
         return self.usd_per_hour / useful if useful > 0 else None
 
 
-def spend(plan: Plan, seen: Snapshot, known: Prices) -> Spend:
+def spend(plan: GroundPlan, seen: Snapshot, known: Prices) -> Spend:
     """What the environment's parts that a snapshot shows cost since the beginning of the month.
 
     Args:
@@ -112,15 +113,16 @@ def spend(plan: Plan, seen: Snapshot, known: Prices) -> Spend:
                *_storage(plan, seen, known, month), *_fixed(plan, seen, known, month)),
         idle=idle,
         gpus=gpus,
-        busy_gpus=busy if _saw_pods(seen) else None,
-        incomplete=tuple(one for one in ("HyperPod", "FSx", "Kubernetes") if not seen.saw(one)),
+        busy_gpus=busy if _saw_work(seen) else None,
+        incomplete=tuple(one for one in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not seen.saw(one)),
     )  # fmt: skip
 
 
-def run_usd_per_hour(plan: Plan, known: Prices, *, ranks: int) -> float | None:
+def run_usd_per_hour(plan: GroundPlan, known: Prices, *, ranks: int) -> float | None:
     """What the nodes of a run cost an hour: ranks take whole nodes of the workers' first group; None where unknown."""
-    for worker in plan.settings.ray.workers:
-        group = plan.group(worker.instance_group)
+    groups = [worker.instance_group for worker in plan.settings.ray.workers] if isinstance(plan, Plan) else []
+    for name in groups:
+        group = plan.group(name)
         each = plan.type_spec(group.type).accelerators or 1
         price = known.instance(plan.settings.region, group.type)
         if price is None or group.training_plan_arn:
@@ -129,7 +131,7 @@ def run_usd_per_hour(plan: Plan, known: Prices, *, ranks: int) -> float | None:
     return None
 
 
-def run_usd(plan: Plan, known: Prices, record: Record, *, now: float) -> float | None:
+def run_usd(plan: GroundPlan, known: Prices, record: Record, *, now: float) -> float | None:
     """What a run's nodes have cost from its first step until its last one, or until now while it runs."""
     hourly = run_usd_per_hour(plan, known, ranks=record.world) if record.world else None
     if hourly is None or record.begin is None:
@@ -138,16 +140,20 @@ def run_usd(plan: Plan, known: Prices, record: Record, *, now: float) -> float |
     return hourly * max(0.0, end - record.begin) / 3600
 
 
-def _saw_pods(seen: Snapshot) -> bool:
-    return seen.saw("Kubernetes")
+def _saw_work(seen: Snapshot) -> bool:
+    """Whether Kubernetes or Slurm said what runs where."""
+    return seen.slurm is not None if seen.orchestrator == "slurm" else seen.saw("Kubernetes")
 
 
-def _gpus(plan: Plan, instance: Instance) -> int:
+def _gpus(plan: GroundPlan, instance: Instance) -> int:
     return plan.type_spec(instance.type).accelerators if plan.known(instance.type) else 0
 
 
 def _working(seen: Snapshot) -> set[str]:
-    """Nodes on which a Ray worker runs."""
+    """Nodes on which a Ray worker or a Slurm job runs, as Kubernetes names them."""
+    if slurm := seen.slurm:
+        at = ((one, slurm.of(one)) for one in seen.instances)
+        return {names.node_name(one.id) for one, node in at if node and slurm.on(node.name)}
     return {pod.node for pod in seen.pods if pod.role == "worker" and pod.ready and not pod.deleting_since}
 
 
@@ -155,8 +161,8 @@ def _hours(since: datetime | None, month: datetime, at: datetime) -> float:
     return max(0.0, (at - max(since or month, month)).total_seconds() / 3600)
 
 
-def _nodes(plan: Plan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
-    prepaid = {group.name for group in plan.settings.hyperpod.instance_groups if group.training_plan_arn}
+def _nodes(plan: GroundPlan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
+    prepaid = {group.name for group in plan.groups if group.training_plan_arn}
     for group in dict.fromkeys(instance.group for instance in there):
         mine = [instance for instance in there if instance.group == group]
         if group in prepaid:
@@ -172,8 +178,8 @@ def _nodes(plan: Plan, seen: Snapshot, known: Prices, there: list[Instance], mon
             )  # fmt: skip
 
 
-def _volumes(plan: Plan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
-    sizes = {group.name: group.data_volume_gib or 0 for group in plan.settings.hyperpod.instance_groups}
+def _volumes(plan: GroundPlan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
+    sizes = {group.name: group.data_volume_gib or 0 for group in plan.groups}
     gigabytes = sum(sizes.get(instance.group, 0) for instance in there)
     if not gigabytes:
         return
@@ -187,7 +193,7 @@ def _volumes(plan: Plan, seen: Snapshot, known: Prices, there: list[Instance], m
     )  # fmt: skip
 
 
-def _storage(plan: Plan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
+def _storage(plan: GroundPlan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
     new = plan.new_file_system
     if new is None:  # somebody pays for it already
         return
@@ -202,7 +208,7 @@ def _storage(plan: Plan, seen: Snapshot, known: Prices, month: datetime) -> Iter
         )  # fmt: skip
 
 
-def _fixed(plan: Plan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
+def _fixed(plan: GroundPlan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
     if seen.cluster is None:
         return
     hours = _hours(seen.cluster.created, month, seen.at)
@@ -216,13 +222,16 @@ def _fixed(plan: Plan, seen: Snapshot, known: Prices, month: datetime) -> Iterat
         )  # fmt: skip
 
 
-def _idle(plan: Plan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
-    """Ready accelerated nodes without a worker; nothing where Kubernetes did not say where the pods are."""
-    if not _saw_pods(seen) or not seen.saw_nodes:
+def _idle(plan: GroundPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
+    """Ready accelerated nodes without work; nothing where Kubernetes or Slurm did not say what runs where."""
+    if not _saw_work(seen) or not (seen.saw_nodes or seen.slurm):
         return
     ready = {node.name for node in seen.nodes if node.ready}
+    if slurm := seen.slurm:
+        at = ((one, slurm.of(one)) for one in seen.instances)
+        ready = {names.node_name(one.id) for one, node in at if node and node.usable}
     working = _working(seen)
-    for group in plan.settings.hyperpod.instance_groups:
+    for group in plan.groups:
         if not plan.accelerated(group):
             continue
         free = [

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import core
-from core import EnvironmentFile, names
+from core import AnyFile, names
 from ops import bill, gather, output, record
 from ops.bill import Bill
-from ops.clients import Target
+from ops.clients import AnyTarget, Target
 from ops.errors import BAD_USE, OK, OpsError
 from ops.money import Spend, run_usd, spend
 from ops.output import Format
@@ -71,7 +71,7 @@ def actual(target: Target, *, form: Format, day: date) -> dict[str, Any]:
 
 
 def compare(
-    env: str, *, target: Callable[[str], Target], folder: Path, every: bool, form: Format, ask: bool, day: date
+    env: str, *, target: Callable[[str], AnyTarget], folder: Path, every: bool, form: Format, ask: bool, day: date
 ) -> int:
     """Show every environment of a folder side by side.
 
@@ -95,11 +95,11 @@ def compare(
             fix="hyperpod-ray cost ENV",
             code=BAD_USE,
         )
-    files = [core.load(name, folder=folder) for name in known]
+    files = [core.load_any(name, folder=folder) for name in known]
     return _comparison(target(env or known[0]), files, form=form, ask=ask, day=day)
 
 
-def _comparison(target: Target, files: list[EnvironmentFile], *, form: Format, ask: bool, day: date) -> int:
+def _comparison(target: AnyTarget, files: list[AnyFile], *, form: Format, ask: bool, day: date) -> int:
     known = price_file.recorded(target.folder)
     billed: dict[str, float] = {}
     if ask:
@@ -127,11 +127,11 @@ def _comparison(target: Target, files: list[EnvironmentFile], *, form: Format, a
 
 
 def _compared(
-    file: EnvironmentFile, known: Prices, billed: dict[str, float], target: Target, *, ask: bool, day: date
+    file: AnyFile, known: Prices, billed: dict[str, float], target: AnyTarget, *, ask: bool, day: date
 ) -> dict[str, Any]:
     plan = file.plan
     found = prices.cost(plan, known, day=day)
-    groups = plan.settings.hyperpod.instance_groups
+    groups = plan.groups
     gpus = sum(plan.type_spec(group.type).accelerators * group.count for group in groups)
     whole = not found.unknown
     mine = ask and plan.settings.account == target.plan.settings.account

@@ -43,7 +43,7 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     return OK if verdict.well else CONDITION_FALSE
 
 
-def web(target: Target, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
+def web(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
     """Serve the status as a page on 127.0.0.1 until Ctrl-C."""
     from ops.web import environment, serve
     from pricing import price_file
@@ -54,7 +54,7 @@ def web(target: Target, *, port: int, every: float, events: int = LAST_EVENTS) -
     except price_file.PriceFileError as error:
         prices, why = None, f"The price file cannot be used: {error}"
 
-    def take(target: Target) -> View:
+    def take(target: AnyTarget) -> View:
         seen = with_failures(target, gather.snapshot(target), most=events)
         return environment.view(target.plan, seen, judge(seen), prices=prices, why_no_prices=why)
 

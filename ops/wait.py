@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.names import MOUNT_PATH
 from ops import durations, gather, output
-from ops.clients import Target
+from ops.clients import AnyTarget, SlurmTarget
 from ops.durations import Usual
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.output import Format
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 POLL_SECONDS = 15.0
-KINDS = ("cluster", "storage", "ray", "healthy")
+KINDS = {"eks": ("cluster", "storage", "ray", "healthy"), "slurm": ("cluster", "storage", "healthy")}
+"""What can be waited for besides a group, by orchestrator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,16 @@ class Goal:
     look: Callable[[Snapshot], Progress]
 
 
-def goal(target: Target, what: str) -> Goal:
+def goal(target: AnyTarget, what: str) -> Goal:
     """The goal called `what`: cluster, storage, ray, healthy or the name of an instance group."""
+    slurm = isinstance(target, SlurmTarget)
+    then = "nodes join Slurm, then jobs start" if slurm else "nodes join, then Ray's pods start"
+    who = "nodes" if slurm else "Ray's pods"
     if what == "cluster":
         return Goal(
             name="cluster",
             usual=durations.CLUSTER,
-            then="nodes join, then Ray's pods start",
+            then=then,
             sources=("CloudFormation", "HyperPod"),
             look=_cluster,
         )
@@ -61,11 +65,11 @@ def goal(target: Target, what: str) -> Goal:
         return Goal(
             name="storage",
             usual=durations.FILE_SYSTEM,
-            then=f"Ray's pods can mount {MOUNT_PATH}",
+            then=f"{who} can mount {MOUNT_PATH}",
             sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
             look=_storage,
         )
-    if what == "ray":
+    if what == "ray" and not slurm:
         return Goal(
             name="ray",
             usual=durations.RAY,
@@ -81,21 +85,22 @@ def goal(target: Target, what: str) -> Goal:
             sources=gather.SOURCES,
             look=_healthy,
         )
-    groups = [group.name for group in target.plan.settings.hyperpod.instance_groups]
+    groups = [group.name for group in target.plan.groups]
     if what in groups:
         checks = target.plan.deep_health_checks(target.plan.group(what))
         usual = durations.DEEP_CHECK if checks else durations.NODE
         return Goal(
             name=f"group {what}",
             usual=usual,
-            then="Ray's pods move in",
-            sources=("HyperPod", "HyperPod events", "Kubernetes"),
+            then="jobs start there" if slurm else "Ray's pods move in",
+            sources=("HyperPod", "HyperPod events", "Kubernetes", gather.SLURM),
             look=lambda seen: _group(seen, what),
         )
+    kinds = KINDS[target.plan.settings.orchestrator]
     raise OpsError(
         f"target: '{what}'",
-        expected=f"one of {', '.join(KINDS)}, or a group: {', '.join(groups)}",
-        fix=f"hyperpod-ray wait {target.name} --for {KINDS[0]}",
+        expected=f"one of {', '.join(kinds)}, or a group: {', '.join(groups)}",
+        fix=f"hyperpod-ray wait {target.name} --for {kinds[0]}",
         code=BAD_USE,
     )
 
@@ -204,7 +209,7 @@ def _healthy(seen: Snapshot) -> Progress:
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def run(target: Target, *, what: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
+def run(target: AnyTarget, *, what: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
     """Wait. Exit code 0: it is there, 1: it will not come, 4: `timeout` seconds (0: none) are over, 130: Ctrl-C."""
     wanted = goal(target, what)
     console = output.console(stderr=True)
@@ -234,7 +239,7 @@ def run(target: Target, *, what: str, timeout: float, form: Format, poll: float 
     return code
 
 
-def _ask(target: Target, wanted: Goal) -> Progress:
+def _ask(target: AnyTarget, wanted: Goal) -> Progress:
     seen = gather.snapshot(target, only=wanted.sources)
     if not seen.saw("HyperPod"):
         # a throttle or a short outage is no reason to stop waiting; wrong credentials have raised before
@@ -242,7 +247,7 @@ def _ask(target: Target, wanted: Goal) -> Progress:
     return wanted.look(seen)
 
 
-def _close(target: Target, wanted: Goal, last: Progress, *, code: int, elapsed: float, form: Format) -> None:
+def _close(target: AnyTarget, wanted: Goal, last: Progress, *, code: int, elapsed: float, form: Format) -> None:
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import TypeVar
 
+from core.ground import GroundPlan
+from core.model import NodeGroup
 from core.plan import Plan
+from core.slurm_plan import SlurmPlan
 from planner import PlanError, data
 from planner.data import Gpu
 from planner.ranges import Range
 from planner.storage import FileSystem
 from pricing.prices import Cost, Prices, cost
 from service_rules import fsx
+
+Planned = TypeVar("Planned", bound=GroundPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +88,7 @@ class Cluster:
         return total, "; ".join(f"{what}: {source}" for what, (_, source) in parts)
 
 
-def with_storage(plan: Plan, system: FileSystem) -> Plan:
+def with_storage(plan: Planned, system: FileSystem) -> Planned:
     """The environment with another new file system; an existing one stays, and its price is nobody's here."""
     storage = plan.new_file_system
     if storage is None:
@@ -92,20 +99,15 @@ def with_storage(plan: Plan, system: FileSystem) -> Plan:
     return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
 
 
-def cluster(plan: Plan) -> Cluster:
+def cluster(plan: GroundPlan) -> Cluster:
     """The training part of an environment.
 
     Raises:
         PlanError: it has no GPU workers, several kinds of them, or a kind without figures.
     """
-    settings = plan.settings
-    workers = [worker for worker in settings.ray.workers if plan.worker_resources(worker).gpus]
-    if not workers:
-        raise PlanError(
-            f"{plan.name} trains on no GPU", expected="a group of ray.workers with one", fix="add a GPU worker group"
-        )
-    groups = {worker.instance_group: plan.group(worker.instance_group) for worker in workers}
-    kinds = sorted({group.type for group in groups.values()})
+    part = _on_slurm(plan) if isinstance(plan, SlurmPlan) else _on_eks(plan)
+    groups = part.groups
+    kinds = sorted({group.type for group in groups})
     if len(kinds) > 1:
         raise PlanError(
             f"{plan.name}: workers on {' and '.join(kinds)}",
@@ -120,43 +122,36 @@ def cluster(plan: Plan) -> Cluster:
             expected=f"one of {', '.join(data.node_types())}",
             fix="measure on the type itself: this planner does not guess",
         )
-    if settings.hyperpod.node_recovery == "None":
+    if plan.settings.hyperpod.node_recovery == "None":
         raise PlanError(
             f"{plan.name}: node_recovery None: nobody replaces a lost node",
             expected="a way to get nodes back: no public figure says when you do it",
             fix="plan with node_recovery: Automatic",
         )
     per_node = plan.type_spec(kind).accelerators
-    # with autoscaling, a run that asks for all of them gets all
-    most = {
-        worker.name: (worker.max_replicas or worker.replicas) if settings.ray.autoscaling else worker.replicas
-        for worker in workers
-    }
-    world = sum(most[worker.name] * plan.worker_resources(worker).gpus for worker in workers)
-    if not world:
+    if not part.world:
         raise PlanError(
             f"{plan.name}: ray.workers has 0 replicas",
             expected="1 or more",
             fix="set replicas to the size of the training run",
         )
-    nodes = math.ceil(world / per_node)
-    counted = [group for group in groups.values() if group not in plan.scaled_groups]
+    nodes = math.ceil(part.world / per_node)
+    counted = [group for group in groups if group not in plan.scaled_groups]
     system = plan.new_file_system
-    first = next(iter(groups.values()))
-    checks = all(plan.deep_health_checks(group) for group in groups.values())
+    checks = all(plan.deep_health_checks(group) for group in groups)
     return Cluster(
         environment=plan.name,
-        region=settings.region,
+        region=plan.settings.region,
         instance_type=kind,
         gpu=node.gpu,
         per_node=per_node,
         network_gbps=node.network_gbps,
         nodes=nodes,
         spares=max(0, sum(group.count for group in counted) - nodes) if counted else 0,
-        world=world,
-        standing_by=settings.ray.training_spares,
-        per_pod=max(plan.worker_resources(worker).gpus for worker in workers),
-        pod_memory_gib=min(plan.worker_resources(worker).memory_gib for worker in workers),
+        world=part.world,
+        standing_by=part.standing_by,
+        per_pod=part.per_pod,
+        pod_memory_gib=part.memory_gib,
         file_system=FileSystem(
             capacity_gib=system.capacity_gib,
             throughput_mbs_per_tib=system.throughput_mbs_per_tib,
@@ -166,10 +161,68 @@ def cluster(plan: Plan) -> Cluster:
         else None,
         deep_checks=checks,
         pulled_early=checks,
-        lost_after=float(settings.ray.node_loss_seconds),
-        on_plan=bool(first.training_plan_arn),
-        spot=any(group.capacity == "spot" for group in groups.values()),
+        lost_after=part.lost_after,
+        on_plan=bool(groups[0].training_plan_arn),
+        spot=any(group.capacity == "spot" for group in groups),
         efa_client=fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa) > 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What trains, as an orchestrator's settings say it."""
+
+    groups: Sequence[NodeGroup]
+    world: int
+    standing_by: int
+    per_pod: int
+    memory_gib: int
+    lost_after: float
+
+
+def _on_eks(plan: GroundPlan) -> _Part:
+    assert isinstance(plan, Plan)  # noqa: S101  (there are two)
+    ray = plan.settings.ray
+    workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
+    if not workers:
+        raise PlanError(
+            f"{plan.name} trains on no GPU", expected="a group of ray.workers with one", fix="add a GPU worker group"
+        )
+    # with autoscaling, a run that asks for all of them gets all
+    most = {
+        worker.name: (worker.max_replicas or worker.replicas) if ray.autoscaling else worker.replicas
+        for worker in workers
+    }
+    resources = [plan.worker_resources(worker) for worker in workers]
+    return _Part(
+        groups=list({worker.instance_group: plan.group(worker.instance_group) for worker in workers}.values()),
+        world=sum(most[worker.name] * plan.worker_resources(worker).gpus for worker in workers),
+        standing_by=ray.training_spares,
+        per_pod=max(one.gpus for one in resources),
+        memory_gib=min(one.memory_gib for one in resources),
+        lost_after=float(ray.node_loss_seconds),
+    )
+
+
+SLURMD_TIMEOUT = 300.0
+"""Slurm's default of `SlurmdTimeout`: seconds until a silent node is down. https://slurm.schedmd.com/slurm.conf.html"""
+
+
+def _on_slurm(plan: SlurmPlan) -> _Part:
+    """Every accelerated compute group at full count: a job takes whole nodes, and `sbatch --nodes` says how many."""
+    groups = [group for group in plan.compute if plan.accelerated(group)]
+    if not groups:
+        raise PlanError(
+            f"{plan.name} trains on no GPU", expected="a compute group with GPUs", fix="add a GPU group of role compute"
+        )
+    specs = [plan.type_spec(group.type) for group in groups]
+    return _Part(
+        groups=groups,
+        world=sum(spec.accelerators * group.count for spec, group in zip(specs, groups, strict=True)),
+        standing_by=0,
+        per_pod=max(spec.accelerators for spec in specs),
+        memory_gib=min(int(spec.memory_gib) for spec in specs),
+        lost_after=SLURMD_TIMEOUT,
     )
 
 
@@ -191,7 +244,7 @@ class Bill:
         return None if self.node is None else self.node * nodes + self.rest
 
 
-def file_systems(plan: Plan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
+def file_systems(plan: GroundPlan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
     """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
 
     EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none.
@@ -208,11 +261,11 @@ def file_systems(plan: Plan, prices: Prices, *, day: date, gib: float) -> list[t
     return found
 
 
-def bill(plan: Plan, prices: Prices, *, day: date) -> Bill:
+def bill(plan: GroundPlan, prices: Prices, *, day: date) -> Bill:
     """What an environment costs per hour."""
     kind = cluster(plan).instance_type
     found: Cost = cost(plan, prices, day=day)
-    own = {group.name for group in plan.settings.hyperpod.instance_groups if group.type == kind}
+    own = {group.name for group in plan.groups if group.type == kind}
     lines = [line for line in found.lines if line.name in own]
     known = all(line.usd_per_hour is not None for line in lines)
     price = lines[0].usd_per_unit if known else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Never
 
 from ops import output
-from ops.clients import Target
+from ops.clients import AnyTarget
 from ops.errors import INTERRUPTED
 from ops.web import page
 from ops.web.server import Answer, Server
@@ -99,7 +99,7 @@ class Looks:
         take: One look with a target.
     """
 
-    def __init__(self, target: Target, take: Callable[[Target], View]) -> None:
+    def __init__(self, target: AnyTarget, take: Callable[[AnyTarget], View]) -> None:
         self._target, self._take = target, take
 
     def __call__(self) -> View:

@@ -26,6 +26,7 @@ from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
 from core.loader import FOLDER
+from core.names import ENVIRONMENT_TAG
 from ops import slurm
 from tests.support import boto_models
 
@@ -259,9 +260,16 @@ class SlurmAccount:
         return {
             "FileSystems": [
                 {"FileSystemId": "fs-0123456789abcdef0", "Lifecycle": "AVAILABLE", "StorageCapacity": 4800,
-                 "CreationTime": NOW, "Tags": [{"Key": "hyperpod-ray/environment", "Value": NAME}]}
+                 "CreationTime": NOW, "Tags": [{"Key": ENVIRONMENT_TAG, "Value": NAME}]}
             ]
         }  # fmt: skip
+
+    def DescribeLogStreams(self, _: Json) -> Json:
+        return {"logStreams": [{"logStreamName": f"LifecycleConfig/workers/{WORKERS[1]}"}]}
+
+    def FilterLogEvents(self, arguments: Json) -> Json:
+        name = arguments["logStreamNames"][0]
+        return {"events": [{"logStreamName": name, "timestamp": 1, "message": "lifecycle: ready", "eventId": "1"}]}
 
     def GetMetricData(self, _: Json) -> Json:
         return {"MetricDataResults": []}

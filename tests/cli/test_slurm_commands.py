@@ -1,0 +1,348 @@
+"""Every command of the program on the example of Slurm: it works there, or one message names what to use instead."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import tree
+from core.decisions import APART, ON_SLURM, WORKS, Instead
+from core.loader import FOLDER
+from ops.clients import SlurmTarget
+from tests.cli.test_command_line import LEAVES, commands
+from tests.cli.test_one_command import problem
+from tests.support.slurm_account import NAME, SlurmAccount
+
+NODES = dict(commands())
+PATHS = {" ".join(path): path for path in LEAVES}
+REFUSED = sorted(words for words, found in ON_SLURM.items() if isinstance(found, Instead))
+WORKING = sorted(words for words, found in ON_SLURM.items() if found == WORKS)
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmAccount:
+    return SlurmAccount(folder=tmp_path, monkeypatch=monkeypatch).install()
+
+
+def parameters(path: tuple[str, ...]) -> dict[str, Any]:
+    return {one.name: one for one in NODES[path].params}
+
+
+def reads_an_environment(path: tuple[str, ...]) -> bool:
+    return bool({"env", "names_"} & set(parameters(path)))
+
+
+@pytest.mark.parametrize("words", sorted(PATHS))
+def test_every_command_has_its_decision(words: str) -> None:
+    """A new command without a row in core/decisions.py fails here."""
+    assert words in ON_SLURM
+    assert (ON_SLURM[words] == APART) == (not reads_an_environment(PATHS[words]))
+
+
+def test_every_decision_has_its_command() -> None:
+    for words in ON_SLURM:
+        path, _, option = words.partition(" --")
+        assert path in PATHS, words
+        if option:
+            options = {name for one in parameters(PATHS[path]).values() for name in one.opts}
+            assert f"--{option}" in options, words
+
+
+def line(words: str) -> list[str]:
+    """A command line on the example: every required argument has a value."""
+    path, _, option = words.partition(" --")
+    given = []
+    for one in NODES[PATHS[path]].params:
+        if one.param_type_name == "argument" and (one.required or one.name in ("env", "names_")):
+            given.append(NAME if one.name in ("env", "names_") else "x")
+        elif one.required:
+            given += [one.opts[0], "x"]
+    return [*PATHS[path], *given, *([f"--{option}"] if option else [])]
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_refusal_is_one_message_with_what_to_use(account: SlurmAccount, words: str) -> None:
+    done = account.run(*line(words))
+    assert (done.code, done.out) == (2, ""), done.err
+    said = done.err.splitlines()
+    assert len(said) == 2, done.err
+    assert said[0].startswith(f"error: hyperpod-ray {words}: environment 'slurm' is on Slurm: ")
+    assert said[1].startswith("Fix: ")
+    assert "{env}" not in said[1]
+    assert not account.calls
+    assert not account.sessions
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_to_use_instead_exists_and_works_on_slurm(words: str) -> None:
+    found = ON_SLURM[words]
+    assert isinstance(found, Instead)
+    named = [
+        text.strip() for text in re.findall(r"hyperpod-ray ([^;,]+?)(?= without| for | of | which|[;,]|$)", found.use)
+    ]
+    for text in named:
+        assert problem(text.replace("{env}", "dev").replace("NODE", "i-0123456789abcdef0")) == "", text
+        other = max((path for path in ON_SLURM if text.replace(" {env}", "").startswith(path)), key=len)
+        assert not isinstance(ON_SLURM[other], Instead), text
+    assert named or "sbatch" in found.use
+
+
+def test_a_refusal_is_json_where_json_was_asked_for(account: SlurmAccount) -> None:
+    done = account.run("runs", "list", NAME, "-o", "json")
+    assert done.code == 2
+    assert "squeue" in done.json["error"]["fix"]
+
+
+def test_the_line_of_sbatch_is_that_of_the_page() -> None:
+    found = ON_SLURM["submit"]
+    assert isinstance(found, Instead)
+    page = (FOLDER.parent / "docs" / "slurm.md").read_text(encoding="utf-8")
+    assert "jobs/slurm/train.sbatch finetune --name" in page
+    assert "jobs/slurm/train.sbatch finetune --name" in found.use
+    assert (FOLDER.parent / "jobs/slurm/train.sbatch").is_file()
+
+
+@pytest.mark.parametrize("words", ["submit", "runs list", "connect"])
+def test_an_environment_on_eks_is_not_refused(account: SlurmAccount, words: str) -> None:
+    account.environments = FOLDER
+    done = account.run(*[word if word != NAME else "dev" for word in line(words)])
+    assert "is on Slurm" not in done.err
+
+
+@pytest.mark.parametrize("text", ["orchestrator: [slurm\n", "orchestrator: other\n", "- slurm\n", ""])
+def test_a_file_that_cannot_be_read_is_not_taken_for_slurm(account: SlurmAccount, text: str) -> None:
+    account.environments = account.folder / "environments"
+    account.environments.mkdir()
+    (account.environments / f"{NAME}.yaml").write_text(text)
+    done = account.run("submit", NAME, "--", "x")
+    assert done.code == 2
+    assert "is on Slurm" not in done.err
+
+
+# --- what works ------------------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    """The command has its environment; what follows is proved elsewhere."""
+
+
+def stopped(seen: list[Any], *, at: int = 0) -> Callable[..., Any]:
+    def stop(*arguments: Any, **_: Any) -> Any:
+        seen.append(arguments[at])
+        raise Stop
+
+    return stop
+
+
+ELSEWHERE = {
+    "deploy": ("ops.deploy.deploy", ["--app", "ASSEMBLY"]),
+    "teardown": ("ops.teardown.run", []),
+    "review": ("cli.deploy_review.deployed_stacks", ["--deployed", "--head-assembly", "ASSEMBLY"]),
+}
+"""A step that the sandbox's and the reviews' tests prove, and what leads to it; it takes the environment."""
+HERE: dict[str, tuple[list[str], int, str]] = {
+    "cost": (["--offline", "-o", "json"], 0, "usd_per_hour"),
+    "env check": ([], 0, "ok slurm"),
+    "env needs": ([], 0, "# What `slurm` needs"),
+    "env show": ([], 0, "orchestrator: slurm"),
+    "image lock": ([], 2, "names no packages of its own"),
+    "logs": ([], 0, "lifecycle: ready"),
+    "nodes events": ([], 0, "What"),
+    "nodes list": ([], 0, "idle"),
+    "nodes reboot": (["--yes"], 2, "'x' is not in cluster"),
+    "nodes replace": (["--yes"], 2, "'x' is not in cluster"),
+    "nodes shell": (["--print"], 2, "'x' is not in cluster"),
+    "nodes show": ([], 2, "'x' is not in cluster"),
+    "plan": (["--model", "llama-3.1-8b", "--tokens", "10B", "--no-deploy"], 0, "4 × ml.p5.48xlarge"),
+    "preflight": (["--offline"], 0, "6 nodes in 3 groups"),
+    "status": ([], 0, "slurm: Healthy"),
+    "wait": (["--for", "workers"], 0, "4/4 ready"),
+}
+"""Options, exit code and what is said."""
+APART_TESTED = {"diff", "local deploy", "local destroy", "status --web"}
+"""Tests of their own below."""
+
+
+def test_every_working_command_is_run() -> None:
+    assert set(WORKING) == set(HERE) | set(ELSEWHERE) | APART_TESTED
+
+
+@pytest.mark.parametrize("words", sorted(HERE))
+def test_it_works(account: SlurmAccount, words: str) -> None:
+    options, code, says = HERE[words]
+    done = account.run(*line(words), *options)
+    assert (done.code, says in done.out + done.err) == (code, True), done.out + done.err
+
+
+@pytest.mark.parametrize("words", sorted(ELSEWHERE))
+def test_it_takes_the_environment(account: SlurmAccount, words: str) -> None:
+    where, options = ELSEWHERE[words]
+    seen: list[Any] = []
+    (account.folder / "manifest.json").write_text("{}")
+    account.monkeypatch.setattr(where, stopped(seen))
+    for step in ("cli.deploy_review.read", "review.deployed.deployed"):
+        account.monkeypatch.setattr(step, lambda *_: None)
+    account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
+    with pytest.raises(Stop):
+        account.run(*line(words), *(word.replace("ASSEMBLY", str(account.folder)) for word in options))
+    assert isinstance(seen[0], SlurmTarget)
+
+
+def test_diff_is_cdks(account: SlurmAccount) -> None:
+    seen: list[Any] = []
+    account.monkeypatch.setattr("cli.synthesis.cdk", stopped(seen))
+    account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
+    with pytest.raises(Stop):
+        account.run("diff", NAME)
+    assert seen == [NAME]
+
+
+def test_the_page_shows_nodes_and_jobs(account: SlurmAccount) -> None:
+    """What the server asks for is asked here: the data of the page, from the same account."""
+    seen: list[Any] = []
+    account.state("running").monkeypatch.setattr("ops.web.serve.run", stopped(seen))
+    account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
+    with pytest.raises(Stop):
+        account.run("status", NAME, "--web")
+    view = seen[0]()
+    lines = {one.id: one for one in view.nodes}
+    assert [(one.tone, one.pods) for one in lines.values() if one.group == "workers"] == [
+        ("good", ("job 1",)), ("good", ("job 1",)), ("good", ()), ("good", ()),
+    ]  # fmt: skip
+    assert [one.state for one in view.nodes if one.group == "login"] == ["Running"]
+    assert view.spend is not None
+    assert (view.spend.gpus, view.spend.busy_gpus) == (32, 16)
+    assert [len(one.nodes) for one in view.spend.idle] == [2]
+    assert isinstance(seen[0]._target.again(), SlurmTarget)
+
+
+@pytest.mark.parametrize(
+    ("state", "tones"),
+    [
+        ("down", ["good", "bad", "good", "good"]),
+        ("action-replace", ["good", "busy", "busy", "busy"]),
+        ("drained", ["good", "busy", "busy", "good"]),
+        ("silent", ["good", "busy", "good", "good"]),
+    ],
+)
+def test_the_page_has_a_tone_for_each_state(account: SlurmAccount, state: str, tones: list[str]) -> None:
+    seen: list[Any] = []
+    account.state(state).monkeypatch.setattr("ops.web.serve.run", stopped(seen))
+    account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
+    with pytest.raises(Stop):
+        account.run("status", NAME, "--web")
+    assert [one.tone for one in seen[0]().nodes if one.group == "workers"] == tones
+
+
+# --- the same, further -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "state", "code", "says"),
+    [
+        ("cluster", "idle", 0, "InService"),
+        ("storage", "idle", 0, "AVAILABLE"),
+        ("healthy", "running", 0, "Healthy"),
+        ("controller", "down", 0, "1/1 ready"),
+        ("workers", "down", 4, "3/4 ready"),
+        ("healthy", "down", 4, "Action required"),
+        ("ray", "idle", 2, "one of cluster, storage, healthy, or a group: controller, login, workers"),
+    ],
+)
+def test_wait(account: SlurmAccount, what: str, state: str, code: int, says: str) -> None:
+    done = account.state(state).run("wait", NAME, "--for", what, "--timeout", "0.1", "--poll", "0.1")
+    assert (done.code, says in done.err) == (code, True), done.err
+
+
+def test_wait_says_what_comes_then(account: SlurmAccount) -> None:
+    assert "jobs start there" in account.run("wait", NAME, "--for", "workers").err
+
+
+def test_a_plan_of_slurm_takes_whole_compute_nodes(account: SlurmAccount) -> None:
+    words = ["--model", "llama-3.1-8b", "--tokens", "10B", "--no-deploy", "-o", "json"]
+    found = account.run("plan", NAME, *words).json
+    assert "4 × ml.p5.48xlarge" in json.dumps(found, ensure_ascii=False)
+
+
+def test_a_plan_needs_gpus(account: SlurmAccount) -> None:
+    account.environments = account.folder / "environments"
+    account.environments.mkdir()
+    text = (FOLDER / "examples" / f"{NAME}.yaml").read_text(encoding="utf-8")
+    (account.environments / f"{NAME}.yaml").write_text(text.replace("ml.p5.48xlarge", "ml.m5.4xlarge"))
+    done = account.run("plan", NAME, "--model", "llama-3.1-8b", "--tokens", "10B", "--no-deploy")
+    assert (done.code, "trains on no GPU" in done.err) == (2, True), done.err
+
+
+def test_all_environments_are_compared_with_it(account: SlurmAccount) -> None:
+    rows = {row["environment"]: row for row in account.run("cost", "--all", "-o", "json").json["environments"]}
+    assert rows[NAME]["gpus"] == 32
+    assert len(rows) > 5
+
+
+def test_cost_has_no_control_plane(account: SlurmAccount) -> None:
+    lines = [one["name"] for one in account.run("cost", NAME, "--offline", "-o", "json").json["lines"]]
+    assert {"controller", "login", "workers"} <= set(lines)
+    assert not [name for name in lines if "EKS" in name]
+
+
+def test_logs_are_those_of_hyperpods_streams(account: SlurmAccount) -> None:
+    assert account.run("logs", NAME, "--kind", "lifecycle", "--node", "n2").code == 0
+    (asked,) = account.asked("DescribeLogStreams")
+    assert asked["logGroupName"].startswith("/aws/sagemaker/Clusters/train-slurm/")
+
+
+class FakeCdk:
+    """In place of the cdk CLI: what it would be called with."""
+
+    lines: list[tuple[str, ...]]
+
+
+def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
+    """Let `local deploy` and `local destroy` reach the cdk CLI and the embedded AWS, and note what they ask of them."""
+    from cli import local_deploy
+    from sandbox.aws import commands as sandbox
+    from tests.support.slurm_account import ACCOUNT, REGION
+
+    class Client:
+        endpoint = "http://127.0.0.1:1"
+
+        def environment(self) -> dict[str, str]:
+            return {}
+
+    class Running:
+        account, region, client = ACCOUNT, REGION, Client()
+
+    asked: list[tuple[str, ...]] = []
+    patch = account.monkeypatch
+    patch.setattr("sandbox.aws.process.find", lambda _: None)
+    patch.setattr(sandbox, "up", lambda **given: asked.append(("up", given["account"], given["region"])) or Running())
+    patch.setattr(sandbox, "found", lambda _: Running())
+    patch.setattr(sandbox, "inventory", lambda **_: [])
+    patch.setattr("charts.store.fetch", lambda _: asked.append(("chart",)))
+    patch.setattr(local_deploy.Cdk, "_call", lambda _self, arguments, **_: asked.append((arguments[0],)))
+    return asked
+
+
+def test_a_local_deploy_needs_no_chart(account: SlurmAccount, tmp_path: Path) -> None:
+    asked = rehearsal(account)
+    done = account.run("local", "deploy", NAME, "--state", str(tmp_path / "state"))
+    assert done.code == 0, done.err
+    assert asked == [("up", "111122223333", "us-west-2"), ("bootstrap",), ("synth",), ("deploy",)]
+    (file,) = (tmp_path / "state").rglob(f"{NAME}.yaml")
+    assert "orchestrator: slurm" in file.read_text()
+    assert done.err.count("stand-in: ") == 1
+
+
+def test_a_local_destroy_says_that_nothing_is_left(account: SlurmAccount, tmp_path: Path) -> None:
+    asked = rehearsal(account)
+    assert account.run("local", "destroy", NAME, "--state", str(tmp_path / "state")).code == 0
+    assert asked == [("synth",), ("destroy",)]
+
+
+def test_the_tree_is_the_programs() -> None:
+    assert set(tree().commands) == {path[0] for path in LEAVES}
