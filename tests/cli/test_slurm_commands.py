@@ -82,9 +82,7 @@ def test_a_refusal_is_one_message_with_what_to_use(account: SlurmAccount, words:
 def test_what_to_use_instead_exists_and_works_on_slurm(words: str) -> None:
     found = ON_SLURM[words]
     assert isinstance(found, Instead)
-    named = [
-        text.strip() for text in re.findall(r"hyperpod-ray ([^;,]+?)(?= without| for | of | which|[;,]|$)", found.use)
-    ]
+    named = re.findall(r"hyperpod-ray ([^;,]+)", found.use)
     for text in named:
         assert problem(text.replace("{env}", "dev").replace("NODE", "i-0123456789abcdef0")) == "", text
         other = max((path for path in ON_SLURM if text.replace(" {env}", "").startswith(path)), key=len)
@@ -105,6 +103,12 @@ def test_the_line_of_sbatch_is_that_of_the_page() -> None:
     assert "jobs/slurm/train.sbatch finetune --name" in page
     assert "jobs/slurm/train.sbatch finetune --name" in found.use
     assert (FOLDER.parent / "jobs/slurm/train.sbatch").is_file()
+
+
+def test_the_page_lists_every_refusal() -> None:
+    page = (FOLDER.parent / "docs" / "slurm.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?) \| .+ \|$", page.partition("## Commands")[2].partition("\n## ")[0], re.MULTILINE)
+    assert sorted(word for row in rows for word in re.findall(r"`([^`]+)`", row)) == REFUSED
 
 
 @pytest.mark.parametrize("words", ["submit", "runs list", "connect"])
