@@ -300,12 +300,6 @@ def test_logs_are_those_of_hyperpods_streams(account: SlurmAccount) -> None:
     assert asked["logGroupName"].startswith("/aws/sagemaker/Clusters/train-slurm/")
 
 
-class FakeCdk:
-    """In place of the cdk CLI: what it would be called with."""
-
-    lines: list[tuple[str, ...]]
-
-
 def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     """Let `local deploy` and `local destroy` reach the cdk CLI and the embedded AWS, and note what they ask of them."""
     from cli import local_deploy
@@ -324,7 +318,12 @@ def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     asked: list[tuple[str, ...]] = []
     patch = account.monkeypatch
     patch.setattr("sandbox.aws.process.find", lambda _: None)
-    patch.setattr(sandbox, "up", lambda **given: asked.append(("up", given["account"], given["region"])) or Running())
+
+    def up(*, account: str, region: str, **_: Any) -> Running:
+        asked.append(("up", account, region))
+        return Running()
+
+    patch.setattr(sandbox, "up", up)
     patch.setattr(sandbox, "found", lambda _: Running())
     patch.setattr(sandbox, "inventory", lambda **_: [])
     patch.setattr("charts.store.fetch", lambda _: asked.append(("chart",)))
