@@ -86,7 +86,8 @@ def lock(env: Env) -> int:
     if not file.is_file():
         raise OpsError(f"{file} is not there", expected="the file of image.requirements", fix="create it", code=BAD_USE)
     try:
-        written = own.lock(file, chosen=choose(settings.set))
+        wheels = image_sets.PROJECT / settings.wheels if settings.wheels else None
+        written = own.lock(file, chosen=choose(settings.set), wheels=wheels, no_index=settings.no_index)
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
     count = len(entries(written.read_text(encoding="utf-8")))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 STAMP = "# lock of requirements and image set: "
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^\s;\\]+)")
 
 
@@ -19,6 +20,32 @@ def entries(text: str) -> list[str]:
     """The requirements of a file, each on one line, without comments."""
     lines = re.sub(r"\\\n", " ", text).splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def distributions(folder: Path) -> list[Path]:
+    """The wheels and source distributions of a folder."""
+    return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith((".whl", ".tar.gz")))
+
+
+def of_file(name: str) -> tuple[str, str]:
+    """Package and version of a wheel or source distribution, by its name; empty where that is neither's.
+
+    https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-name-convention
+    """
+    if name.endswith(".whl"):
+        package, version, *_ = (*name.split("-"), "", "")
+    else:
+        package, _, version = name.removesuffix(".tar.gz").rpartition("-")
+    return normalized(package), version
+
+
+def hashes(text: str) -> dict[tuple[str, str], set[str]]:
+    """Package and version to the SHA-256 hashes that a lock allows."""
+    return {
+        (normalized(found[1]), found[2]): set(_HASH.findall(line))
+        for line in entries(text)
+        if (found := _PIN.match(line))
+    }
 
 
 def normalized(name: str) -> str:

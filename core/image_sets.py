@@ -54,6 +54,11 @@ def requirements_of(name: str) -> Path:
     return PROJECT / FOLDER / f"requirements-{name}.txt"
 
 
+def shared_requirements() -> list[Path]:
+    """The locks that every image of the project has besides its set's."""
+    return [PROJECT / FOLDER / f"requirements-{name}.txt" for name in ("build", "tiered")]
+
+
 @functools.cache
 def default_image(folder: str, name: str | None = None) -> BuildableImage | None:
     """The image that a deploy builds from a folder; None for a folder other than the project's own, or an unknown set.

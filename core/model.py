@@ -488,6 +488,18 @@ Storage = Annotated[
 # --- image ---------------------------------------------------------------------------------------------------------
 
 
+class PackageIndex(Settings):
+    """The package index that a build asks in place of PyPI: a repository of CodeArtifact, or an address."""
+
+    codeartifact_arn: Annotated[str, shapes.CODEARTIFACT_ARN.field()] | None = None
+    """Repository of AWS CodeArtifact. The build reads it by a token that is valid for one hour. Default: `url`."""
+    url: Annotated[str, shapes.INDEX_URL.field(max_length=500)] | None = None
+    """Address of the index, as pip's `--index-url` takes it. Default: `codeartifact_arn`."""
+    secret_arn: Annotated[str, shapes.SECRET_ARN.field()] | None = None
+    """Secret in AWS Secrets Manager with the keys `username` and `password`, for `url`. The build reads it; it is in
+    no layer, log or template. Encrypt it with the key `aws/secretsmanager`. Default: the index asks for none."""
+
+
 class BuiltImage(Settings):
     """An image that CodeBuild builds from a folder and stores in a repository of the stack (the default)."""
 
@@ -507,6 +519,18 @@ class BuiltImage(Settings):
     requirements: Annotated[str, shapes.REQUIREMENTS.field(max_length=200)] | None = None
     """Requirements file of your own (`NAME.in`, relative to the project), whose packages the image gets too.
     The command `image lock` writes its lock beside it, `NAME.txt`. Default: none. Only of the folder `image`."""
+    index: PackageIndex | None = None
+    """Package index of the build. Default: PyPI. Only of the folder `image`."""
+    wheels: Annotated[str, shapes.FOLDER.field(max_length=200)] | None = None
+    """Folder of wheels that travel with the build, relative to the project. pip takes a locked package from it where
+    it is there. Default: none. Only of the folder `image`."""
+    no_index: bool = False
+    """Whether the build asks no package index at all: `wheels` has every file that the locks name."""
+    base: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
+    """Base image by digest, such as a copy in Amazon ECR. Default: that of the set. Only of the folder `image`."""
+    in_vpc: bool = False
+    """Whether CodeBuild runs in the node subnets of the VPC. In a closed network it then reaches no internet: name
+    `base`, and `index` or `no_index`."""
     keep_images: Annotated[int, Field(ge=1, le=1000)] = 30
     """Newest images kept by the repository's lifecycle rule."""
     on_destroy: Literal["retain", "delete"] = "retain"

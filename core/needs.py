@@ -141,7 +141,8 @@ def without_digest(plan: GroundPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
     found = {str(copy.source): IMAGE_LOCK.name for copy in held if not copy.source.digest}
-    built = default_image(plan.built_image.folder, plan.built_image.set) if plan.built_image else None
+    image = plan.built_image
+    built = default_image(image.folder, image.set) if image and not image.base else None
     if built is not None and not built.digest:
         found[built.base] = "image/versions.yaml"
     return found
@@ -281,7 +282,22 @@ class Call:
 
 def calls(plan: GroundPlan) -> list[Call]:
     """Every AWS call that the catalogue knows of this environment's workloads."""
-    return _eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)
+    return (_eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)) + _build_calls(plan)
+
+
+def _build_calls(plan: GroundPlan) -> list[Call]:
+    """What an image build calls that runs inside the VPC."""
+    image = plan.built_image
+    if image is None or not image.in_vpc:
+        return []
+    rows = list(catalogue()["build_calls"])
+    if image.base and Reference.parse(image.base).ecr:
+        rows += catalogue()["build_base_calls"]
+    if image.index is not None and image.index.codeartifact_arn:
+        rows += catalogue()["build_codeartifact_calls"]
+    elif image.index is not None and image.index.secret_arn:
+        rows += catalogue()["build_secret_calls"]
+    return [Call(**row) for row in rows]
 
 
 def interface_endpoints(plan: GroundPlan) -> int:

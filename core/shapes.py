@@ -180,6 +180,24 @@ REQUIREMENTS = _shape(
     "environments/research.in",
     "letters, digits and _ . / -, relative to the project",
 )
+FOLDER = _shape(
+    r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$",
+    "a folder of the project",
+    "environments/wheels",
+    "letters, digits and _ . / -, relative to the project",
+)
+INDEX_URL = _shape(
+    r"^https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$",
+    "the https address of a package index, without user and query",
+    "https://packages.example.com/repository/pypi/simple",
+    "the address that pip's --index-url takes",
+)
+CODEARTIFACT_ARN = _shape(
+    r"^arn:aws[a-z-]*:codeartifact:[a-z0-9-]+:[0-9]{12}:repository/[a-z][a-z0-9-]{0,48}[a-z0-9]/"
+    r"[A-Za-z0-9][A-Za-z0-9._-]{1,99}$",
+    "the ARN of a repository of AWS CodeArtifact",
+    "arn:aws:codeartifact:us-west-2:123456789012:repository/domain/REPOSITORY",
+)
 CACHE_PREFIX = _shape(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository prefix of a pull-through cache", "quay")
 VARIABLE = _shape(
     r"^[A-Za-z_][A-Za-z0-9_]*$",

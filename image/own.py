@@ -17,8 +17,12 @@ PLATFORM = "x86_64-manylinux_2_28"
 LOCK_SECONDS = 300
 
 
-def lock(requirements: Path, *, chosen: ImageSet) -> Path:
+def lock(requirements: Path, *, chosen: ImageSet, wheels: Path | None = None, no_index: bool = False) -> Path:
     """Write the lock beside a requirements file; only packages that the set does not have are in it.
+
+    Args:
+        wheels: Folder whose wheels the resolver knows besides the index. Default: none.
+        no_index: Whether the resolver asks no index.
 
     Raises:
         ImageError: A requirement contradicts the set, or nothing satisfies all of them.
@@ -33,6 +37,7 @@ def lock(requirements: Path, *, chosen: ImageSet) -> Path:
         "--python-version", chosen.python, "--python-platform", PLATFORM, "--only-binary", ":all:",
         "--constraint", str(chosen.requirements), "--constraint", str(FILE.with_name("requirements-tiered.txt")),
         *(word for name in theirs for word in ("--no-emit-package", name)),
+        *(("--find-links", str(wheels)) if wheels else ()), *(("--no-index",) if no_index else ()),
         str(requirements),
     ]  # fmt: skip
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from core.errors import ProjectError
+from core.image_build import PYPI
 from core.image_sets import fields_of
 
 FILE = Path(__file__).with_name("versions.yaml")
@@ -55,20 +56,29 @@ class ImageSet:
         """The hash-pinned requirements of this set."""
         return FILE.with_name(f"requirements-{self.name}.txt")
 
-    def build_args(self) -> dict[str, str]:
-        """Docker build arguments. ImageError while the base's digest is not known."""
-        if not _DIGEST.fullmatch(self.digest):
+    def build_args(self, *, base: str | None = None, index_url: str = PYPI, no_index: bool = False) -> dict[str, str]:
+        """Docker build arguments. ImageError while the base's digest is not known.
+
+        Args:
+            base: Image by digest that replaces the set's base.
+            index_url: Package index, without credentials.
+            no_index: Whether pip asks no index.
+        """
+        name, _, digest = base.partition("@") if base else (f"{self.base}:{self.tag}", "", self.digest)
+        if not _DIGEST.fullmatch(digest):
             raise ImageError(
                 f"{FILE.name}: sets.{self.name}.digest: {self.digest!r}",
                 expected="sha256: and 64 hex digits, because a tag can be moved",
                 fix="hyperpod-ray image pin",
             )
         return {
-            "BASE_IMAGE": f"{self.base}:{self.tag}",
-            "BASE_DIGEST": self.digest,
+            "BASE_IMAGE": name,
+            "BASE_DIGEST": digest,
             "REQUIREMENTS": self.requirements.name,
             "RAY_VERSION": self.ray,
             "TORCH_VERSION": self.torch,
+            "PIP_INDEX_URL": "" if no_index else index_url,
+            "PIP_NO_INDEX": "1" if no_index else "",
         }
 
 

@@ -50,11 +50,21 @@ class EnvironmentStage(cdk.Stage):
             return None
         return StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network).file_system
 
+    def _image(
+        self, plan: GroundPlan, base: NetworkStack, project: Path, *, way_out: EnvironmentStack
+    ) -> ImageStack | None:
+        if plan.built_image is None:
+            return None
+        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project, network=base.network)
+        if plan.built_image.in_vpc:
+            image.add_stack_dependency(way_out, reason="its build runs inside the network")
+        return image
+
     def _on_slurm(self, plan: SlurmPlan, base: NetworkStack, project: Path) -> None:
         """Network with its way out, storage and image, HyperPod: Slurm needs nothing more."""
         base.open(plan)
         file_system = self._file_system(plan, base)
-        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project) if plan.built_image else None
+        image = self._image(plan, base, project, way_out=base)
         hyperpod = SlurmStack(
             self, names.HYPERPOD_STACK, plan=plan, network=base.network, file_system=file_system, project=project
         )
@@ -68,7 +78,8 @@ class EnvironmentStage(cdk.Stage):
         control = EksStack(self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project)
         control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
         file_system = self._file_system(plan, base)
-        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project).image if plan.built_image else None
+        built = self._image(plan, base, project, way_out=control)
+        image = built.image if built else None
         hyperpod = HyperPodStack(self, names.HYPERPOD_STACK, plan=plan, network=network, control=control)
         hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
         platform = PlatformStack(

@@ -8,9 +8,13 @@ from pathlib import Path
 
 from constructs import Construct
 from core.ground import GroundPlan
+from core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
 from core.image_packages import lock_of
 from core.model import BuiltImage
+from core.service_limits import partition_of
+from hyperpod_ray.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
 from hyperpod_ray.image import TrainingImage
+from hyperpod_ray.network import Network
 from image.context import DOCKERFILE, stage
 from image.versions import ImageError, choose
 from stacks.base import EnvironmentStack
@@ -22,7 +26,9 @@ OWN_FOLDER = "image"
 class ImageStack(EnvironmentStack):
     """ECR repository and the image built into it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan, project: Path) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, plan: GroundPlan, project: Path, network: Network
+    ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
         assert isinstance(settings, BuiltImage)  # noqa: S101  (the stage makes this stack only then)
@@ -34,6 +40,7 @@ class ImageStack(EnvironmentStack):
             keep_images=settings.keep_images,
             retain=settings.on_destroy == "retain",
             exists=settings.repository_exists,
+            environment=_environment(plan, settings, network),
         )
         if settings.folder != OWN_FOLDER:
             self.image = image(context=project / settings.folder)
@@ -41,12 +48,41 @@ class ImageStack(EnvironmentStack):
             chosen, arguments, incomplete = choose(settings.set), None, None
             own = lock_of(project / settings.requirements) if settings.requirements else None
             try:
-                arguments = chosen.build_args()
+                arguments = chosen.build_args(
+                    base=settings.base, index_url=index_url(settings.index), no_index=settings.no_index
+                )
             except ImageError as error:
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
-                stage(Path(context), project=project, chosen=chosen, own=own)
+                wheels = project / settings.wheels if settings.wheels else None
+                stage(Path(context), project=project, chosen=chosen, own=own, wheels=wheels)
                 self.image = image(
                     context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )
         self.output("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")
+
+
+def _environment(plan: GroundPlan, settings: BuiltImage, network: Network) -> BuildEnvironment | None:
+    """What the build needs besides PyPI and Docker Hub; None where it needs nothing."""
+    asked, base = settings.index, base_repository(settings)
+    index: CodeArtifactAccess | SecretAccess | None = None
+    if asked is not None and asked.codeartifact_arn:
+        domain = CodeArtifact.parse(asked.codeartifact_arn).domain_arn
+        index = CodeArtifactAccess(repository_arn=asked.codeartifact_arn, domain_arn=domain)
+    elif asked is not None and asked.secret_arn:
+        index = SecretAccess(secret_arn=asked.secret_arn)
+    if index is None and base is None and not settings.in_vpc:
+        return None
+    inside = BuildNetwork(vpc=network.vpc, subnets=list(network.node_subnets.values())) if settings.in_vpc else None
+    arn = None
+    if base is not None and base.ecr is not None:
+        account, region = base.ecr
+        arn = f"arn:{partition_of(region)}:ecr:{region}:{account}:repository/{base.repository}"
+    return BuildEnvironment(
+        index=index,
+        credentials=credential_commands(asked),
+        credentials_file=NETRC,
+        network=inside,
+        base_repository_arn=arn,
+        base_registry=base.registry if base else None,
+    )

@@ -15,6 +15,8 @@ from hyperpod_ray.access import BucketAccess
 _SERVICES = ec2.InterfaceVpcEndpointAwsService
 SERVICES = {
     "aps-workspaces": ("Prometheus", _SERVICES.PROMETHEUS_WORKSPACES),
+    "codeartifact.api": ("CodeArtifactApi", _SERVICES.CODEARTIFACT_API),
+    "codeartifact.repositories": ("CodeArtifactRepositories", _SERVICES.CODEARTIFACT_REPOSITORIES),
     "ec2": ("Ec2", _SERVICES.EC2),
     "ecr.api": ("EcrApi", _SERVICES.ECR),
     "ecr.dkr": ("EcrDocker", _SERVICES.ECR_DOCKER),

@@ -14,6 +14,7 @@ from aws_cdk.aws_logs import LogGroup, RetentionDays
 from cdklabs.deploy_time_build import ContainerImageBuild
 
 from constructs import Construct
+from hyperpod_ray.build_environment import BuildEnvironment
 from hyperpod_ray.refuse import refuse_deployment
 
 NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
@@ -36,6 +37,7 @@ class TrainingImage(Construct):
             say nothing.
         context: Folder that holds the Dockerfile and everything it copies.
         build_args: Docker build arguments.
+        environment: How the build gets packages and its base.
         incomplete: What is missing for a build, for people; the stack can then be reviewed but not deployed.
     """
 
@@ -51,6 +53,7 @@ class TrainingImage(Construct):
         context: Path,
         dockerfile: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
+        environment: BuildEnvironment | None = None,
         incomplete: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -76,11 +79,14 @@ class TrainingImage(Construct):
             exclude=NO_CONTENT,
             platform=assets.Platform.LINUX_AMD64,
             build_args=dict(build_args or {}) or None,
+            build_secrets=environment.secrets if environment else None,
         )
         # CodeBuild's own group would have no retention and outlive the stack
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         logs.grant_write(build)
         log_builds_to(build, logs)
+        if environment is not None:
+            environment.apply(self, build)
         self.uri = self.repository.repository_uri_for_tag(self.content)
 
 

@@ -11,7 +11,7 @@ from core.findings import Finding, error, meant, rule
 from core.ground import GroundPlan
 from core.image_sets import BuildableImage, default_image
 from core.images import Reference
-from core.model import NodeGroup
+from core.model import BuiltImage, NodeGroup
 from core.plan import Plan
 from core.service_limits import partition_of
 from core.yaml_source import Path
@@ -99,14 +99,14 @@ def set_is_known(plan: GroundPlan, _repository: Repository) -> Iterator[Finding]
     image = plan.built_image
     if image is None:
         return
-    for name in ("set", "requirements"):
-        if getattr(image, name) is not None and image.folder != image_sets.FOLDER:
+    for name in ("set", "requirements", "index", "wheels", "no_index", "base"):
+        if getattr(image, name) and image.folder != image_sets.FOLDER:
             yield error(
                 "image",
                 name,
-                what=f"{getattr(image, name)}, and the image is built from '{image.folder[:80]}'",
+                what=f"{_shown(image, name)}, and the image is built from '{image.folder[:80]}'",
                 expected=f"folder '{image_sets.FOLDER}', whose Dockerfile takes it",
-                fix=f"remove image.{name}, and install packages in your own Dockerfile",
+                fix=f"remove image.{name}, and do the same in your own Dockerfile",
             )
     if image.set is not None and image.set not in (known := image_sets.set_names()):
         yield error(
@@ -195,3 +195,8 @@ def _placed(plan: Plan) -> Iterator[tuple[Path, NodeGroup]]:
         yield ("ray", "head", "instance_group"), head
     for index, _, group in workers(plan):
         yield ("ray", "workers", index, "instance_group"), group
+
+
+def _shown(image: BuiltImage, name: str) -> str:
+    value = getattr(image, name)
+    return str(value) if isinstance(value, str) else f"image.{name} is set"

@@ -148,3 +148,16 @@ def test_locks_of_one_image_agree(name: str) -> None:
     assert {one: theirs[one] for one in tiered if one in theirs} == {
         one: v for one, v in tiered.items() if one in theirs
     }
+
+
+def test_a_private_wheel_is_locked_from_its_folder(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of `image.wheels` is what the resolver knows besides the index."""
+    monkeypatch.delenv("UV_FIND_LINKS")
+    monkeypatch.delenv("UV_NO_INDEX")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/never-asked")
+    asked = tmp_path / "ours.in"
+    asked.write_text("tiny-dep\n")
+    text = own.lock(asked, chosen=SET, wheels=index, no_index=True).read_text()
+    assert image_packages.pins(text) == {"tiny-dep": "2.0"}

@@ -117,6 +117,9 @@ class World:
                 made["fsx-csi"] = properties["ServiceAccountRoleArn"]
         for _, properties in self.resolved("AWS::EKS::PodIdentityAssociation"):
             made["guard" if properties["ServiceAccount"] == GUARD else "ray"] = properties["RoleArn"]
+        for _, properties in self.resolved("AWS::CodeBuild::Project"):
+            if "VpcConfig" in properties:
+                made["build"] = properties["ServiceRole"]
         for _, properties in self.resolved("AWS::Lambda::Function"):
             if properties.get("Description", "").startswith("onEvent handler for EKS kubectl"):
                 made["kubectl"] = properties["Role"]
@@ -318,6 +321,13 @@ class TestCalls:
             }
         elif (database := settings.hyperpod.accounting_database) is not None:
             resources["accounting-secret"] = [database.secret_arn]
+        if (image := world.plan.built_image) is not None and image.in_vpc:
+            resources |= {
+                "repository": [self_arn(world, key) for key in world.assembly.of_type("AWS::ECR::Repository")],
+                "base": [f"arn:aws:ecr:{region}:444455556666:repository/copies/ray"],
+                "codeartifact-domain": ["arn:aws:codeartifact:us-west-2:777788889999:domain/ml"],
+                "codeartifact-repository": ["arn:aws:codeartifact:us-west-2:777788889999:repository/ml/pypi-copy"],
+            }
         there = world.plan.existing_vpc
         (vpc,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EC2::VPC")] or [
             f"arn:aws:ec2:{region}:{account}:vpc/{there.vpc_id if there else ''}"

@@ -1,0 +1,130 @@
+"""An image build inside a closed network: what its role may do, where it runs, what its commands are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hyperpod_ray.build_environment import extended
+from tests.stacks.conftest import Assembly, synthesize
+from tests.support.iam import Request, allows, statements_of
+from tests.support.references import References
+
+VARIANTS = Path(__file__).parent / "variants"
+ACCOUNT, REGION = "111122223333", "us-west-2"
+CODEARTIFACT = "arn:aws:codeartifact:us-west-2:777788889999"
+
+
+@pytest.fixture(scope="module")
+def closed() -> Assembly:
+    return synthesize("closed-build", folder=VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def project(closed: Assembly) -> dict[str, Any]:
+    references = References(closed.templates, account=ACCOUNT, region=REGION)
+    found: dict[str, Any] = references.resolve("closed-build-Image", closed.one("AWS::CodeBuild::Project"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def statements(closed: Assembly, project: dict[str, Any]) -> list[Any]:
+    """Of the build's role."""
+    references = References(closed.templates, account=ACCOUNT, region=REGION)
+    name = project["ServiceRole"].rpartition("/")[2]
+    found = []
+    for key, policy in closed.of_type("AWS::IAM::Policy").items():
+        properties = references.resolve(key.partition("/")[0], policy["Properties"])
+        if name in {role.rpartition("/")[2] for role in properties["Roles"]}:
+            found += statements_of(properties["PolicyDocument"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "context", "allowed"),
+    [
+        ("codeartifact:GetAuthorizationToken", f"{CODEARTIFACT}:domain/ml", {}, True),
+        ("codeartifact:GetAuthorizationToken", f"{CODEARTIFACT}:domain/other", {}, False),
+        ("codeartifact:ReadFromRepository", f"{CODEARTIFACT}:repository/ml/pypi-copy", {}, True),
+        ("codeartifact:ReadFromRepository", f"{CODEARTIFACT}:repository/ml/other", {}, False),
+        ("codeartifact:PublishPackageVersion", f"{CODEARTIFACT}:package/ml/pypi-copy/pypi//x", {}, False),
+        ("sts:GetServiceBearerToken", "*", {"sts:AWSServiceName": "codeartifact.amazonaws.com"}, True),
+        ("sts:GetServiceBearerToken", "*", {"sts:AWSServiceName": "other.amazonaws.com"}, False),
+        ("ecr:BatchGetImage", "arn:aws:ecr:us-west-2:444455556666:repository/copies/ray", {}, True),
+        ("ecr:PutImage", "arn:aws:ecr:us-west-2:444455556666:repository/copies/ray", {}, False),
+        ("ecr:BatchGetImage", "arn:aws:ecr:us-west-2:444455556666:repository/copies/other", {}, False),
+        ("secretsmanager:GetSecretValue", "arn:aws:secretsmanager:us-west-2:111122223333:secret:x-AbCdEf", {}, False),
+        ("ec2:CreateNetworkInterface", "*", {}, True),
+        ("ec2:RunInstances", "*", {}, False),
+    ],
+)
+def test_the_build_may_do_what_it_needs(
+    statements: list[Any], action: str, resource: str, context: dict[str, str | list[str]], allowed: bool
+) -> None:
+    assert allows(statements, Request(action=action, resource=resource, context=context)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("service", "subnet", "allowed"),
+    [("codebuild.amazonaws.com", 0, True), ("ec2.amazonaws.com", 0, False), ("codebuild.amazonaws.com", None, False)],
+)
+def test_codebuild_gets_interfaces_in_its_own_subnets_only(
+    statements: list[Any], project: dict[str, Any], service: str, subnet: int | None, allowed: bool
+) -> None:
+    """https://docs.aws.amazon.com/codebuild/latest/userguide/vpc-support.html"""
+    arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}"
+    named = project["VpcConfig"]["Subnets"][subnet] if subnet is not None else "subnet-0"
+    context: dict[str, str | list[str]] = {"ec2:AuthorizedService": service, "ec2:Subnet": f"{arn}:subnet/{named}"}
+    asked = Request(
+        action="ec2:CreateNetworkInterfacePermission", resource=f"{arn}:network-interface/eni-0", context=context
+    )
+    assert allows(statements, asked) is allowed
+
+
+def test_it_runs_in_the_node_subnets_behind_a_group_without_a_way_in(closed: Assembly, project: dict[str, Any]) -> None:
+    assert len(set(project["VpcConfig"]["Subnets"])) == 2
+    (group,) = [
+        one["Properties"]
+        for one in closed.of_type("AWS::EC2::SecurityGroup").values()
+        if one["Properties"]["GroupDescription"] == "image builds"
+    ]
+    assert "SecurityGroupIngress" not in group
+    (rule,) = group["SecurityGroupEgress"]
+    assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
+    assert "closed-build-Network" in closed.before("closed-build-Image"), "the endpoints are there first"
+    (key,) = closed.of_type("AWS::CodeBuild::Project")
+    resource = closed.of_type("AWS::CodeBuild::Project")[key]
+    policies = [name for name in resource["DependsOn"] if "BuildInVpc" in name]
+    assert policies, "CodeBuild looks at the role when it creates the project"
+
+
+def test_the_password_is_written_before_the_build_and_given_as_a_secret(
+    closed: Assembly, project: dict[str, Any]
+) -> None:
+    commands = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+    position = {word: [word in one for one in commands].index(True) for word in ("codeartifact", "eval ", "temp.zip")}
+    assert position["temp.zip"] < position["codeartifact"] < position["eval "]
+    logins = [one for one in commands if "docker login" in one]
+    assert not any("public.ecr.aws" in one for one in logins), "it has an API in us-east-1 only"
+    assert any("444455556666.dkr.ecr.us-west-2.amazonaws.com" in one for one in logins)
+    build = closed.one("Custom::CDKContainerImageBuild")["buildCommand"]
+    assert "--secret id=netrc,src=/tmp/netrc" in build
+    assert "--build-arg BASE_DIGEST=sha256:aaaa" in build
+    url = "https://ml-777788889999.d.codeartifact.us-west-2.amazonaws.com/pypi/pypi-copy/simple/"
+    assert f"--build-arg PIP_INDEX_URL={url} " in build
+    assert "NotDeployable" not in json.dumps(closed.templates["closed-build-Image"]), (
+        "the base has its digest from the file"
+    )
+
+
+def test_the_templates_pass_cloudformation_s_schemas(closed: Assembly) -> None:
+    assert closed.lint_errors() == []
+
+
+def test_a_specification_without_the_build_is_refused() -> None:
+    spec = json.dumps({"version": "0.2", "phases": {"build": {"commands": ["docker build ."]}}})
+    with pytest.raises(ValueError, match="0 commands 'eval"):
+        extended(spec, ["true"], public=True)
