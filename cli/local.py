@@ -387,6 +387,21 @@ def rehearse(  # noqa: PLR0917
     return OK if survived else CONDITION_FALSE
 
 
+@command(app, examples=["local teams local", "local teams local -o json"])
+def teams(env: Manifest, out: ReportFolder = None, form: Plain = "table") -> int:
+    """Train for two teams: one borrows, is preempted and resumes. Exit code 3 when its losses differ.
+
+    A stand-in decides who is admitted, with Kueue's rules for preemption. It is not Kueue.
+    """
+    from rehearsal import commands
+    from sandbox import leash
+
+    with rehearsal_errors():
+        leash.hold()
+        survived = commands.teams(env, out=out, as_json=form == "json")
+    return OK if survived else CONDITION_FALSE
+
+
 @command(app, examples=["local soak local --kills 50", "local soak local --kills 5 --seed 7"])
 def soak(  # noqa: PLR0917
     env: Manifest,

@@ -18,6 +18,7 @@ from k8s.storage import team_volume
 
 QUEUED = "team-queues"
 """The admission policy of the teams' namespaces."""
+CRON_JOBS = "raycronjobs"
 ADMISSION = "admissionregistration.k8s.io/v1"
 
 
@@ -46,15 +47,23 @@ def _team(plan: Plan, bindings: Bindings, team: str) -> Manifest:
 
 
 def _queued(plan: Plan) -> Manifest:
-    """In the teams' namespaces, no RayJob and no RayCluster without the team's queue.
+    """In the teams' namespaces, nothing that takes nodes without the team's queue.
 
-    Kueue leaves what has no queue alone: such a cluster would take nodes that another team's quota counts.
+    Kueue leaves what has no queue alone: such a cluster would take nodes that another team's quota counts. It reads the
+    label and nothing else. KubeRay gives a RayJob's labels to its RayCluster, and a RayService's to its own. The runs
+    of a RayCronJob get none of its labels, and `jobTemplate` has no place for any: each would be refused, so that the
+    RayCronJob itself is. One that is there may still be suspended.
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+    https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycronjob_controller.go
     """
     spaces = [names.team_namespace(team.name) for team in plan.settings.teams]
     label = f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].orValue('')"
-    expression = f"{label} == request.namespace + '{names.TEAM_QUEUE_SUFFIX}'"
-    said = f"a RayJob or RayCluster of a team names the team's queue: label {names.QUEUE_LABEL}"
+    cron = f"request.resource.resource == '{CRON_JOBS}'"
+    said = "a RayJob, RayCluster or RayService of a team names the team's queue: label " + names.QUEUE_LABEL
+    never = (
+        "a RayCronJob of a team has no queue: KubeRay gives its runs no labels. Create RayJobs on a schedule instead"
+    )
+    rule = {"apiGroups": [names.RAY_API_GROUP], "apiVersions": ["v1"]}
     policy: dict[str, Any] = {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -62,16 +71,18 @@ def _queued(plan: Plan) -> Manifest:
                 "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}]
             },
             "resourceRules": [
-                {
-                    "apiGroups": [names.RAY_API_GROUP],
-                    "apiVersions": ["v1"],
-                    "operations": ["CREATE", "UPDATE"],
-                    "resources": ["rayjobs", "rayclusters"],
-                }
+                {**rule, "operations": ["CREATE", "UPDATE"], "resources": ["rayjobs", "rayclusters", "rayservices"]},
+                {**rule, "operations": ["CREATE"], "resources": [CRON_JOBS]},
             ],
         },
         "matchConditions": [{"name": "lives", "expression": "!has(object.metadata.deletionTimestamp)"}],
-        "validations": [{"expression": expression, "message": said}],
+        "validations": [
+            {"expression": f"!({cron})", "message": never},
+            {
+                "expression": f"{cron} || {label} == request.namespace + '{names.TEAM_QUEUE_SUFFIX}'",
+                "message": said,
+            },
+        ],
     }
     bound = {"policyName": QUEUED, "validationActions": ["Deny"]}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from rehearsal import two_teams
 from rehearsal.options import Options
 from rehearsal.runner import run
 from rehearsal.show import Show, summary
@@ -44,6 +45,30 @@ def rehearse(
             env, faults=options.faults, job=options.job, out=out, options=options, listener=show, watched=watched
         )
     summary(report, log=lambda item: _log(console, item))
+    if as_json:
+        sys.stdout.write(report.to_json() + "\n")
+    return report.survived
+
+
+def teams(env: str, *, out: Path | None = None, as_json: bool = False) -> bool:
+    """Let two teams share this machine and show what happened.
+
+    Args:
+        env: An environment's name, or the path of a RayCluster manifest.
+        out: Folder of the report. Default: `.rehearsal/teams-TIME`.
+        as_json: Write the report as JSON to stdout, and everything else to stderr.
+
+    Returns:
+        Whether the preempted job resumed, and every loss is that of an undisturbed run.
+
+    Raises:
+        LocalError: bad input, or the rehearsal could not be carried through.
+    """
+    console = Console(stderr=as_json)
+    with ended_by_sigterm():
+        report = two_teams.rehearse(env, note=lambda line: _log(console, line), out=out)
+    for line in two_teams.sentences(report):
+        _log(console, line)
     if as_json:
         sys.stdout.write(report.to_json() + "\n")
     return report.survived

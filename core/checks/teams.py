@@ -400,3 +400,22 @@ def the_add_ons_images_of_kueue_are_within_reach(plan: Plan) -> Iterator[Finding
             expected="network.egress 'nat', or no teams",
             fix="ask AWS Support for the add-on's images, or remove teams",
         )
+
+
+@rule("teams", "eks")
+def a_kueue_of_its_own_is_gone(plan: Plan) -> Iterator[Finding]:
+    """Task governance brings a Kueue; AWS asks for the removal of every other one before.
+
+    No call of AWS tells what runs in an existing EKS cluster, so that `preflight` cannot see it either.
+    https://awslabs.github.io/ai-on-sagemaker-hyperpod/docs/add-ons/Task%20Governance/Task%20Governance%20for%20Training
+    """
+    existing = plan.existing_eks
+    if plan.settings.teams and existing is not None:
+        yield warning(
+            "eks",
+            "existing",
+            "cluster_name",
+            what=f"{existing.cluster_name} may have a Kueue of its own, which no call of AWS shows",
+            expected="no Kueue: the task governance add-on brings one",
+            fix="kubectl get crd clusterqueues.kueue.x-k8s.io; remove that Kueue before the deploy",
+        )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from review.effects.words import moved
 from review.facts import facts, source
 from review.findings import Effect, Findings, Remark, Row
 from review.kubernetes import KubernetesObject
@@ -61,11 +62,7 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
 def _kept(
     old: dict[str, Any], new: dict[str, Any], changed: list[str], findings: Findings, common: dict[str, Any]
 ) -> None:
-    mixed = [
-        f"{name} {_word(old.get(name))} → {_word(new.get(name))}"
-        for name in ("rayVersion", "authOptions")
-        if old.get(name) != new.get(name)
-    ]
+    mixed = moved(old, new, ("rayVersion", "authOptions"))
     if mixed:
         findings.add(
             Row(
@@ -276,7 +273,3 @@ def _pod(group: dict[str, Any]) -> dict[str, Any]:
 
 def _strategy(spec: dict[str, Any]) -> str:
     return str((spec.get("upgradeStrategy") or {}).get("type") or "None")
-
-
-def _word(value: Any) -> str:
-    return "none" if value is None else str(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from review.changes import Changes, Kind, ResourceChange
+from review.effects.words import moved
 from review.facts import source
 from review.findings import Effect, Findings, Row
 
@@ -89,16 +90,17 @@ def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, co
                 **common,
             )
         )  # fmt: skip
-    was, will = before.get("PreemptTeamTasks", "LowerPriority"), now.get("PreemptTeamTasks", "LowerPriority")
-    if was != will:
+    key = "PreemptTeamTasks"
+    was, will = ({key: "LowerPriority", **config} for config in (before, now))
+    if preemption := moved(was, will, [key]):
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="team-preemption",
-                change=f"PreemptTeamTasks {was} → {will}",
+                change=", ".join(preemption),
                 consequence="From now on a job with a higher priority takes the place of the team's own with a lower. "
                 + _TAKEN_BACK
-                if will == "LowerPriority"
+                if will[key] == "LowerPriority"
                 else "From now on a job waits for the team's own jobs, whatever its priority.",
                 **common,
             )
@@ -106,14 +108,13 @@ def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, co
 
 
 def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
-    old = (change.before("ComputeQuotaTarget") or {}).get("FairShareWeight")
-    new = (change.now("ComputeQuotaTarget") or {}).get("FairShareWeight")
-    if old != new:
+    old, new = change.before("ComputeQuotaTarget") or {}, change.now("ComputeQuotaTarget") or {}
+    if weight := moved(old, new, ["FairShareWeight"]):
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="fair-share",
-                change=f"FairShareWeight {old} → {new}",
+                change=", ".join(weight),
                 consequence="Nothing that runs stops. Idle instances are divided by the new weights.",
                 **common,
             )
@@ -136,13 +137,7 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
-    changed = [f"{name} {before[name]} → {now[name]}" for name in now if name in before and before[name] != now[name]]
-    changed += [f"{name} {now[name]}" for name in now if name not in before]
-    changed += [
-        f"{key} {old.get(key)} → {new.get(key)}"
-        for key in ("FairShare", "IdleResourceSharing")
-        if old.get(key) != new.get(key)
-    ]
+    changed = [*moved(before, now, now), *moved(old, new, ("FairShare", "IdleResourceSharing"))]
     if changed:
         findings.add(
             Row(

@@ -12,6 +12,8 @@ from core import load, names
 from core.loader import FOLDER
 from core.plan_names import ray_namespaces, ray_users, team_namespaces
 from service_rules import kueue
+from service_rules.hyperpod import orchestrator_version
+from tests.core.account.good import EXISTING
 from tests.core.environment_files import plan, problems
 
 ROLE = "arn:aws:iam::123456789012:role/Vision"
@@ -32,6 +34,7 @@ def test_a_good_file_with_two_teams_says_nothing() -> None:
     assert problems(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE]))) == []
 
 
+SMALL = {"ray/workers/0/gpus": 4, "ray/workers/0/cpu": 40, "ray/workers/0/memory_gib": 800, "ray/workers/0/replicas": 4}
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "same name": (shared(team(), team()), "teams[1].name", "'vision' is already the name of teams[0]"),
     "name for Kubernetes": (shared(team("Vision")), "teams[0].name", "at most 40"),
@@ -83,6 +86,26 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {"type": "ml.m5.2xlarge", "vcpus": 2})),
         "teams[0].quota",
         "has 2 vCPUs and 8 GiB",
+    ),
+    "too little memory for a head": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {**HEAD, "memory_gib": 8})),
+        "teams[0].quota",
+        "has 4 vCPUs and 8 GiB",
+    ),
+    "much memory and too few vCPUs for a head": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {**HEAD, "vcpus": 2, "memory_gib": 32})),
+        "teams[0].quota",
+        "has 2 vCPUs and 32 GiB",
+    ),
+    "what the standing head has": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1}, {"type": "ml.m5.2xlarge", "instances": 2})),
+        "teams[0].quota[1].instances",
+        "come to 2 instances (a 2), and there are 2, of which the standing RayCluster has 0.25. Expected at most 1.75",
+    ),
+    "two standing workers on a node": (
+        {**shared(team("a", {"type": "ml.p5.48xlarge", "instances": 3}, HEAD)), **SMALL},
+        "teams[0].quota[0].instances",
+        "there are 4, of which the standing RayCluster has 2. Expected at most 2",
     ),
     "no workers": (shared(team("a", HEAD)), "teams[0].quota", "no quota of a type that carries Ray's workers"),
     "a limit without borrowing": (
@@ -150,6 +173,33 @@ def test_borrowed_room_is_no_sure_room() -> None:
     assert problems(shared(team("a", {**part, "accelerators": 17}, HEAD), team("b", whole, HEAD)))
 
 
+QUIET: dict[str, dict[str, Any]] = {
+    "a weight of nothing, for who does not borrow": shared(team(fair_share_weight=0, sharing="lend")),
+    "a weight of nothing, without fair share": shared(team(fair_share_weight=0), task_governance={"fair_share": False}),
+    "a third each, three times": shared(
+        *(team(name, {"type": "ml.p5.48xlarge", "vcpus": 256}, {**HEAD, "vcpus": 3, "memory_gib": 9}) for name in "abc")
+    ),
+    "small workers leave a node for each two": {**shared(team()), **SMALL},
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_right_says_nothing(name: str) -> None:
+    assert [str(one) for one in problems(QUIET[name])] == []
+
+
+def test_a_type_that_is_not_there_is_said_once() -> None:
+    (found,) = problems(shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})))
+    assert found.path == "teams[0].quota[0].type"
+
+
+@pytest.mark.parametrize(("groups", "said"), [(6, 0), (7, 1)])
+def test_kueue_counts_the_groups_of_a_job(groups: int, said: int) -> None:
+    workers = [{"name": f"gpu-{n}", "instance_group": "workers", "replicas": 0} for n in range(groups)]
+    found = problems({**shared(team()), "ray/workers": workers})
+    assert sum("older versions of Kueue" in one.message for one in found) == said
+
+
 def test_names_follow_from_the_team() -> None:
     made = plan(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE])))
     assert team_namespaces(made) == ["hyperpod-ns-vision", "hyperpod-ns-speech"]
@@ -160,6 +210,20 @@ def test_names_follow_from_the_team() -> None:
         assert len(name) <= 63, "a label's value and a namespace have at most 63 characters"
     assert names.team_queue("vision") == "hyperpod-ns-vision-localqueue"
     assert names.workload_priority("deadline") == "deadline-priority"
+
+
+def test_an_existing_cluster_may_have_a_kueue() -> None:
+    """AWS asks for its removal; no call of AWS shows it."""
+    one = shared(team(role_arns=[ROLE]))
+    (said,) = [row for row in problems({**EXISTING, **one}) if "Kueue of its own" in row.message]
+    assert said.severity == "warning"
+    assert not any("Kueue of its own" in row.message for row in [*problems(one), *problems(EXISTING)])
+
+
+def test_every_kubernetes_version_that_hyperpod_takes_is_one_of_task_governance() -> None:
+    """AWS: Kubernetes 1.30 or greater."""
+    assert list(orchestrator_version("1.29"))
+    assert not list(orchestrator_version("1.30"))
 
 
 def test_the_example_is_two_teams() -> None:

@@ -39,9 +39,9 @@ def cluster_orchestrates_nothing_else(plan: Plan, account: Account) -> Iterator[
     yield fine(*NAME, what=f"{existing.cluster_name} orchestrates no other HyperPod cluster")
 
 
-@rule("eks", "storage", "hyperpod", needs="account", title="add-ons that are created")
+@rule("eks", "storage", "hyperpod", "teams", needs="account", title="add-ons that are created")
 def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
-    """The existing cluster lacks the add-on that the stacks create: EKS refuses a second one of that name.
+    """The existing cluster lacks the add-ons that the stacks create: EKS refuses a second one of a name.
 
     https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateAddon.html (ResourceInUseException)
     """
@@ -49,15 +49,20 @@ def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     if existing is None:
         yield skipped("the Eks stack creates the cluster")
         return
-    cluster, addon = existing.cluster_name, names.CSI_ADDON
-    there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=addon)
-    stack = owner(account, f"{cluster}|{addon}") if there is not None else None
-    if there is None or (stack is not None and ours(plan, stack)):
-        yield fine(*NAME, what=f"{addon} is {'free' if there is None else 'of this environment'}")
-        return
-    yield error(
-        *NAME,
-        what=f"{cluster} has the add-on {addon} already" + (f", of stack {stack}" if stack else ""),
-        expected="a cluster without it: this environment creates it with a role of its own",
-        fix=f"aws eks delete-addon --cluster-name {cluster} --addon-name {addon} --preserve, which keeps its pods",
-    )
+    cluster, free = existing.cluster_name, []
+    for addon in (names.CSI_ADDON, *([names.GOVERNANCE_ADDON] if plan.settings.teams else [])):
+        there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=addon)
+        stack = owner(account, f"{cluster}|{addon}") if there is not None else None
+        if there is None or (stack is not None and ours(plan, stack)):
+            free.append(f"{addon} is {'free' if there is None else 'of this environment'}")
+            continue
+        delete = f"aws eks delete-addon --cluster-name {cluster} --addon-name {addon}"
+        ends = addon == names.GOVERNANCE_ADDON
+        yield error(
+            *NAME,
+            what=f"{cluster} has the add-on {addon} already" + (f", of stack {stack}" if stack else ""),
+            expected="a cluster without it: this environment creates it",
+            fix=f"{delete}, which ends its Kueue" if ends else f"{delete} --preserve, which keeps its pods",
+        )
+    if free:
+        yield fine(*NAME, what="; ".join(free))

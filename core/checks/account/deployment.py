@@ -19,6 +19,12 @@ CREATES = (
 """What the stacks of every environment create. A permission boundary or a control policy of the organization may deny
 it to the role that deploys; a resource and a condition are judged in tests of the templates."""
 
+GOVERNANCE = (
+    "eks:CreateAddon", "eks:AssociateAccessPolicy", "sagemaker:CreateClusterSchedulerConfig",
+    "sagemaker:CreateComputeQuota",
+)  # fmt: skip
+"""What teams need besides: the handlers of the quota give HyperPod's role its access to the cluster."""
+
 
 @rule("account", "region", needs="account", title="bootstrap bucket")
 def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
@@ -47,8 +53,13 @@ def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]
         yield fine("region", what=bucket)
 
 
+<<<<<<< HEAD
 @rule("account", "region", "storage", "network", eks=("eks",), needs="account", title="deployment role")
 def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+=======
+@rule("account", "region", "eks", "storage", "network", "teams", needs="account", title="deployment role")
+def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding]:
+>>>>>>> c3a868f (feat(teams): two teams with real Ray as a command, and its policy judged)
     """CloudFormation's role may create what the stacks create, as IAM simulates it with the organization's policies.
 
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
@@ -68,6 +79,7 @@ def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[F
     wanted += ["eks:CreateCluster"] if isinstance(plan, Plan) and plan.existing_eks is None else []
     wanted += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
     wanted += ["ec2:CreateVpc"] if plan.new_network is not None else []
+    wanted += [*GOVERNANCE] if plan.settings.teams else []
     denied, by = simulated(account, str(answer["Role"]["Arn"]), wanted)
     if denied:
         yield error(

@@ -1,8 +1,8 @@
 """ValidatingAdmissionPolicies on create and update, by the language's own evaluator.
 
-Evaluated: resource rules, match conditions, validations with their messages, and bindings that deny or warn. Not:
-parameters, variables, selectors, exclusions, audit, types, and Kubernetes' own CEL functions. A policy that uses one of
-them, or whose expression fails, does what its `failurePolicy` says.
+Evaluated: resource rules, namespace selectors, match conditions, validations with their messages, and bindings that
+deny or warn. Not: parameters, variables, object selectors, exclusions, audit, types, and Kubernetes' own CEL functions.
+A policy that uses one of them, or whose expression fails, does what its `failurePolicy` says.
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
 
@@ -12,6 +12,7 @@ import importlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from sandbox.kubernetes import selectors
 from sandbox.kubernetes.options import Options
 from sandbox.kubernetes.resources import Resource
 from sandbox.kubernetes.status import ApiError
@@ -23,6 +24,7 @@ Json = dict[str, Any]
 
 _GROUP = "admissionregistration.k8s.io"
 _UNKNOWN = ("paramKind", "variables")
+_UNKNOWN_MATCHES = ("objectSelector", "excludeResourceRules")
 
 
 @lru_cache(maxsize=1)
@@ -50,6 +52,8 @@ def review(api: Api, resource: Resource, obj: Json, old: Json | None, options: O
         policy = api.store.get((f"{_GROUP}/validatingadmissionpolicies", "", spec.get("policyName", "")))
         if policy is None or not _matches(policy["spec"], resource, "UPDATE" if old else "CREATE"):
             continue
+        if not _selected(api, policy["spec"], resource, obj):
+            continue
         why = _refusal(policy["spec"], spec, _data(resource, obj, old, options))
         if not why:
             continue
@@ -60,9 +64,8 @@ def review(api: Api, resource: Resource, obj: Json, old: Json | None, options: O
         if "Deny" in spec.get("validationActions", []):
             name = obj["metadata"]["name"]
             what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-            raise ApiError(
-                422, "Invalid", f'{what} "{name}" is forbidden: {said}', {"name": name, "kind": resource.plural}
-            )
+            details = {"name": name, "kind": resource.plural, "causes": [{"message": said}]}  # kubectl prints causes
+            raise ApiError(422, "Invalid", f'{what} "{name}" is forbidden: {said}', details)
         if "Warn" in spec.get("validationActions", []):
             options.warnings.append(f"Validation failed for {said}")
 
@@ -76,6 +79,18 @@ def _matches(policy: Json, resource: Resource, operation: str) -> bool:
         )
         for rule in (policy.get("matchConstraints") or {}).get("resourceRules") or []
     )
+
+
+def _selected(api: Api, policy: Json, resource: Resource, obj: Json) -> bool:
+    """Whether the object's namespace is one that the policy is about; objects without a namespace always are."""
+    selector = (policy.get("matchConstraints") or {}).get("namespaceSelector")
+    if resource.plural == "namespaces" and not resource.group:
+        return selectors.matches(selector or {}, obj["metadata"].get("labels") or {})
+    space = obj["metadata"].get("namespace", "")
+    if not selector or not space:
+        return True
+    namespace = api.find("v1", "Namespace", "", space) or {}
+    return selectors.matches(selector, (namespace.get("metadata") or {}).get("labels") or {})
 
 
 def _data(resource: Resource, obj: Json, old: Json | None, options: Options) -> Json:
@@ -95,9 +110,9 @@ def _data(resource: Resource, obj: Json, old: Json | None, options: Options) -> 
 def _refusal(policy: Json, binding: Json, data: Json) -> str:
     """Why a policy refuses a request; empty where it does not, or where it does not concern it."""
     fails = policy.get("failurePolicy", "Fail") == "Fail"
-    beyond = [key for key in _UNKNOWN if policy.get(key)] + [
-        key for key in ("paramRef", "matchResources") if binding.get(key)
-    ]
+    beyond = [key for key in _UNKNOWN if policy.get(key)]
+    beyond += [key for key in _UNKNOWN_MATCHES if (policy.get("matchConstraints") or {}).get(key)]
+    beyond += [key for key in ("paramRef", "matchResources") if binding.get(key)]
     if beyond:
         return f"{beyond[0]} is not evaluated here" if fails else ""
     try:

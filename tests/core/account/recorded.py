@@ -233,6 +233,24 @@ class RecordedAccount:
         ]
         return {"ClusterSummaries": found}
 
+    def _sagemaker_list_cluster_scheduler_configs(self, asked: Json) -> Json:
+        made = datetime(2026, 1, 1)
+        found = [
+            {"ClusterSchedulerConfigArn": arn, "ClusterSchedulerConfigId": arn[-12:], "Name": name, "Status": "Created",
+             "ClusterArn": asked["ClusterArn"], "CreationTime": made}
+            for arn, name in self.data.get("policies", {}).items()
+        ]  # fmt: skip
+        return {"ClusterSchedulerConfigSummaries": found}
+
+    def _sagemaker_list_compute_quotas(self, asked: Json) -> Json:
+        made = datetime(2026, 1, 1)
+        found = [
+            {"ComputeQuotaArn": arn, "ComputeQuotaId": arn[-12:], "Name": f"some-{team}", "Status": "Created",
+             "ClusterArn": asked["ClusterArn"], "ComputeQuotaTarget": {"TeamName": team}, "CreationTime": made}
+            for arn, team in self.data.get("team_quotas", {}).items()
+        ]  # fmt: skip
+        return {"ComputeQuotaSummaries": found}
+
     def _others(self) -> Json:
         arn = "arn:aws:sagemaker:us-west-2:123456789012:cluster"
         return {f"other-{n}": {"ClusterArn": f"{arn}/o{n}"} for n in range(self.data.get("more_hyperpod", 0))}

@@ -45,10 +45,31 @@ def routes(*more: Json) -> Json:
     return {"route_tables > 0 > Routes": [local, *more]}
 
 
+TEAMS: Json = {
+    "teams": [
+        {"name": "vision", "quota": [{"type": "ml.p5.48xlarge", "instances": 2}, {"type": "ml.m5.2xlarge", "vcpus": 4}]}
+    ],
+    "ray/workers/0/replicas": 0,
+}
+ADDON, POLICY, QUOTA = (
+    "amazon-sagemaker-hyperpod-taskgovernance",
+    "arn:aws:sagemaker:us-west-2:1:cluster-scheduler-config/abcdefabcdef",
+    "arn:aws:sagemaker:us-west-2:1:compute-quota/abcdefabcdef",
+)
+THERE: Json = {"hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService"}}
+
+
 CASES: list[tuple[str, str, Json, Json, str]] = [
     ("its own HyperPod cluster", "orchestrated cluster", EXISTING, {"hyperpod > test": {"ClusterArn": ARN, "ClusterStatus": "InService", **ON_SHARED}}, "fine"),
     ("its own add-on", "add-ons that are created", EXISTING, {"addons > aws-fsx-csi-driver": "v1", "stacks > test-Platform": {**MINE, "resources": ["shared|aws-fsx-csi-driver"]}}, "fine"),
     ("an add-on of others", "add-ons that are created", EXISTING, {"addons > aws-fsx-csi-driver": "v1", "stacks > their-Platform": {**MINE, "resources": ["shared|aws-fsx-csi-driver"]}}, "error"),
+    ("task governance of others, and no teams", "add-ons that are created", EXISTING, {f"addons > {ADDON}": "v1"}, "fine"),
+    ("its own task governance", "add-ons that are created", {**EXISTING, **TEAMS}, {f"addons > {ADDON}": "v1", "stacks > test-Platform": {**MINE, "resources": [f"shared|{ADDON}"]}}, "fine"),
+    ("its own policy and quota", "task governance", {**NEW, **TEAMS}, {**THERE, "policies": {POLICY: "test-policy"}, "team_quotas": {QUOTA: "vision"}, "stacks > test-Platform": {**MINE, "resources": [POLICY, QUOTA]}}, "fine"),
+    ("a quota of another team", "task governance", {**NEW, **TEAMS}, {**THERE, "team_quotas": {QUOTA: "speech"}}, "fine"),
+    ("a quota of the team by hand", "task governance", {**NEW, **TEAMS}, {**THERE, "team_quotas": {QUOTA: "vision"}}, "error"),
+    ("a cluster that is not there yet", "task governance", {**NEW, **TEAMS}, {"team_quotas": {QUOTA: "vision"}}, "fine"),
+    ("no teams", "task governance", NEW, {**THERE, "team_quotas": {QUOTA: "vision"}}, "skipped"),
     ("its own exports", "export names", NEW, {"exports": {EXPORT: "test-Network"}}, "fine"),
     ("exports of other names", "export names", NEW, {"exports": {"vpc": "theirs", "theirs:Vpc": "theirs"}}, "fine"),
     ("few roles left, and deployed", "IAM quotas", NEW, {"summary": {"Roles": 999, "RolesQuota": 1000}, "stacks": STACKS}, "fine"),

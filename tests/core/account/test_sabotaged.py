@@ -46,6 +46,20 @@ ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
+TEAMS = {
+    "teams": [
+        {"name": "vision", "quota": [{"type": "ml.p5.48xlarge", "instances": 2}, {"type": "ml.m5.2xlarge", "vcpus": 4}]}
+    ],
+    "ray/workers/0/replicas": 0,
+}
+POLICY, QUOTA = (
+    f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/abcdefabcdef"
+    for kind in ("cluster-scheduler-config", "compute-quota")
+)
+THERE = {
+    "hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": []},
+    "stacks > test-HyperPod": {**OUR_STACK, "resources": [ARN]},
+}
 
 
 @dataclass(frozen=True)
@@ -148,6 +162,10 @@ CASES = [
     Sabotage("no workspaces left", {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, {"team": "other"}]}, (("metrics quota", "error", "Workspaces per region per account: 1 asked and 2 used by others, 2 allowed"),), file=METRICS),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
+    # --- teams
+    Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
+    Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "delete-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),
+    Sabotage("a team's quota of another stack", {"team_quotas": {QUOTA: "vision"}, **THERE, "stacks > theirs": {"status": "CREATE_COMPLETE", "resources": [QUOTA]}}, (("task governance", "error", "team 'vision' has the quota some-vision already"),), file={**NEW, **TEAMS}),
     # --- the caller
     Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
     Sabotage("may not deploy", {"denied": ["sts:AssumeRole"]}, (("permissions", "error", "may not assume the deployment's role"),), file=NEW),
@@ -206,6 +224,15 @@ def test_the_deployment_role_creates_only_what_is_new(action: str) -> None:
     (new,) = judged(NEW, {"denied": [action]})["deployment role"]
     (existing,) = judged(EXISTING, {"denied": [action]})["deployment role"]
     assert (new.severity, action in new.what, existing.severity) == ("error", True, "fine")
+
+
+@pytest.mark.parametrize(
+    "action", ["eks:AssociateAccessPolicy", "sagemaker:CreateComputeQuota", "sagemaker:CreateClusterSchedulerConfig"]
+)
+def test_the_deployment_role_creates_quotas_where_there_are_teams(action: str) -> None:
+    (without,) = judged(NEW, {"denied": [action]})["deployment role"]
+    (teams,) = judged({**NEW, **TEAMS}, {"denied": [action]})["deployment role"]
+    assert (without.severity, teams.severity, action in teams.what) == ("fine", "error", True)
 
 
 def test_the_deployment_role_is_simulated_on_every_resource() -> None:
