@@ -53,13 +53,8 @@ def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]
         yield fine("region", what=bucket)
 
 
-<<<<<<< HEAD
-@rule("account", "region", "storage", "network", eks=("eks",), needs="account", title="deployment role")
+@rule("account", "region", "storage", "network", eks=("eks", "teams"), needs="account", title="deployment role")
 def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[Finding]:
-=======
-@rule("account", "region", "eks", "storage", "network", "teams", needs="account", title="deployment role")
-def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding]:
->>>>>>> c3a868f (feat(teams): two teams with real Ray as a command, and its policy judged)
     """CloudFormation's role may create what the stacks create, as IAM simulates it with the organization's policies.
 
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
@@ -79,7 +74,7 @@ def deployment_role_may_create(plan: Plan, account: Account) -> Iterator[Finding
     wanted += ["eks:CreateCluster"] if isinstance(plan, Plan) and plan.existing_eks is None else []
     wanted += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
     wanted += ["ec2:CreateVpc"] if plan.new_network is not None else []
-    wanted += [*GOVERNANCE] if plan.settings.teams else []
+    wanted += [*GOVERNANCE] if isinstance(plan, Plan) and plan.settings.teams else []
     denied, by = simulated(account, str(answer["Role"]["Arn"]), wanted)
     if denied:
         yield error(
