@@ -85,11 +85,12 @@ class Part:
 def parts() -> list[Part]:
     """Return all parts, the longest first, as the last one to start decides the end; every file is in exactly one."""
     spares = ("resilience/test_spares.py", "resilience/test_examples.py")
-    slurm = "rehearsal/slurm/test_slurm_cluster.py"
+    # one Slurm at a time: each looks for processes that are left
+    slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = ("ops/test_ops_connect.py", "ops/test_ops_pull.py", "ops/test_ops_submit.py")
     folders = [
-        Part(paths=("rehearsal", *with_ray), without=(slurm,)),  # one Ray cluster at a time
-        Part(paths=(slurm,)),
+        Part(paths=("rehearsal", *with_ray), without=slurm),  # one Ray cluster at a time
+        Part(paths=slurm),
         Part(paths=("ops",), without=with_ray),
         Part(paths=("docs", "cli")),
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),

@@ -349,3 +349,11 @@ def test_a_local_destroy_says_that_nothing_is_left(account: SlurmAccount, tmp_pa
 
 def test_the_tree_is_the_programs() -> None:
     assert set(tree().commands) == {path[0] for path in LEAVES}
+
+
+@pytest.mark.parametrize("verb", ["replace", "reboot"])
+def test_only_slurm_waits_for_jobs(account: SlurmAccount, verb: str) -> None:
+    account.environments = FOLDER
+    done = account.run("nodes", verb, "dev", "i-0123456789abcdef0", "--when", "after-jobs", "--yes")
+    assert (done.code, "only Slurm knows when a node's jobs end" in done.err) == (2, True)
+    assert not account.calls

@@ -20,9 +20,10 @@ from sandbox.aws.emulator.sagemaker import SageMaker
 
 Json = dict[str, Any]
 OPERATIONS = frozenset({"StartSession", "TerminateSession"})
-SHELL = "SSM-SessionManagerRunShell"
+SHELL, COMMAND = "SSM-SessionManagerRunShell", "AWS-StartNonInteractiveCommand"
 DOCUMENTS: dict[str, frozenset[str]] = {
     SHELL: frozenset(),
+    COMMAND: frozenset({"command"}),
     "AWS-StartSSHSession": frozenset({"portNumber"}),
     "AWS-StartPortForwardingSession": frozenset({"portNumber", "localPortNumber"}),
     "AWS-StartPortForwardingSessionToRemoteHost": frozenset({"host", "portNumber", "localPortNumber"}),
@@ -58,7 +59,7 @@ class Sessions:
         if document not in DOCUMENTS:
             raise ServiceError("InvalidDocument", f"Document with name {document} does not exist.")
         for name, values in (data.get("Parameters") or {}).items():
-            right = len(values) == 1 and (name == "host" or PORT.fullmatch(values[0]))
+            right = len(values) == 1 and (name in ("host", "command") or PORT.fullmatch(values[0]))
             if name not in DOCUMENTS[document] or not right:
                 raise ServiceError("ValidationException", f"Parameter {name} of {document} is not valid: {values}")
         if not self._connected(target):
