@@ -20,8 +20,8 @@ from review.findings import Effect, Row
 
 PYTHON = ("requirements.txt", "requirements-rehearsal.txt", "requirements-dev.txt", "requirements-docs.txt",
     "requirements-light.txt", "requirements-oracles.txt", "image/requirements-build.txt",
-    "image/requirements-cu128.txt", "image/requirements-cu130.txt", "image/requirements-cu130-transformers.txt",
-    "image/requirements-tiered.txt")  # fmt: skip
+    "image/requirements-cu128.txt", "image/requirements-cu130.txt", "image/requirements-cu128-transformers.txt",
+    "image/requirements-cu130-transformers.txt", "image/requirements-tiered.txt")  # fmt: skip
 NODE, CHARTS, IMAGES = "package-lock.json", "charts.lock.yaml", "images.lock.yaml"
 LIBRARY = ("aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdklabs-deploy-time-build")
 """Packages that make the templates."""

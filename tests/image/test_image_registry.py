@@ -183,6 +183,7 @@ def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
     wrong = run("pin", "cu99")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "error: image set: 'cu99'. Expected one of cu130, cu128, cu130-transformers\nFix: correct the name\n",
+        "error: image set: 'cu99'. Expected one of cu130, cu128, cu130-transformers, cu128-transformers\n"
+        "Fix: correct the name\n",
     )
     assert FILE.read_bytes() == before

@@ -16,7 +16,7 @@ from core.model import BuiltImage
 from core.plan import Plan
 from image import own
 from image.context import OWN, stage
-from image.versions import ImageError, choose
+from image.versions import ImageError, choose, read
 from tests.core.environment_files import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,8 +131,9 @@ def test_another_folder_takes_neither_a_set_nor_packages() -> None:
     assert [one.path for one in found] == [("image", "set"), ("image", "requirements")]
 
 
-def test_the_set_with_libraries_extends_the_default_in_every_shared_version() -> None:
-    plain, more = choose("cu130"), choose("cu130-transformers")
+@pytest.mark.parametrize("name", ["cu130", "cu128"])
+def test_the_set_with_libraries_extends_its_plain_one_in_every_shared_version(name: str) -> None:
+    plain, more = choose(name), choose(f"{name}-transformers")
     assert (more.base, more.tag, more.digest, more.torch) == (plain.base, plain.tag, plain.digest, plain.torch)
     ours = image_packages.pins(plain.requirements.read_text())
     theirs = image_packages.pins(more.requirements.read_text())
@@ -140,7 +141,7 @@ def test_the_set_with_libraries_extends_the_default_in_every_shared_version() ->
     assert {name: theirs[name] for name in ours} == ours
 
 
-@pytest.mark.parametrize("name", ["cu130", "cu128", "cu130-transformers"])
+@pytest.mark.parametrize("name", sorted(read()[1]))
 def test_locks_of_one_image_agree(name: str) -> None:
     """The Dockerfile installs one after the other; a second version would replace the first."""
     tiered = image_packages.pins((ROOT / "image/requirements-tiered.txt").read_text())

@@ -77,3 +77,9 @@ def test_a_broken_lock_file_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "package-lock.json").write_text("{")
     with pytest.raises(ReviewError, match=r"package-lock\.json: .*Expected a lock file"):
         locks.read(tmp_path)
+
+
+def test_every_lock_of_an_image_is_read() -> None:
+    """A set whose lock is missing here would change without a row."""
+    there = {f"image/{file.name}" for file in (Path(__file__).parents[2] / "image").glob("requirements-*.txt")}
+    assert there - {"image/requirements-own.txt"} <= set(locks.PYTHON)
