@@ -24,6 +24,11 @@ def instance_type(group: Group) -> str:
     return str(group.get("InstanceType") or " or ".join(types) or "?")
 
 
+def storage(group: Group, kind: str) -> list[Any]:
+    """Entries of a kind in its `InstanceStorageConfigs`: `EbsVolumeConfig`, `FsxLustreConfig`, `FsxOpenZfsConfig`."""
+    return [one[kind] for one in group.get("InstanceStorageConfigs") or [] if kind in one]
+
+
 def nodes(number: int, group: Group) -> str:
     """`9 ml.p5.48xlarge nodes`."""
     return f"{number} {instance_type(group)} node{'' if number == 1 else 's'}"

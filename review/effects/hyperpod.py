@@ -9,7 +9,7 @@ from typing import Any
 from core.names import INSTANCE_GROUP_LABEL
 from review.changes import Changes, Kind, ResourceChange
 from review.effects.general import only_tags
-from review.effects.groups import Group, count, groups, instance_type, nodes
+from review.effects.groups import Group, count, groups, instance_type, nodes, storage
 from review.facts import facts, source
 from review.findings import Effect, Findings, Remark, Row
 
@@ -269,9 +269,16 @@ def _group(  # noqa: PLR0917
     _patches(before, now, findings, common)
     for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
         if before.get(key) != now.get(key) and not (
-            key == "InstanceRequirements" and instance_type(before) != instance_type(now)
+            (key == "InstanceRequirements" and instance_type(before) != instance_type(now))
+            or (key == "InstanceStorageConfigs" and _mounts_alone(before, now))
         ):
             findings.add(_property(key, before, now, common))
+
+
+def _mounts_alone(before: Group, now: Group) -> bool:
+    """Whether a group of Slurm mounts another file system, and its volumes stay: `effects.slurm` reports that."""
+    same = all(storage(before, kind) == storage(now, kind) for kind in ("EbsVolumeConfig", "FsxOpenZfsConfig"))
+    return same and "SlurmConfig" in before and "SlurmConfig" in now
 
 
 def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Row:
@@ -299,7 +306,7 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             f"checked, {size}"
             f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
             f"{batches} "
-            "batches of 30–60 minutes. Pods on them end; what is on the root volume is lost.",
+            "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
             unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(now), now)} at a time",
             source=source("update-software"),
             **common,
@@ -482,7 +489,7 @@ def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, A
             code="schedule",
             change=f"ScheduledUpdateConfig {'changed' if old else 'new'}: {new.get('ScheduleExpression')}",
             consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
-            f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; pods on them end.",
+            f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; work on them ends.",
             source=source("ami-update"),
             **common,
         )
@@ -508,8 +515,8 @@ def _patches(before: Group, now: Group, findings: Findings, common: dict[str, An
             effect=Effect.SAFE,
             code="patches",
             change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
-            consequence="Nothing happens on deploy, and no pod is ended. When AWS publishes a security patch, HyperPod "
-            f"cordons all nodes of the group for up to 24 hours and patches {each}. New pods wait.",
+            consequence="Nothing happens on deploy, and no work ends. When AWS publishes a security patch, HyperPod "
+            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits.",
             source=source("auto-patch"),
             **common,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from review.changes import Changes, Kind, ResourceChange
-from review.effects.groups import Group, groups, instance_type
+from review.effects.groups import Group, groups, instance_type, storage
 from review.facts import source
 from review.findings import Effect, Findings, Row
 
@@ -14,12 +14,18 @@ STRATEGY = ("Orchestrator", "Slurm", "SlurmConfigStrategy")
 
 
 def find(changes: Changes, findings: Findings) -> None:
-    """Rows for the controller, for partitions and roles, and for what the whole cluster is configured with."""
+    """Rows for the controller, partitions and roles, the file system, and the configuration of the whole cluster."""
     for change in changes.of_type("AWS::SageMaker::Cluster"):
-        if change.kind is Kind.CHANGED and _by_slurm(change.base) and _by_slurm(change.head):
+        if not _by_slurm(change.base):
+            continue
+        if change.kind is Kind.REMOVED or (change.kind is Kind.REPLACED and not change.same_name):
+            _goes_with_the_cluster(change, findings)
+        elif change.kind is Kind.CHANGED and _by_slurm(change.head):
             _cluster(change, findings)
             _controller(change, findings)
             _parts(change, findings)
+            _partitions(change, findings)
+            _file_system(change, findings)
 
 
 def _by_slurm(resource: dict[str, Any] | None) -> bool:
@@ -79,24 +85,34 @@ def _controller(change: ResourceChange, findings: Findings) -> None:
     new = groups(change.head)
     for name, group in old.items():
         now = new.get(name)
-        if now is not None and instance_type(now) == instance_type(group):
-            continue
-        kept = change.before(*DATABASE) is not None
-        findings.add(
-            Row(
-                effect=Effect.LOSES_NODES if kept else Effect.LOSES_DATA,
-                code="slurm-controller",
-                what=f"group {name}",
-                change="removed" if now is None else f"type {instance_type(group)} → {instance_type(now)}",
-                consequence="The controller's node is deleted, and with it the queue: jobs that run end, jobs that "
-                "wait are gone, and nobody can submit until the new controller runs."
-                + ("" if kept else " The accounting database is on that node and goes with it."),
-                unavailable="the queue, and every job in it",
-                source=source("slurm-configuration"),
-                where=change.title,
-                lost=() if kept else (("accounting database", 1),),
-            )
+        if now is None or instance_type(now) != instance_type(group):
+            how = "removed" if now is None else f"type {instance_type(group)} → {instance_type(now)}"
+            _controller_goes(name, how, change, findings)
+
+
+def _goes_with_the_cluster(change: ResourceChange, findings: Findings) -> None:
+    for name, group in groups(change.base).items():
+        if _part(group) == "Controller":
+            _controller_goes(name, f"{change.kind.value} with the cluster", change, findings)
+
+
+def _controller_goes(name: str, how: str, change: ResourceChange, findings: Findings) -> None:
+    kept = change.before(*DATABASE) is not None
+    findings.add(
+        Row(
+            effect=Effect.LOSES_NODES if kept else Effect.LOSES_DATA,
+            code="slurm-controller",
+            what=f"group {name}",
+            change=how,
+            consequence="The controller's node is deleted, and with it the queue: jobs that run end, jobs that "
+            "wait are gone, and nobody can submit until a new controller runs."
+            + ("" if kept else " The accounting database is on that node and goes with it."),
+            unavailable="the queue, and every job in it",
+            source=source("slurm-configuration"),
+            where=change.title,
+            lost=() if kept else (("accounting database", 1),),
         )
+    )
 
 
 def _parts(change: ResourceChange, findings: Findings) -> None:
@@ -133,3 +149,57 @@ def _parts(change: ResourceChange, findings: Findings) -> None:
                     **common,
                 )
             )
+
+
+def _partitions(change: ResourceChange, findings: Findings) -> None:
+    """Partitions whose last group is removed; of a group that changes its partition, `_parts` reports it."""
+    before, now = groups(change.base), groups(change.head)
+    there = {_partition(group) for group in now.values()}
+    gone = {name: _partition(group) for name, group in before.items() if name not in now and _part(group) == "Compute"}
+    for partition in sorted({*gone.values()} - there):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="slurm-partition-gone",
+                what=f"partition {partition}",
+                change="its last group is removed",
+                consequence="Jobs that wait in the partition never start, and scripts that name it are refused.",
+                unavailable=f"partition {partition}",
+                source=source("slurm-configuration"),
+                where=change.title,
+            )
+        )
+
+
+def _file_system(change: ResourceChange, findings: Findings) -> None:
+    """What nodes mount: one row for all groups that change in the same way."""
+    before, now = groups(change.base), groups(change.head)
+    changed: dict[tuple[str, str], list[str]] = {}
+    for name in before:
+        mounts = [storage(side.get(name, {}), "FsxLustreConfig") for side in (before, now)]
+        if name in now and mounts[0] != mounts[1]:
+            changed.setdefault((_mounted(mounts[0]), _mounted(mounts[1])), []).append(name)
+    for (old, new), names in changed.items():
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="slurm-file-system",
+                what=f"group{'s' if len(names) > 1 else ''} {', '.join(names)}",
+                change=f"mounts {old} → {new}",
+                consequence="Runs, environments and home folders are on the file system that nodes mount. Whether "
+                "running nodes mount the other one is not documented: expect some nodes on each, and jobs that end.",
+                unavailable="what is on the file system, while nodes differ",
+                source=source("slurm-configuration"),
+                where=change.title,
+            )
+        )
+
+
+def _mounted(mounts: list[Any]) -> str:
+    """A mount in words; a DNS name that is no text is the stack's own file system's."""
+    if not mounts:
+        return "nothing"
+    mount = mounts[0]
+    name = mount.get("DnsName")
+    where = name.partition(".")[0] if isinstance(name, str) else "the stack's file system"
+    return f"{where} at {mount.get('MountPath')}"

@@ -119,6 +119,106 @@ def test_another_orchestrator_is_another_cluster(tmp_path: Path) -> None:
     assert made.effect is Effect.REJECTED, "a cluster of that name exists"
 
 
+def mounts(dns: Any = None, **more: str) -> Callable[[Json], None]:
+    def change(request: Json) -> None:
+        for group in request["InstanceGroups"]:
+            old = group["InstanceStorageConfigs"][0]["FsxLustreConfig"]
+            group["InstanceStorageConfigs"] = [
+                {"FsxLustreConfig": {**old, **({"DnsName": dns} if dns else {}), **more}}
+            ]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (mounts("fs-99999999.fsx.us-west-2.amazonaws.com"), "fs-0123456789abcdef0 at /fsx → fs-99999999 at /fsx"),
+        (mounts({"Fn::ImportValue": "a"}), "fs-0123456789abcdef0 at /fsx → the stack's file system at /fsx"),
+        (mounts(MountPath="/data"), "fs-0123456789abcdef0 at /fsx → fs-0123456789abcdef0 at /data"),
+        (lambda request: [one.pop("InstanceStorageConfigs") for one in request["InstanceGroups"]], "→ nothing"),
+    ],
+)
+def test_another_file_system_is_one_row(tmp_path: Path, change: Callable[[Json], None], words: str) -> None:
+    made = reviewed(tmp_path, change)
+    (found,) = made.rows
+    assert (found.code, found.effect, found.what) == (
+        "slurm-file-system",
+        Effect.INTERRUPTS,
+        "groups controller, login, workers",
+    )
+    assert words in found.change
+
+
+def test_another_volume_beside_the_mount_is_reported_as_on_eks(tmp_path: Path) -> None:
+    def volume(request: Json) -> None:
+        configs = request["InstanceGroups"][2]["InstanceStorageConfigs"]
+        request["InstanceGroups"][2]["InstanceStorageConfigs"] = [
+            {"EbsVolumeConfig": {"VolumeSizeInGB": 500}},
+            *configs,
+        ]
+
+    assert [row.code for row in reviewed(tmp_path, volume).rows] == ["group-undocumented"]
+
+
+def other_name(request: Json) -> None:
+    request["ClusterName"] = "other"
+
+
+def other_network(request: Json) -> None:
+    request["VpcConfig"] = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-9"]}
+
+
+def test_a_cluster_that_is_replaced_takes_the_queue_along(tmp_path: Path) -> None:
+    found = row(reviewed(tmp_path, other_name), "slurm-controller")
+    assert (found.effect, found.change) == (Effect.LOSES_DATA, "replaced with the cluster")
+    kept = row(reviewed(tmp_path / "kept", other_name, base=database), "slurm-controller")
+    assert kept.effect is Effect.LOSES_NODES
+    refused = reviewed(tmp_path / "refused", other_network)
+    assert (refused.effect, [one.code for one in refused.rows]) == (Effect.REJECTED, ["custom-name"])
+
+
+def test_a_partition_goes_with_its_last_group(tmp_path: Path) -> None:
+    def two(request: Json) -> None:
+        request["InstanceGroups"].append({**request["InstanceGroups"][2], "InstanceGroupName": "more"})
+
+    def without(request: Json) -> None:
+        del request["InstanceGroups"][2]
+
+    assert row(reviewed(tmp_path, without), "slurm-partition-gone").what == "partition train"
+    made = reviewed(tmp_path / "two", without, base=two)
+    assert [one.code for one in made.rows] == ["group-removed"]
+
+
+def group(index: int, **members: Any) -> Callable[[Json], None]:
+    return lambda request: request["InstanceGroups"][index].update(members)
+
+
+SUBNET = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-2"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "effect"),
+    [
+        (group(2, InstanceCount=2), "count-down", Effect.LOSES_NODES),
+        (group(2, InstanceType="ml.p5e.48xlarge"), "group-type", Effect.LOSES_NODES),
+        (group(2, InstanceGroupName="others"), "group-renamed", Effect.LOSES_NODES),
+        (group(2, OverrideVpcConfig=SUBNET), "group-immutable", Effect.REJECTED),
+        (group(2, CapacityRequirements={"Spot": {}}), "group-immutable", Effect.REJECTED),
+        (group(2, AutoPatchConfig={"PatchingStrategy": "WhenIdle"}), "patches", Effect.SAFE),
+        (group(2, OnStartDeepHealthChecks=["InstanceStress"]), "deep-checks-off", Effect.WEAKENS),
+        (lambda request: request.update(NodeRecovery="None"), "node-recovery-off", Effect.WEAKENS),
+        (lambda request: request.pop("NodeProvisioningMode"), "provisioning-mode", Effect.REJECTED),
+    ],
+)
+def test_what_both_orchestrators_have_is_judged_alike(
+    tmp_path: Path, change: Callable[[Json], None], code: str, effect: Effect
+) -> None:
+    made = reviewed(tmp_path, change)
+    assert [(one.code, one.effect) for one in made.rows] == [(code, effect)]
+    assert "pod" not in made.rows[0].consequence
+
+
 def test_more_nodes_touch_no_job(tmp_path: Path) -> None:
     def more(request: Json) -> None:
         request["InstanceGroups"][2]["InstanceCount"] = 6
