@@ -100,9 +100,11 @@ rehearse: setup rehearsal-env  ## train on this machine and inject FAULTS (worke
 soak: setup rehearsal-env  ## kill at random moments, N times
 	$(RUN) local soak $(ENV) --kills $(or $(N),50)
 
-picture: setup  ## draw docs/architecture.svg from the synthesized prod environment
+picture: setup  ## draw docs/architecture.svg (prod) and docs/architecture-slurm.svg (the example on Slurm)
 	CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture -c env=prod
 	$(BIN)/python docs/draw_architecture.py .cache/picture
+	HYPERPOD_RAY_ENVIRONMENTS=environments/examples CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture-slurm -c env=slurm
+	$(BIN)/python docs/draw_architecture.py .cache/picture-slurm --out docs/architecture-slurm.svg
 
 terminal: setup emulator-env local-charts  ## record docs/terminal.svg: status, a lost node, status, on the sandbox
 	$(RUN) local deploy dev

@@ -2,8 +2,8 @@
 
     .venv/bin/python docs/access_page.py [--check]
 
-A command needs the AWS calls of its module in `ops/` and of the modules that it imports. `--check`: exit code 3
-where the page is stale.
+A command needs the AWS calls of its module in `ops/` and of the modules that it imports. The page ends with what a user
+of a cluster on Slurm needs. `--check`: exit code 3 where the page is stale.
 """
 
 from __future__ import annotations
@@ -162,6 +162,40 @@ def policy(role: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
 
 
+def slurm_policy() -> str:
+    """An identity policy of a user of a cluster on Slurm: a shell on its nodes, and what `status` asks."""
+    statements: list[dict[str, object]] = [
+        {
+            "Sid": "Nodes", "Effect": "Allow",
+            "Action": ["sagemaker:DescribeCluster", "sagemaker:ListClusterNodes"],
+            "Resource": "arn:aws:sagemaker:REGION:ACCOUNT:cluster/CLUSTER-ID",
+        },
+        {
+            "Sid": "Shell", "Effect": "Allow", "Action": "ssm:StartSession",
+            "Resource": [
+                "arn:aws:sagemaker:REGION:ACCOUNT:cluster/CLUSTER-ID",
+                "arn:aws:ssm:REGION:ACCOUNT:document/SSM-SessionManagerRunShell",
+                f"arn:aws:ssm:REGION:*:document/{document()}",
+                f"arn:aws:ssm:REGION:*:document/{command_document()}",
+            ],
+            "Condition": {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}},
+        },
+        {
+            "Sid": "OwnSessions", "Effect": "Allow",
+            "Action": ["ssm:TerminateSession", "ssm:ResumeSession", "ssmmessages:OpenDataChannel"],
+            "Resource": "arn:aws:ssm:*:*:session/${aws:userid}-*",
+        },
+    ]  # fmt: skip
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def command_document() -> str:
+    """The session document by which `status` asks the controller."""
+    words = [node.value for node in ast.walk(ast.parse((PROJECT / "ops/slurm.py").read_text("utf-8")))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+    return words[words.index("--document-name") + 1]
+
+
 def document() -> str:
     """The session document of a tunnel."""
     tree = ast.parse((PROJECT / "ops/tunnel.py").read_text("utf-8"))
@@ -200,8 +234,22 @@ def page() -> str:
     ]
     for role in ROLES:
         lines += [f"## {role.capitalize()}", "", *NOTES[role], "", "```json", policy(role), "```", ""]
+    lines += ["## On Slurm", "", *ON_SLURM, "", "```json", slurm_policy(), "```", ""]
     return "\n".join(lines)
 
+
+ON_SLURM = [
+    "On Slurm there are no access entries. Whoever opens a session on a node submits jobs there, with the",
+    "policy below. It allows the shell, the tunnel, and the command by which `status` asks the controller.",
+    "",
+    "IAM names the cluster and no node: the policy opens the controller and the compute nodes too. A session begins",
+    "as a user who may use `sudo`. To give each IAM principal an operating system user without it, turn on",
+    "[Run As support](https://docs.aws.amazon.com/systems-manager/latest/userguide/session-preferences-run-as.html) of",
+    "Session Manager, and create these users on all nodes.",
+    "",
+    "The [operator's policy](#operator) serves both orchestrators. Jobs run with the role of the nodes,",
+    "so whoever submits has its rights.",
+]
 
 NOTES = {
     "researcher": [

@@ -131,7 +131,8 @@ def _described(kind: str, properties: dict[str, Any], logical_id: str) -> list[s
 
 
 def _subnet(properties: dict[str, Any], _: str) -> list[str]:
-    name = next(tag["Value"] for tag in properties["Tags"] if tag["Key"] == "aws-cdk:subnet-name")
+    tags = {tag["Key"]: tag["Value"] for tag in properties["Tags"]}
+    name = tags.get("aws-cdk:subnet-name") or tags["Name"].rpartition("/")[2].rstrip("0123456789")
     return [f"subnet {name} {properties['CidrBlock']} {properties['AvailabilityZoneId']}"]
 
 
@@ -141,7 +142,8 @@ def _eks(properties: dict[str, Any], _: str) -> list[str]:
 
 
 def _hyperpod(properties: dict[str, Any], _: str) -> list[str]:
-    head = f"HyperPod, node recovery {properties['NodeRecovery']}"
+    by = " on Slurm" if "Slurm" in properties["Orchestrator"] else ""
+    head = f"HyperPod{by}, node recovery {properties['NodeRecovery']}"
     return [head, *(_group(group) for group in properties["InstanceGroups"])]
 
 
@@ -165,8 +167,10 @@ DESCRIBED: dict[str, Callable[[dict[str, Any], str], list[str]]] = {
 
 
 def _group(group: dict[str, Any]) -> str:
+    slurm = group.get("SlurmConfig", {})
+    part = "".join(f", partition {name}" for name in slurm.get("PartitionNames", []))
     checks = ", deep checks" if group.get("OnStartDeepHealthChecks") else ""
-    return f"{group['InstanceCount']} × {group['InstanceType']} ({group['InstanceGroupName']}{checks})"
+    return f"{group['InstanceCount']} × {group['InstanceType']} ({group['InstanceGroupName']}{part}{checks})"
 
 
 def draw(boxes: list[Box]) -> str:

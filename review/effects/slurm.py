@@ -20,7 +20,7 @@ def find(changes: Changes, findings: Findings) -> None:
             continue
         if change.kind is Kind.REMOVED or (change.kind is Kind.REPLACED and not change.same_name):
             _goes_with_the_cluster(change, findings)
-        elif change.kind is Kind.CHANGED and _by_slurm(change.head):
+        elif change.kind is Kind.CHANGED:  # of the same orchestrator, which is create-only
             _cluster(change, findings)
             _controller(change, findings)
             _parts(change, findings)

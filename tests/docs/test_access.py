@@ -101,3 +101,31 @@ def test_a_researcher_opens_tunnels_and_nothing_else_of_systems_manager(
     text = text.replace("CLUSTER-ID", "abcdefghij12").replace("${aws:userid}", "me")
     statements = statements_of(json.loads(text))
     assert allows(statements, Request(action=action, resource=resource, context=context)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "allowed"),
+    [
+        ("ssm:StartSession", CLUSTER, True),
+        ("ssm:StartSession", SHELL, True),
+        ("ssm:StartSession", FORWARD, True),
+        ("ssm:StartSession", "arn:aws:ssm:us-west-2::document/AWS-StartNonInteractiveCommand", True),
+        ("ssm:StartSession", "arn:aws:ssm:us-west-2::document/AWS-StartSSHSession", False),
+        ("ssm:StartSession", CLUSTER.replace("abcdefghij12", "another"), False),
+        ("ssm:StartSession", "arn:aws:ec2:us-west-2:111122223333:instance/i-0123456789abcdef0", False),
+        ("ssm:SendCommand", CLUSTER, False),
+        ("ssm:TerminateSession", "arn:aws:ssm:us-west-2:111122223333:session/you-0123456789abcdef0", False),
+        ("ssm:ResumeSession", "arn:aws:ssm:us-west-2:111122223333:session/me-0123456789abcdef0", True),
+        ("sagemaker:ListClusterNodes", CLUSTER, True),
+        ("sagemaker:BatchReplaceClusterNodes", CLUSTER, False),
+        ("eks:DescribeCluster", "*", False),
+    ],
+)
+def test_who_works_on_slurm_opens_shells_on_one_cluster(
+    page: ModuleType, action: str, resource: str, allowed: bool
+) -> None:
+    text = page.slurm_policy().replace("REGION:ACCOUNT", "us-west-2:111122223333").replace("REGION", "us-west-2")
+    text = text.replace("CLUSTER-ID", "abcdefghij12").replace("${aws:userid}", "me")
+    statements = statements_of(json.loads(text))
+    context = CHECKED if action == "ssm:StartSession" else {}
+    assert allows(statements, Request(action=action, resource=resource, context=context)) is allowed

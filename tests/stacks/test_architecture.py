@@ -1,20 +1,39 @@
-"""The README's picture is drawn from the app and is not stale."""
+"""The pictures of the README and the docs are drawn from the app and are not stale."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from types import ModuleType
 
-from tests.stacks.conftest import PROJECT, Assembly
+import pytest
+
+from core.loader import FOLDER
+from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
 
-def test_the_picture_is_of_this_app(assemblies: dict[str, Assembly]) -> None:
+@pytest.fixture(scope="module")
+def drawing() -> ModuleType:
     spec = importlib.util.spec_from_file_location("draw_architecture", PROJECT / "docs" / "draw_architecture.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    drawn = module.draw(module.read(assemblies["prod"].folder))
-    stored = (PROJECT / "docs" / "architecture.svg").read_text()
-    assert drawn == stored, "run `make picture` and commit docs/architecture.svg"
+    return module
+
+
+def stored(name: str) -> str:
+    return (PROJECT / "docs" / name).read_text()
+
+
+def test_the_picture_is_of_this_app(drawing: ModuleType, assemblies: dict[str, Assembly]) -> None:
+    drawn = drawing.draw(drawing.read(assemblies["prod"].folder))
+    assert drawn == stored("architecture.svg"), "run `make picture` and commit docs/architecture.svg"
+
+
+def test_the_picture_of_slurm_is_of_this_app(drawing: ModuleType) -> None:
+    drawn = drawing.draw(drawing.read(synthesize("slurm", folder=FOLDER / "examples").folder))
+    assert drawn == stored("architecture-slurm.svg"), "run `make picture` and commit docs/architecture-slurm.svg"
+    assert "HyperPod on Slurm" in drawn
+    assert "partition train" in drawn
