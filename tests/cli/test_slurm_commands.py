@@ -16,7 +16,9 @@ from core.loader import FOLDER
 from ops.clients import SlurmTarget
 from tests.cli.test_command_line import LEAVES, commands
 from tests.cli.test_one_command import problem
-from tests.support.slurm_account import NAME, SlurmAccount
+from tests.core.account.good import GOOD
+from tests.core.account.recorded import RecordedAccount
+from tests.support.slurm_account import ACCOUNT, NAME, SlurmAccount
 
 NODES = dict(commands())
 PATHS = {" ".join(path): path for path in LEAVES}
@@ -357,3 +359,38 @@ def test_only_slurm_waits_for_jobs(account: SlurmAccount, verb: str) -> None:
     done = account.run("nodes", verb, "dev", "i-0123456789abcdef0", "--when", "after-jobs", "--yes")
     assert (done.code, "only Slurm knows when a node's jobs end" in done.err) == (2, True)
     assert not account.calls
+
+
+# --- preflight with an account ---------------------------------------------------------------------------------------
+
+
+def in_this_account(data: Any) -> Any:
+    """The recorded account under the number of the example's."""
+    if isinstance(data, dict):
+        return {in_this_account(key): in_this_account(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [in_this_account(one) for one in data]
+    return data.replace("123456789012", ACCOUNT) if isinstance(data, str) else data
+
+
+def test_preflight_asks_the_account_for_what_slurm_needs(account: SlurmAccount) -> None:
+    data = in_this_account(GOOD)
+    data["offerings"] = {kind: ["usw2-az1", "usw2-az2"] for kind in ("m5.2xlarge", "p5.48xlarge")}
+    account.recorded = RecordedAccount(data)
+    account.environments = account.folder / "environments"
+    account.environments.mkdir()
+    text = (FOLDER / "examples" / f"{NAME}.yaml").read_text(encoding="utf-8")
+    # the recorded account has a quota of this type
+    (account.environments / f"{NAME}.yaml").write_text(text.replace("ml.m5.4xlarge", "ml.m5.2xlarge"))
+    done = account.run("preflight", NAME, "-o", "json")
+    rows = done.json["checks"]
+    assert (done.code, [row for row in rows if row["result"] not in ("ok", "skipped")]) == (0, [])
+    asked = {one.partition(":")[0] for one in account.recorded.asked}
+    assert "eks" not in asked
+    assert {"ec2", "servicequotas", "fsx", "iam", "sagemaker"} <= asked
+    quotas = [row["what"] for row in rows if row["check"] == "quotas"]
+    assert any("ml.p5.48xlarge for cluster usage: 4 asked" in what for what in quotas)
+    data["offerings"] = {}
+    failed = account.run("preflight", NAME, "-o", "json")
+    assert failed.code == 3
+    assert {row["check"] for row in failed.json["checks"] if row["result"] == "failed"} == {"instance types"}

@@ -22,12 +22,14 @@ from typing import Any
 import botocore.client
 import botocore.session
 import pytest
+from botocore import xform_name
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
 from core.loader import FOLDER
 from core.names import ENVIRONMENT_TAG
 from ops import slurm
+from tests.core.account.recorded import RecordedAccount
 from tests.support import boto_models
 
 Json = dict[str, Any]
@@ -100,6 +102,8 @@ class SlurmAccount:
     failed: list[Json] = field(default_factory=list)
     """What a batch call answers as refused."""
     environments: Path = FOLDER / "examples"
+    recorded: RecordedAccount | None = None
+    """Answers in place of this one, where a command asks for much more."""
 
     def install(self, *, programs: bool = True) -> SlurmAccount:
         """Put botocore and the programs in place."""
@@ -181,6 +185,8 @@ class SlurmAccount:
             assert not report.has_errors(), f"{operation}: {report.generate_report()}"
         self.calls.append((operation, arguments))
         answer = getattr(self, operation, None)
+        if self.recorded is not None and operation != "GetCallerIdentity":
+            return self.recorded.call(client.meta.service_model.service_name, xform_name(operation), **arguments)
         if answer is None:
             raise AssertionError(f"nobody answers {operation}")
         made: Json = answer(arguments)
