@@ -387,7 +387,7 @@ def test_preflight_asks_the_account_for_what_slurm_needs(account: SlurmAccount) 
     assert (done.code, [row for row in rows if row["result"] not in ("ok", "skipped")]) == (0, [])
     asked = {one.partition(":")[0] for one in account.recorded.asked}
     assert "eks" not in asked
-    assert {"ec2", "servicequotas", "fsx", "iam", "sagemaker"} <= asked
+    assert {"ec2", "service-quotas", "fsx", "iam", "sagemaker"} <= asked
     quotas = [row["what"] for row in rows if row["check"] == "quotas"]
     assert any("ml.p5.48xlarge for cluster usage: 4 asked" in what for what in quotas)
     data["offerings"] = {}
