@@ -123,7 +123,7 @@ ON_SLURM: dict[str, Decision] = {
     "local rehearse": Instead(why="it rehearses Ray's recovery", use=REHEARSE),
     "local soak": Instead(why="it rehearses Ray's recovery", use=REHEARSE),
     "local slurm": APART,
-    "local teams": APART,
+    "local teams": Instead(why="it rehearses teams of a Ray cluster", use=REHEARSE),
     "local ray start": Instead(why="there is no RayCluster", use=REHEARSE),
     "local ray stop": APART,
     "local ray status": APART,
