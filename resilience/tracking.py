@@ -174,7 +174,8 @@ class Wandb:
 
             # its id may have letters, digits, dashes and underscores
             known = re.sub(r"[^A-Za-z0-9_-]+", "-", self.url).strip("-")[-64:]
-            quiet = wandb.Settings(silent=True)
+            # metrics only: by default it would also wrap this process's output and send it, and read the Git repository
+            quiet = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
             self.run = wandb.init(project=self.project, name=self.name, id=known, resume="allow", settings=quiet)
         steps: dict[int, dict[str, float]] = {}
         for point in points:
