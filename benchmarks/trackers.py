@@ -145,7 +145,7 @@ def mlflow_stored(folder: Path) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[str]:
-    """Names of what a function takes, `self` left out."""
+    """Names of what a function takes, without `self`."""
     return [name for name in inspect.signature(function).parameters if name != "self"]
 
 
