@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_spares import HELD, Party
+from test_spares import HELD, Party, alive
 
 pytestmark = pytest.mark.slow
 SAMPLES, EPOCHS, STEPS = 64, 3, 30
+STEPS_OF_AN_EPOCH = 11
 
 
 @pytest.fixture
@@ -69,4 +72,30 @@ def test_a_rank_is_killed_and_the_rest_goes_on_from_a_checkpoint_until_it_is_bac
     begun = party.events("restore")[0]
     assert Path(begun["path"]).name.startswith("step-")
     assert begun["step"] % (SAMPLES // 6), "in the middle of an epoch"
+    assert seen(party) == ONCE
+
+
+@pytest.mark.parametrize("spares", [2, 0], ids=["spares", "checkpoint"])
+def test_a_node_is_killed_with_all_of_its_ranks(run: Callable[..., Party], spares: int) -> None:
+    """Every process of one host ends at once, with the copies in its memory: in the middle of an epoch."""
+    party = run(active=4, spares=spares, per_node=2, least=2, every=3)
+    party.start(4 + spares)
+    party.until_warm(spares)
+    party.until_step(6)
+    ranks = party.events("generation")[-1]["ranks"]
+    host = next(holder["node"] for holder in ranks.values())
+    there = {holder["pid"] for holder in ranks.values() if holder["node"] == host}
+    assert len(there) == 2
+    assert len(ranks) == 4
+    for pid in there:
+        os.kill(pid, signal.SIGKILL)
+    (party.folder / "go-8").touch()
+    party.until_done()
+    assert not any(alive(pid) for pid in there)
+    after = party.events("generation")[-1]["ranks"]
+    assert len(after) == 2 + spares
+    assert host not in {holder["node"] for holder in after.values()}
+    restored = party.events("restore")[0]
+    assert (restored["path"] == "memory") == bool(spares)
+    assert restored["step"] % STEPS_OF_AN_EPOCH, "in the middle of an epoch"
     assert seen(party) == ONCE
