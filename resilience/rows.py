@@ -14,7 +14,9 @@ dataset drops rows that ranks cannot share evenly, and splits otherwise for anot
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +53,7 @@ def units_of(source: str) -> tuple[Unit, ...]:
 
     Once in a process: survivors of a fault do not list the files again.
     """
-    store, base = _store(source)
+    store, base = store_of(source)
     found = store.get_file_info(base)
     listed = (
         [found] if found.is_file else store.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
@@ -75,11 +77,22 @@ def _is_data(path: str) -> bool:
     return path.endswith(_SUFFIX) and not any(part.startswith(("_", ".")) for part in parts) if parts else True
 
 
-def _store(url: str) -> tuple[Any, str]:
-    if "://" in url:
-        store, path = fs.FileSystem.from_uri(url)
-        return store, path.rstrip("/")
-    return fs.LocalFileSystem(), url.rstrip("/") or "/"
+def store_of(url: str) -> tuple[Any, str]:
+    """The file system of a place, and the path in it.
+
+    S3 is asked in the pod's own Region first: without one, Arrow asks us-east-1 where the bucket is, which a closed
+    network does not reach.
+    """
+    if "://" not in url:
+        return fs.LocalFileSystem(), url.rstrip("/") or "/"
+    region = os.environ.get("AWS_REGION")
+    if region and url.startswith("s3://") and "?" not in url:
+        store, path = fs.FileSystem.from_uri(f"{url}?region={region}")
+        with contextlib.suppress(OSError):  # a bucket of another Region
+            store.get_file_info(path)
+            return store, path.rstrip("/")
+    store, path = fs.FileSystem.from_uri(url)
+    return store, path.rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -157,7 +170,7 @@ class Reader:
         if at not in self.kept:
             plan, unit = self.plan, self.plan.units[self.plan.order[at]]
             if self.store is None:
-                self.store, _ = _store(plan.source)
+                self.store, _ = store_of(plan.source)
             with self.store.open_input_file(unit.path) as file:
                 table = pq.ParquetFile(file).read_row_group(unit.group, columns=plan.columns and list(plan.columns))
             if table.num_rows != unit.rows:

@@ -1,7 +1,7 @@
 """Fine-tune a small byte-level language model with FSDP2; survives whatever takes its workers away.
 
-Default text: `pydoc_data.topics`, the 0.5 MB of English that ships with Python; `--data FILE` for your own. On GPUs
-it trains in bf16 over NCCL, on CPUs in float32 over gloo. From the repository's root:
+Default text: `pydoc_data.topics`, the 0.5 MB of English that ships with Python; `--data FILE` for your own, or
+`--data s3://BUCKET/KEY`. On GPUs it trains in bf16 over NCCL, on CPUs in float32 over gloo. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/finetune \
         --runtime-env-json '{"py_modules": ["resilience"]}' \
@@ -78,6 +78,17 @@ class ByteModel(nn.Module):
         return self.head(self.norm(x))
 
 
+def content(path: str) -> bytes:
+    """A file of the shared file system, or of S3."""
+    if not path.startswith("s3://"):
+        return Path(path).read_bytes()
+    from resilience.rows import store_of
+
+    store, name = store_of(path)
+    with store.open_input_stream(name) as stream:
+        return bytes(stream.read())
+
+
 def read_text(path: str | None) -> torch.Tensor:
     """The training text as bytes; InputError where the file cannot be read."""
     if path is None:
@@ -85,12 +96,12 @@ def read_text(path: str | None) -> torch.Tensor:
 
         return torch.frombuffer(bytearray("\n".join(topics[key] for key in sorted(topics)).encode()), dtype=torch.uint8)
     try:
-        return torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
+        return torch.frombuffer(bytearray(content(path)), dtype=torch.uint8)
     except (OSError, ValueError) as error:
         raise InputError(
             f"--data: {path} cannot be read or is empty ({error})",
-            expected="a file that every node sees",
-            fix="put it on the shared file system",
+            expected="a file that every node sees, or s3://BUCKET/KEY that ray.access.s3 names",
+            fix="put it on the shared file system, or correct the place",
         ) from error
 
 
@@ -179,7 +190,9 @@ def main() -> None:
     add_arguments(parser)
     group = parser.add_argument_group("model and data")
     group.add_argument(
-        "--data", default=None, help="a text file every node sees (default: the text that ships with Python)"
+        "--data",
+        default=None,
+        help="a text file every node sees, or s3://BUCKET/KEY (default: the text that ships with Python)",
     )
     group.add_argument("--steps", type=int, default=200)
     group.add_argument("--global-batch", type=int, default=16, help="windows per step over all workers")

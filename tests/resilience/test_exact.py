@@ -216,3 +216,37 @@ def test_an_error_in_the_reading_thread_is_the_loop_s(folder: Path, monkeypatch:
     monkeypatch.setattr(rows.Reader, "_unit", broken)
     with pytest.raises(OSError, match="no route"):
         list(data)
+
+
+class Buckets:
+    """Arrow's file systems, with one bucket that is in `eu-west-1`."""
+
+    def __init__(self, asked: list[str], url: str) -> None:
+        self.asked, self.url = asked, url
+        asked.append(url)
+
+    def get_file_info(self, _path: str) -> None:
+        if "region=us-west-2" in self.url and "far" in self.url:
+            raise OSError("301 PermanentRedirect")
+
+
+@pytest.mark.parametrize(
+    ("region", "url", "asked"),
+    [
+        ("us-west-2", "s3://near/a/", ["s3://near/a/?region=us-west-2"]),
+        ("us-west-2", "s3://far/a", ["s3://far/a?region=us-west-2", "s3://far/a"]),
+        ("us-west-2", "s3://near/a?region=eu-west-1", ["s3://near/a?region=eu-west-1"]),
+        ("us-west-2", "gs://near/a", ["gs://near/a"]),
+        ("", "s3://near/a", ["s3://near/a"]),
+    ],
+)
+def test_a_bucket_is_asked_in_the_pods_region_first(
+    monkeypatch: pytest.MonkeyPatch, region: str, url: str, asked: list[str]
+) -> None:
+    """What names no Region is looked up in us-east-1, which a closed network does not reach."""
+    seen: list[str] = []
+    monkeypatch.setenv("AWS_REGION", region)
+    made = type("Made", (), {"from_uri": staticmethod(lambda url: (Buckets(seen, url), "bucket/a/"))})
+    monkeypatch.setattr(rows.fs, "FileSystem", made)
+    assert rows.store_of(url)[1] == "bucket/a"
+    assert seen == asked
