@@ -7,6 +7,8 @@ RayJob. A team's jobs are in the team's namespace.
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
 import re
 import secrets
 import time
@@ -18,6 +20,7 @@ from core.plan_names import ray_namespaces
 from ops import output, queues
 from ops.clients import Json, Target
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
+from ops.in_ray import runs as reader
 from ops.job_object import CODE, code_of, namespace_of, ray_job
 
 POLL_SECONDS = 2.0
@@ -157,7 +160,22 @@ def listed(target: Target) -> list[Json]:
 
 
 def log_of(target: Target, name: str, *, namespace: str = "") -> str:
-    """The submitter's log, which is the driver's; empty where it does not run yet."""
+    """The submitter's log, which is the driver's, without its reports; empty where it does not run yet."""
+    lines = _log(target, name, namespace=namespace).splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(reader.MARK))
+
+
+def report_of(target: Target, name: str, *, namespace: str) -> Json | None:
+    """The newest report of its run folder in the log; None where there is none."""
+    for line in reversed(_log(target, name, namespace=namespace).splitlines()):
+        if line.startswith(reader.MARK):
+            with contextlib.suppress(ValueError):  # one that is being written
+                (found,) = json.loads(line.removeprefix(reader.MARK))
+                return dict(found)
+    return None
+
+
+def _log(target: Target, name: str, *, namespace: str) -> str:
     namespace = namespace or str(find(target, name)["metadata"]["namespace"])
     pods = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=f"job-name={name}")
     begun = [pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")]

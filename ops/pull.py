@@ -25,7 +25,7 @@ from ops import in_ray, output, run_state, runs
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from ops.in_ray import files as reader
-from ops.jobs_api import Jobs, jobs_of
+from ops.jobs_api import Jobs
 from ops.output import Format
 from ops.run_state import Mode, State
 
@@ -168,7 +168,14 @@ def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: run
             code=BAD_USE,
         )
     else:
-        with jobs_of(target, address=source.address) as jobs:
+        with runs.standing(target, source) as jobs:
+            if jobs is None:
+                raise OpsError(
+                    f"{folder} is on the shared file system, which the standing RayCluster serves",
+                    expected="the right to reach it: a role of eks.ray_users",
+                    fix="ask somebody who has it, or keep runs in S3: storage: s3://BUCKET/PREFIX in the job",
+                    code=BAD_USE,
+                )
             yield _through_ray(jobs, folder, patterns=patterns)
 
 

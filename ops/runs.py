@@ -6,12 +6,13 @@ RayCluster. Ray forgets its jobs with the head, unless the environment has GCS f
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from core import job
 from core.findings import meant
@@ -64,6 +65,8 @@ class Run:
     own_cluster: bool = False
     """Whether it has a RayCluster of its own, which is then `cluster`."""
     cluster: str = ""
+    namespace: str = ""
+    """Of that RayCluster: the environment's, or a team's."""
     waits: str = ""
     """Why it has not begun; empty where it has."""
 
@@ -121,19 +124,42 @@ def seen(
         listed = sorted(chosen, key=_newest, reverse=True) if not names else chosen
         return [run for run in listed if state in ("", run.state.lower())], {one.folder: one for one in states}
     own = [] if source.address else own_runs(target)
-    with jobs_of(target, address=source.address) as jobs:
-        found = sorted([*all_of(jobs), *own], key=_newest, reverse=True)
+    with standing(target, source) as jobs:
+        found = sorted([*(all_of(jobs) if jobs else []), *own], key=_newest, reverse=True)
         if names:
             found = [pick(found, name, environment=target.name) for name in names]
         found = [run for run in found if state in ("", run.state.lower())]
-        folders = list(dict.fromkeys(run.folder for run in found if run.folder))[:MOST_FOLDERS]
-        if not progress or not folders:
-            return found, {}
+        return found, _states(target, jobs, found) if progress else {}
+
+
+@contextlib.contextmanager
+def standing(target: Target, source: Source) -> Iterator[Jobs | None]:
+    """The Jobs API of the standing RayCluster; None for who is in a team and may not reach it."""
+    with contextlib.ExitStack() as stack:
         try:
-            return found, {one.folder: one for one in run_state.read(jobs, folders)}
+            jobs = stack.enter_context(jobs_of(target, address=source.address))
+        except Exception as error:
+            if getattr(error, "status", None) != 403 or not target.plan.settings.teams:
+                raise
+            output.log("the standing RayCluster is not yours to reach: these are the jobs of teams' queues")
+            jobs = None
+        yield jobs
+
+
+def _states(target: Target, jobs: Jobs | None, found: Sequence[Run]) -> dict[str, State]:
+    """What run folders say: the folders of the newest runs, and else the reports in the jobs' logs."""
+    states: dict[str, State] = {}
+    folders = list(dict.fromkeys(run.folder for run in found if run.folder))[:MOST_FOLDERS]
+    if jobs and folders:
+        try:
+            states = {one.folder: one for one in run_state.read(jobs, folders)}
         except OpsError as error:
             output.log(f"progress is not known: {error.message}")
-            return found, {}
+    for run in found[:MOST_FOLDERS]:
+        if run.own_cluster and run.folder in folders and run.folder not in states:
+            report = own_cluster.report_of(target, run.id, namespace=run.namespace)
+            states |= {one.folder: one for one in run_state.states([report] if report else [])}
+    return states
 
 
 def show(target: Target, name: str, *, form: Format, source: Source) -> int:
@@ -154,7 +180,7 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
     table = output.table("run", run.id)
     rows = {
         "name": run.name if run.name != run.id else "",
-        "cluster": f"{run.cluster}, of its own" if run.own_cluster else "",
+        "cluster": f"{run.cluster or 'none yet'}, of its own, in namespace {run.namespace}" if run.own_cluster else "",
         "waits": run.waits,
         "state": run.state + (f", exit code {run.exit_code}" if run.exit_code else ""),
         "started": output.clock(run.started),
@@ -371,7 +397,9 @@ def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
         except KeyboardInterrupt:
             output.log(f"stopped following; {mine.id} continues")
             return INTERRUPTED
-    with jobs_of(target, address=source.address) as jobs:
+    with standing(target, source) as jobs:
+        if jobs is None:
+            _no_run(own_runs(target), name, environment=target.name)
         run = one(jobs, name, environment=target.name)
         if not following:
             output.write_text(log_of(jobs, run.id))
@@ -394,7 +422,9 @@ def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float
         own_cluster.stop(target, mine.id, limit_s=limit_s)
         output.log(f"{mine.id} is deleted, with its RayCluster")
         return OK
-    with jobs_of(target, address=source.address) as jobs:
+    with standing(target, source) as jobs:
+        if jobs is None:
+            _no_run(own_runs(target), name, environment=target.name)
         run = one(jobs, name, environment=target.name)
         if run.state in ENDED:
             output.log(f"{run.id} has ended: {run.state}")
@@ -460,6 +490,7 @@ def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
         folder=str(metadata.get("run_folder") or ""),
         own_cluster=True,
         cluster=str(status.get("rayClusterName") or ""),
+        namespace=str(item["metadata"]["namespace"]),
         waits=str(waiting) if waiting else "",
     )
 
@@ -480,8 +511,13 @@ def pick(found: Sequence[Run], name: str, *, environment: str) -> Run:
     Raises:
         OpsError: there is none; with the closest name, where one is close.
     """
-    for run in (*(run for run in found if run.id == name), *(run for run in found if run.name == name)):
-        return run
+    fits = [run for run in found if run.id == name] or [run for run in found if run.name == name]
+    if not fits:
+        _no_run(found, name, environment=environment)
+    return fits[0]
+
+
+def _no_run(found: Sequence[Run], name: str, *, environment: str) -> NoReturn:
     known = list(dict.fromkeys(word for run in found for word in (run.id, run.name) if word))
     close = meant(name, known)
     raise OpsError(

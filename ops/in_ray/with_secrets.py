@@ -1,6 +1,7 @@
 """Starts a command with its secrets as environment variables: `python -m hyperpod_ray_job.with_secrets -- COMMAND`.
 
-Without a command it runs that of `HYPERPOD_RAY_COMMAND`, in a shell.
+Without a command it runs that of `HYPERPOD_RAY_COMMAND`, in a shell, and `reports` the run folder of
+`HYPERPOD_RAY_RUN_FOLDER` in its log.
 `HYPERPOD_RAY_SECRETS` maps each variable to a reference. A reference is `NAME/KEY`, a file of a Kubernetes Secret that
 the pods mount, or the ARN of a secret in AWS Secrets Manager, read with the pod's own role. Values are in the memory
 of the job's processes: in no argument, no file and no answer of Ray's APIs. `load` is Ray's
@@ -17,6 +18,7 @@ from pathlib import Path
 VARIABLE = "HYPERPOD_RAY_SECRETS"
 FOLDER_VARIABLE = "HYPERPOD_RAY_SECRETS_FOLDER"
 COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
+FOLDER_VARIABLE = "HYPERPOD_RAY_RUN_FOLDER"
 FOLDER = "/etc/ray-secrets"
 
 
@@ -69,14 +71,18 @@ def _from_secrets_manager(reference: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Become the command; exits with 2 where a secret cannot be read."""
-    words = arguments[1:] if arguments[:1] == ["--"] else arguments
-    words = words or ["sh", "-c", os.environ[COMMAND_VARIABLE]]
+    given = arguments[1:] if arguments[:1] == ["--"] else arguments
+    words = given or ["sh", "-c", os.environ[COMMAND_VARIABLE]]
     try:
         load()
     except SecretError as error:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from None
     sys.stdout.flush()
+    if not given and (folder := os.environ.get(FOLDER_VARIABLE)):
+        from . import reports
+
+        reports.run(words, folder)
     os.execvp(words[0], words)  # noqa: S606 - the job's own command, without a shell of ours
 
 

@@ -247,6 +247,6 @@ def test_a_bucket_is_asked_in_the_pods_region_first(
     seen: list[str] = []
     monkeypatch.setenv("AWS_REGION", region)
     made = type("Made", (), {"from_uri": staticmethod(lambda url: (Buckets(seen, url), "bucket/a/"))})
-    monkeypatch.setattr(rows.fs, "FileSystem", made)
+    monkeypatch.setattr("resilience.rows.fs.FileSystem", made)
     assert rows.store_of(url)[1] == "bucket/a"
     assert seen == asked

@@ -1,0 +1,67 @@
+"""Runs a job's command, and prints into its log from time to time what its run folder says.
+
+On a cluster of a job's own, the log is what its owner can read whenever they like: while the job runs, when its
+cluster is gone, and without a right to any other cluster. A report is the line of `runs.py` with fewer points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+from . import runs
+
+EVERY_S, MOST_S, SHARE = 60.0, 600.0, 0.01
+"""Seconds between two reports: a hundredth of the run's time, so that a long run's log stays readable."""
+POINTS, EVENTS, CHECKPOINTS = 60, 5, 20
+
+
+def run(words: list[str], folder: str) -> NoReturn:
+    """Run a command with reports, and end as it ends."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # Ray sends them to the command too, whose end counts
+    child = subprocess.Popen(words)
+    threading.Thread(target=_report, args=(folder,), daemon=True).start()
+    code = child.wait()
+    publish(folder)
+    if code < 0:
+        with contextlib.suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)  # SIGKILL's cannot be set, and is this already
+        os.kill(os.getpid(), -code)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _report(folder: str) -> None:
+    begun, last = time.monotonic(), ""
+    while True:
+        time.sleep(min(MOST_S, max(EVERY_S, SHARE * (time.monotonic() - begun))))
+        last = publish(folder, last=last)
+
+
+def publish(folder: str, *, last: str = "") -> str:
+    """Print a report where there is something new. What cannot be read is no reason to end a job."""
+    with contextlib.suppress(Exception):
+        found = runs.read(folder)
+        fresh = json.dumps([found["progress"], found["checkpoints"]])
+        if found["found"] and fresh != last:
+            sys.stdout.write(f"{runs.MARK}{json.dumps([shortened(found)])}\n")
+            sys.stdout.flush()
+        return fresh
+    return last
+
+
+def shortened(found: dict[str, Any]) -> dict[str, Any]:
+    """A report of a few kilobytes."""
+    curve = found["curve"]
+    each = max(1, -(-len(curve) // POINTS))
+    few = [point for index, point in enumerate(curve) if index % each == 0 or index == len(curve) - 1]
+    cut = {"curve": few, "events": found["events"][-EVENTS:], "checkpoints": found["checkpoints"][:CHECKPOINTS]}
+    return {**found, **cut}

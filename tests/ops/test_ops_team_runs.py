@@ -1,0 +1,246 @@
+"""What a team's member sees of the team's runs, with the rendered rights of that member and nothing more.
+
+The Kubernetes API is one that decides by the rendered Roles. The RayJob is what `submit` creates, with a status as
+KubeRay writes it; the log is that of a process which really ran with `hyperpod_ray_job.with_secrets`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import k8s
+from core import load, names
+from core.job import Job
+from core.loader import FOLDER
+from ops import in_ray, job_object, own_cluster, pull, runs
+from ops.clients import Target
+from ops.errors import OpsError
+from ops.in_ray import reports
+from ops.in_ray import runs as reader
+from ops.output import Format
+from tests.k8s.conftest import BINDINGS
+from tests.ops.test_ops_as_ray_user import forbidden
+from tests.ops.test_ops_run_state import write_run
+from tests.support.rbac import allows, asked
+
+Json = dict[str, Any]
+SPACE = names.team_namespace("vision")
+GROUP = names.users_group(SPACE)
+
+
+def package(folder: Path) -> Path:
+    """What is sent beside a job, unpacked as in its working folder."""
+    zipfile.ZipFile(io.BytesIO(in_ray.package()[1])).extractall(folder)
+    return folder
+
+
+def wrapped(folder: Path, command: str, **variables: str) -> subprocess.Popen[str]:
+    """The operator's entrypoint, with the variables of the head's pod."""
+    environ = {**os.environ, "PYTHONPATH": str(folder), in_ray.COMMAND_VARIABLE: command, **variables}
+    words = [sys.executable, "-m", f"{in_ray.PACKAGE}.with_secrets"]
+    return subprocess.Popen(words, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True)
+
+
+class Api:
+    """The namespaces of a cluster, for a member of team `vision`."""
+
+    def __init__(self, rules: list[Json], jobs: list[Json], log: str) -> None:
+        self.rules, self.jobs, self.log = rules, jobs, log
+
+    def _allowed(self, method: str, path: str) -> None:
+        if not allows(self.rules, GROUP, asked(method, path)):
+            raise forbidden()
+
+    def items(self, path: str, *, labels: str = "") -> list[Json]:
+        self._allowed("GET", path)
+        assert f"/{SPACE}/" in path, "another namespace is not readable"
+        if path.endswith("/rayjobs"):
+            return self.jobs
+        if path.endswith("/pods") and labels:
+            name = labels.removeprefix("job-name=")
+            pods = [{"metadata": {"name": f"{name}-x", "namespace": SPACE}, "status": {"phase": "Succeeded"}}]
+            return pods if name == "first-1" else []
+        return []
+
+    def request(self, method: str, path: str, **_: Any) -> Json:
+        self._allowed(method, path)
+        name = path.rpartition("/")[2]
+        return next(job for job in self.jobs if job["metadata"]["name"] == name)
+
+    def text(self, path: str) -> str:
+        self._allowed("GET", path)
+        assert path == f"/api/v1/namespaces/{SPACE}/pods/first-1-x/log"
+        return self.log
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[Json]:
+    plan = load("teams", folder=FOLDER / "examples").plan
+    made = {one.name: one for one in (*k8s.namespace_manifests(plan), *k8s.ray_manifests(plan, BINDINGS))}
+    return [*made["Access"].objects, *made["Team-vision"].objects]
+
+
+@pytest.fixture
+def target(rules: list[Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """Two jobs of the team: one has ended and its cluster is deleted, one waits in the queue."""
+    write_run(tmp_path, "first", monkeypatch, steps=32, slope=0.1)
+    found = Target(load("teams", folder=FOLDER / "examples"))
+    (live,) = [
+        item for one in k8s.ray_manifests(found.plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+    ]
+    made = []
+    for name, status in (
+        ("first", {"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "rayClusterName": "first-1-abcde"}),
+        ("second", {"jobDeploymentStatus": "Suspended", "jobStatus": ""}),
+    ):
+        job = Job(
+            command="python train.py", name=name, team="vision", workers="1", gpus_per_worker=1, storage=str(tmp_path)
+        )
+        item = job_object.ray_job(found.plan, live, job, name=f"{name}-1")
+        item["metadata"] |= {"creationTimestamp": "2026-11-22T12:00:00Z", "uid": name}
+        made.append({**item, "status": {"startTime": "2026-11-22T12:00:00Z", **status}})
+    (folder,) = [
+        one["value"]
+        for one in made[0]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+        if one["name"] == in_ray.FOLDER_VARIABLE
+    ]
+    done = wrapped(package(tmp_path / "code"), "echo one; echo two", **{in_ray.FOLDER_VARIABLE: folder})
+    log, _ = done.communicate(timeout=120)
+    assert done.returncode == 0
+    monkeypatch.setattr(found.aws, "require_account", lambda: "")
+    found.__dict__["kubernetes"] = Api(rules, made, f"a line of the submitter\n{log}")
+    return found
+
+
+def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
+    target: Target, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    source = runs.Source()
+    assert runs.listing(target, form=Format.json, source=source) == 0
+    out, err = capsys.readouterr()
+    assert "the standing RayCluster is not yours to reach" in err
+    listed = {run["name"]: run for run in json.loads(out)["runs"]}
+    assert listed["first"]["state"] == "SUCCEEDED"
+    assert (listed["first"]["progress"]["step"], listed["first"]["progress"]["steps_total"]) == (32, 100)
+    assert listed["first"]["progress"]["steps_per_second"]
+    assert listed["first"]["progress"]["loss"] == pytest.approx(1.8)
+    assert (listed["second"]["state"], listed["second"]["progress"]) == ("PENDING", None)
+    assert "hyperpod-ns-vision-localqueue" in listed["second"]["waits"]
+
+    assert runs.show(target, "first", form=Format.table, source=source) == 0
+    shown = capsys.readouterr().out
+    for words in (f"{tmp_path}/first/step-00000020-abc123, loss 3", "recoveries", "32 of 100", f"namespace {SPACE}"):
+        assert words in shown
+    assert "two" in shown
+    assert reader.MARK.strip() not in shown, "a report is no line of the job's own"
+
+    assert runs.best(target, ["first"], metric="accuracy", mode="max", form=Format.table, source=source) == 0
+    assert capsys.readouterr().out.strip() == f"{tmp_path}/first/step-00000020-abc123"
+    assert runs.logs(target, "first", following=False, source=source) == 0
+    assert capsys.readouterr().out.splitlines() == ["a line of the submitter", "one", "two"]
+
+
+def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: Target, tmp_path: Path) -> None:
+    source, none = runs.Source(), "no run 'firsd'; did you mean 'first'"
+    with pytest.raises(OpsError, match=none):
+        runs.show(target, "firsd", form=Format.table, source=source)
+    with pytest.raises(OpsError, match=none):
+        runs.logs(target, "firsd", following=False, source=source)
+    with pytest.raises(OpsError, match=none):
+        runs.stop(target, "firsd", yes=True, source=source)
+    wanted = pull.Wanted(best="loss")
+    with pytest.raises(OpsError, match="on the shared file system, which the standing RayCluster serves"):
+        pull.run(target, "first", wanted=wanted, to=tmp_path / "best", source=runs.Source(), form=Format.table)
+    assert not list(tmp_path.glob("best*")), "nothing is half done"
+
+
+def test_another_refusal_is_not_hidden(target: Target) -> None:
+    target.plan.settings.__dict__["teams"] = []
+    with pytest.raises(Exception, match="403"):
+        runs.listing(target, form=Format.json, source=runs.Source())
+
+
+# --- the process that runs the command -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 7", 7), ("kill -9 $$", -9), ("kill -15 $$", -15), ("exit 0", 0)],
+)
+def test_the_commands_own_end_comes_through(tmp_path: Path, command: str, code: int) -> None:
+    folder = package(tmp_path)
+    (tmp_path / "progress.json").write_text('{"last_step": 3}')
+    process = wrapped(folder, command, **{in_ray.FOLDER_VARIABLE: str(tmp_path)})
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == code
+    assert out.count(reader.MARK) == 1, "the last report comes after the command's end"
+
+
+def test_a_notice_reaches_the_command_and_its_end_is_waited_for(tmp_path: Path) -> None:
+    """Ray signals each process of a job: the command saves and ends, and what runs it reports that."""
+    folder, mark = package(tmp_path), tmp_path / "progress.json"
+    save = f"trap 'echo {{}} > {mark}; exit 5' TERM; echo ready; while true; do sleep 0.05; done"
+    process = wrapped(folder, save, **{in_ray.FOLDER_VARIABLE: str(tmp_path)})
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, 15)
+    process.communicate(timeout=120)
+    assert process.returncode == 5
+    assert mark.exists()
+
+
+def test_reports_come_while_the_command_runs_and_only_where_something_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits: list[float] = []
+    clock = iter(range(0, 10**9, 30_000))
+
+    class EndError(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            (tmp_path / "progress.json").write_text('{"last_step": 3}')
+        if len(waits) > 5:
+            raise EndError
+
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr("ops.in_ray.reports.time", fake)
+    with pytest.raises(EndError):
+        reports._report(str(tmp_path))
+    assert waits[:3] == [300.0, 600.0, 600.0]
+    assert capsys.readouterr().out.count(reader.MARK) == 1
+
+
+def test_a_report_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, "long", monkeypatch, steps=500, slope=0.001)
+    found = reader.read(str(tmp_path / "long"))
+    short = reports.shortened(found)
+    assert len(json.dumps(short)) < 12_000
+    assert short["curve"][-1] == found["curve"][-1], "the newest step"
+    assert short["checkpoints"][0] == found["checkpoints"][0]
+
+
+@pytest.mark.parametrize("rest", ['HYPERPOD-RAY-RUNS [{"a', "HYPERPOD-RAY-RUNS", ""])
+def test_a_report_that_is_being_written_is_not_read(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = f'one\n{reader.MARK}[{{"folder": "a"}}]\ntwo\n{rest}'
+    monkeypatch.setattr(own_cluster, "_log", lambda *_, **__: log)
+    none: Callable[..., Any] = lambda: None  # noqa: E731
+    assert own_cluster.report_of(none, "x", namespace="n") == {"folder": "a"}  # type: ignore[arg-type]
+    assert "two" in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
+    assert "folder" not in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
