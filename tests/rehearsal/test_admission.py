@@ -72,3 +72,52 @@ def test_a_job_beyond_the_limit_is_never_admitted() -> None:
 def test_priority_comes_before_age_in_a_queue() -> None:
     late = job("late", "vision", 2.0, created=9, priority=5)
     assert decide(teams(limit=0.0), [job("early", "vision", 2.0, created=1), late]).admit == "late"
+
+
+def three(*jobs: Workload) -> list[Workload]:
+    """Admitted in this order; each of three queues is sure of two nodes."""
+    return [replace(one, admitted=float(turn)) for turn, one in enumerate(jobs, 1)]
+
+
+THREE = [Queue(name=name, quota={"node": 2.0}) for name in "abc"]
+WANTS = job("in", "a", 2.0, created=9)
+
+
+@pytest.mark.parametrize(
+    ("admitted", "preempted"),
+    [
+        # c borrows what is a's; b has no more than its own, and is newer
+        (three(job("c1", "c", 4.0, created=1), job("b1", "b", 2.0, created=2)), ("c1",)),
+        # of two that borrow, the newer
+        (
+            three(job("b1", "b", 2.0, created=1), job("b2", "b", 2.0, created=2), job("c1", "c", 2.0, created=3)),
+            ("b2",),
+        ),
+        # of a queue that has no more than its own by now, nobody else goes
+        (
+            three(*(job(f"c{n}", "c", 1.0, created=n) for n in (1, 2, 3)),
+                  *(job(f"b{n}", "b", 1.0, created=n) for n in (4, 5, 6))),
+            ("b6", "c3"),
+        ),
+    ],
+)  # fmt: skip
+def test_who_goes_for_who_takes_his_own_back(admitted: list[Workload], preempted: tuple[str, ...]) -> None:
+    assert decide(THREE, [*admitted, WANTS]).preempt == preempted
+
+
+@pytest.mark.parametrize(("within", "preempted"), [("LowerPriority", ("low",)), ("Never", ())])
+def test_a_team_that_never_preempts_its_own(within: Any, preempted: tuple[str, ...]) -> None:
+    queue = Queue(name="a", quota={"node": 2.0}, within=within)
+    low = replace(job("low", "a", 2.0, created=1), admitted=1.0)
+    assert decide([queue], [low, job("high", "a", 2.0, created=2, priority=5)]).preempt == preempted
+
+
+def test_who_needs_not_borrow_comes_first() -> None:
+    waits = [job("borrows", "vision", 3.0, created=1), job("own", "speech", 2.0, created=2)]
+    assert decide(teams(), waits).admit == "own"
+
+
+@pytest.mark.parametrize(("asks", "admits"), [(3.0, "in"), (4.0, "")])
+def test_what_a_team_keeps_for_itself_is_not_lent(asks: float, admits: str) -> None:
+    keeps = [Queue(name="a", quota={"node": 2.0}), Queue(name="b", quota={"node": 2.0}, lending={"node": 1.0})]
+    assert decide(keeps, [job("in", "a", asks, created=1)]).admit == admits

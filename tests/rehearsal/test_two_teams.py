@@ -96,6 +96,11 @@ CASES: dict[str, tuple[list[Event], Preempted, bool]] = {
     "no time for it": (
         events(notice=False, restored=2), Preempted(step=3, last_step=5, noticed=False, saved=(), checkpoint=2), True,
     ),
+    "an earlier notice": (
+        [event("drain", 1.0, 1), event("save", 2.0, 1, reason="drain"), *events(notice=False, restored=2)],
+        Preempted(step=3, last_step=5, noticed=False, saved=(), checkpoint=2),
+        True,
+    ),
     "an older one is taken": (
         events(restored=2), Preempted(step=3, last_step=5, noticed=True, saved=(4,), checkpoint=2), False,
     ),

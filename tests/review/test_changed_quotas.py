@@ -71,3 +71,32 @@ def test_what_a_change_does(name: str, tmp_path: Path) -> None:
     found = {row.code: row.effect.code for row in made.rows}
     assert found.get(code) == effect, found
     assert made.effect.code == effect
+
+
+SCHEDULER = POLICY["Properties"]["SchedulerConfig"]
+WORDS: dict[str, tuple[dict[str, Any], str]] = {
+    "a new priority": (
+        {**SCHEDULER, "PriorityClasses": [*SCHEDULER["PriorityClasses"], {"Name": "c", "Weight": 3}]}, "c none → 3"
+    ),
+    "a weight": (
+        {"PriorityClasses": [{"Name": "a", "Weight": 9}, {"Name": "b", "Weight": 2}]}, "a 1 → 9",
+    ),
+    "sharing": (
+        {**SCHEDULER, "IdleResourceSharing": "Enabled", "FairShare": "Disabled"},
+        "FairShare none → Disabled, IdleResourceSharing none → Enabled",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_changed_policy_in_words(name: str, tmp_path: Path) -> None:
+    """What differs, and nothing else."""
+    config, words = WORDS[name]
+    changed = copy.deepcopy(POLICY)
+    changed["Properties"]["SchedulerConfig"] = config
+    sides = [
+        write(tmp_path / side, {"Platform": resources(Item=item)})
+        for side, item in (("before", POLICY), ("now", changed))
+    ]
+    (made,) = review(*sides).environments
+    assert [row.change for row in made.rows if row.code == "policy-changed"] == [words]

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from core.loader import FOLDER
+from core.model import Team, TeamQuota
+from stacks import teams
 from tests.stacks.conftest import Assembly, synthesize
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
@@ -128,15 +130,20 @@ def test_members_have_their_own_namespace_and_see_the_template_alone(shared: Ass
         for one in roles
         if any(subject["name"] == "ray-users:hyperpod-ns-vision" for subject in one["subjects"])
     }
-    assert bound == {("hyperpod-ns-vision", "ray-user"), ("ray", "ray-template")}
-    (template,) = (
-        one
+    assert bound == {
+        ("hyperpod-ns-vision", "ray-user"), ("ray", "ray-template"), ("kueue-system", "ray-user-kueue"),
+    }  # fmt: skip
+    rules = {
+        one["metadata"]["name"]: one["rules"]
         for stack in shared.templates.values()
         for one in objects_of(stack)
-        if one["kind"] == "Role" and one["metadata"]["name"] == "ray-template"
-    )
-    assert template["rules"] == [
+        if one["kind"] == "Role"
+    }
+    assert rules["ray-template"] == [
         {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "resourceNames": ["ray"], "verbs": ["get"]}
+    ]
+    assert rules["ray-user-kueue"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["kueue-manager-config"], "verbs": ["get"]}
     ]
 
 
@@ -144,3 +151,19 @@ def test_nothing_of_teams_is_there_without_teams(assembly: Assembly) -> None:
     assert not assembly.of_type(QUOTA)
     assert not assembly.of_type(POLICY)
     assert all(one["Properties"]["AddonName"] != ADDON for one in assembly.of_type("AWS::EKS::Addon").values())
+
+
+SHARES: dict[str, tuple[dict[str, Any], tuple[str, int | None, str]]] = {
+    "as it comes": ({}, ("LendAndBorrow", 50, "LowerPriority")),
+    "a limit": ({"borrow_limit_percent": 200}, ("LendAndBorrow", 200, "LowerPriority")),
+    "lends": ({"sharing": "lend"}, ("Lend", None, "LowerPriority")),
+    "neither": ({"sharing": "none", "preempt_lower_priority": False}, ("DontLend", None, "Never")),
+}
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_what_a_team_shares(name: str) -> None:
+    fields, wanted = SHARES[name]
+    made = teams._share(Team(name="a", quota=[TeamQuota(type="ml.m5.2xlarge", instances=0)], **fields))
+    assert (made.strategy, made.borrow_limit_percent, made.preempt) == wanted
+    assert made.resources == [{"InstanceType": "ml.m5.2xlarge", "Count": 0}], "0 is an amount"
