@@ -63,6 +63,7 @@ SYSTEM_NAMESPACES = frozenset(
         OPERATOR_NAMESPACE,
         STORAGE_NAMESPACE,
         GUARD,
+        KUEUE_CONFIG,
         KUEUE_NAMESPACE,
     }
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core.names import RAY_API_GROUP, SERVICE_ACCOUNT, users_group
+from core.names import KUEUE_CONFIG, KUEUE_NAMESPACE, RAY_API_GROUP, SERVICE_ACCOUNT, users_group
 from core.plan import Plan
 from core.plan_names import own_namespaces, ray_namespaces, ray_users, team_namespaces
 from k8s.manifest import PART_OF, Manifest, build
@@ -17,6 +17,8 @@ NODES_ROLE = "ray-user-nodes"
 """ClusterRole of all Ray users: which nodes there are, and their health labels."""
 TEMPLATE_ROLE = "ray-template"
 """Role of teams' members in the environment's Ray namespace."""
+KUEUE_ROLE = "ray-user-kueue"
+"""Role of teams' members in Kueue's namespace: how long it waits for a lost pod."""
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -40,6 +42,7 @@ def access(plan: Plan) -> Manifest:
             _nodes_role(chart, used)
         if visitors := [name for name in team_namespaces(plan) if name in used]:
             _template_role(chart, plan, visitors)
+            _kueue_role(chart, visitors)
 
     return build("Access", define)
 
@@ -60,17 +63,29 @@ def _template_role(chart: cdk8s.Chart, plan: Plan, teams: list[str]) -> None:
     """Teams' members read the standing RayCluster, of which `submit` makes their own, and nothing else beside it."""
     ray = plan.settings.ray
     metadata = k8s.ObjectMeta(name=TEMPLATE_ROLE, namespace=ray.namespace, labels=PART_OF)
-    rules = [
-        k8s.PolicyRule(
-            api_groups=[RAY_API_GROUP], resources=["rayclusters"], resource_names=[ray.cluster_name], verbs=["get"]
-        )
-    ]
-    k8s.KubeRole(chart, "Template", metadata=metadata, rules=rules)
+    rule = k8s.PolicyRule(
+        api_groups=[RAY_API_GROUP], resources=["rayclusters"], resource_names=[ray.cluster_name], verbs=["get"]
+    )
+    _of_teams(chart, "Template", metadata, rule, teams)
+
+
+def _kueue_role(chart: cdk8s.Chart, teams: list[str]) -> None:
+    """Teams' members read Kueue's configuration, of which `submit` warns them, and nothing else beside it."""
+    metadata = k8s.ObjectMeta(name=KUEUE_ROLE, namespace=KUEUE_NAMESPACE, labels=PART_OF)
+    rule = k8s.PolicyRule(api_groups=[""], resources=["configmaps"], resource_names=[KUEUE_CONFIG], verbs=["get"])
+    _of_teams(chart, "Kueue", metadata, rule, teams)
+
+
+def _of_teams(
+    chart: cdk8s.Chart, construct_id: str, metadata: k8s.ObjectMeta, rule: k8s.PolicyRule, teams: list[str]
+) -> None:
+    """A Role of one rule, for the members of every team."""
+    k8s.KubeRole(chart, construct_id, metadata=metadata, rules=[rule])
     k8s.KubeRoleBinding(
         chart,
-        "TemplateBinding",
+        f"{construct_id}Binding",
         metadata=metadata,
-        role_ref=k8s.RoleRef(api_group=RBAC, kind="Role", name=TEMPLATE_ROLE),
+        role_ref=k8s.RoleRef(api_group=RBAC, kind="Role", name=str(metadata.name)),
         subjects=[k8s.Subject(api_group=RBAC, kind="Group", name=users_group(name)) for name in teams],
     )
 

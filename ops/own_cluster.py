@@ -17,7 +17,7 @@ from core import names
 from core.job import Job
 from core.job_file import JobFile
 from core.plan_names import ray_namespaces
-from ops import output, queues
+from ops import gang, output, queues
 from ops.clients import Json, Target
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.in_ray import runs as reader
@@ -46,6 +46,8 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     manifest = ray_job(plan, live, file.job, name=called, code=code)
     if (queue := file.job.local_queue) is not None:
         queues.require(target, queue, namespace=namespace)
+        if said := gang.warning(target):
+            output.log(f"warning: {said}")
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     labels = {names.PART_OF_LABEL: names.PROJECT}
     body = {

@@ -21,7 +21,8 @@ NEVER = re.compile(
 )
 EVICTED = {
     "Preempted": "it was preempted: a job with a right to the nodes has them. It continues from its last checkpoint",
-    "PodsReadyTimeout": "its pods were not ready in time (Kueue's waitForPodsReady), so that its cluster was deleted",
+    "PodsReadyTimeout": "its pods were not ready in time (Kueue's waitForPodsReady), so that its cluster was deleted. "
+    "recoveryTimeout must exceed the replacement of a node (docs/teams.md)",
     "NodeFailures": "a node of it failed",
     "AdmissionCheck": "a check of its queue said no",
     "ClusterQueueStopped": "its queue is stopped",

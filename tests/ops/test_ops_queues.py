@@ -11,8 +11,9 @@ import pytest
 import k8s
 from core import job_file, load
 from core.loader import FOLDER
-from ops import own_cluster, queues
+from ops import gang, own_cluster, queues
 from ops.errors import OpsError
+from ops.snapshot import Pod
 from tests.k8s.conftest import BINDINGS
 
 Json = dict[str, Any]
@@ -75,7 +76,16 @@ CASES: dict[str, tuple[list[Json], str]] = {
     "not ready in time": (
         [workload(("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout"))],
         "queue 'q': has not admitted it; its pods were not ready in time (Kueue's waitForPodsReady), so that its "
-        "cluster was deleted",
+        "cluster was deleted. recoveryTimeout must exceed the replacement of a node (docs/teams.md)",
+    ),
+    "preempted before, and queued again": (
+        [workload(PENDING, ("Evicted", "False", "Preempted", ""))],
+        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
+        "right to the nodes has them. It continues from its last checkpoint",
+    ),
+    "short twice": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}; {SHORT}"))],
+        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
     ),
     "another reason": (
         [workload(("QuotaReserved", "False", "Misconfigured", "ClusterQueue  c is\ninactive"))],
@@ -96,6 +106,82 @@ def test_the_conditions_in_words(name: str) -> None:
 
 def test_what_may_not_be_seen_is_no_error() -> None:
     assert str(queues.why_it_waits(target(Refused()), ITEM)) == "queue 'q' has not admitted it"
+
+
+def test_a_suspended_job_of_a_queue_waits_in_it() -> None:
+    """Kueue has admitted it, and KubeRay has not started it yet: its status still says Suspended."""
+    item = {**ITEM, "spec": {"suspend": False}}
+    assert str(queues.why_it_waits(target([workload(PENDING)]), item)).startswith("queue 'q': it needs 2 more")
+
+
+def pod(name: str, *, cluster: str = "mine", node: str = "", phase: str = "Pending", **more: Any) -> Pod:
+    return Pod(
+        name=name, namespace="hyperpod-ns-speech", cluster=cluster, role="worker", group="gpu", phase=phase, node=node,
+        instance_group="workers", **more,
+    )  # fmt: skip
+
+
+OTHERS = [
+    pod("o1", cluster="other", node="n1", phase="Running", ready=True),
+    pod("o2", cluster="other", node="n2", phase="Running", ready=True),
+    pod("o3", cluster="done", node="n3", phase="Succeeded"),
+    pod("o4", cluster="waits"),
+]
+PODS: dict[str, tuple[str, list[Pod], str | None]] = {
+    "a pod without a node, and one whose image is pulled": (
+        "Initializing",
+        [pod("m1", message="0/4 nodes"), pod("m2", node="n4"), pod("m3", node="n5", phase="Running"), *OTHERS],
+        "1 of 3 pods find no node (group workers): 0/4 nodes; of the pods on these nodes, RayCluster other has 2",
+    ),
+    "between two attempts": (
+        "Waiting", [pod("m1", message="0/4 nodes")], "1 of 1 pods find no node (group workers): 0/4 nodes"
+    ),
+    "broken": (
+        "Initializing",
+        [pod("m1", node="n1", reason="ImagePullBackOff", message="no such image")],
+        "pod m1 does not run: ImagePullBackOff no such image",
+    ),
+    "starting": ("Initializing", [pod("m1", node="n1"), pod("m2", node="n1", ready=True)], "1 of 2 pods are ready"),
+    "all ready": ("Initializing", [pod("m1", node="n1", ready=True)], None),
+    "no pods yet": ("Initializing", OTHERS, "its RayCluster has no pods yet"),
+    "it runs": ("Running", [pod("m1", message="0/4 nodes")], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_pods_in_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, pods, words = PODS[name]
+    monkeypatch.setattr("ops.gather.pods", lambda _target, _space: pods)
+    item = {**ITEM, "spec": {"suspend": False}, "status": {"jobDeploymentStatus": state, "rayClusterName": "mine"}}
+    waiting = queues.why_it_waits(target([]), item)
+    assert (None if waiting is None else str(waiting)) == words
+
+
+class Status(Exception):
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def test_a_queue_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    def asked(answer: list[Json] | Exception) -> None:
+        def items(_path: str) -> list[Json]:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        api: Any = SimpleNamespace(kubernetes=SimpleNamespace(items=items))
+        queues.require(api, "q", namespace="n")
+
+    asked([{"metadata": {"name": "q"}}])
+    with pytest.raises(OpsError, match="the cluster has no Kueue"):
+        asked(Status(404))
+    with pytest.raises(OpsError, match=r"no LocalQueue 'q' in namespace n.*there is none"):
+        asked([])
+    with pytest.raises(Status):
+        asked(Status(500))
+    assert capsys.readouterr().err == ""
+    asked(Status(403))
+    assert "is not yours to see" in capsys.readouterr().err
 
 
 def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_code(
@@ -152,6 +238,8 @@ class Recorded:
 
     def request(self, method: str, path: str, *, body: Json | None = None) -> Json:
         if method == "GET":
+            if path == gang.PATH:
+                return {"data": {gang.FILE: "waitForPodsReady: {timeout: 5m}"}}
             assert path == "/apis/ray.io/v1/namespaces/ray/rayclusters/ray"
             return self.live
         assert body is not None
@@ -193,4 +281,6 @@ def test_submit_puts_a_teams_job_into_its_queue(tmp_path: Path, capsys: pytest.C
         job = api.created["/apis/ray.io/v1/namespaces/hyperpod-ns-vision/rayjobs"]
         assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "deadline-priority"
         assert job["spec"]["suspend"] is True
-    assert capsys.readouterr().out.strip() == "j"
+    shown = capsys.readouterr()
+    assert shown.out.strip() == "j"
+    assert "warning: Kueue's recoveryTimeout: 5m." in shown.err

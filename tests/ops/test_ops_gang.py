@@ -1,0 +1,72 @@
+"""Kueue's configuration: whether a job outlives the replacement of a node."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import botocore.session
+import pytest
+
+from ops import gang
+
+NEWER = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+OLDER = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
+CASES: dict[str, tuple[str, str | None]] = {
+    "switched off": (NEWER, None),
+    "nothing": ("", None),
+    "no YAML": ("a: [", None),
+    "not given: that of timeout": (NEWER + "waitForPodsReady: {timeout: 10m}\n", "10m"),
+    "neither given": (NEWER + "waitForPodsReady: {blockAdmission: false}\n", "5m"),
+    # Kueue's own test has these (pkg/config/config_test.go)
+    "given": (NEWER + "waitForPodsReady: {timeout: 50s, blockAdmission: true, recoveryTimeout: 3m}\n", "3m"),
+    "0 is no limit": (NEWER + "waitForPodsReady: {timeout: 5m, recoveryTimeout: 0s}\n", None),
+    "older, and not enabled": (OLDER + "waitForPodsReady: {timeout: 5m}\n", None),
+    "older, and enabled": (OLDER + "waitForPodsReady: {enable: true, timeout: 5m}\n", "5m"),
+    "older, and disabled": (OLDER + "waitForPodsReady: {enable: false, timeout: 5m}\n", None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_configuration_says(name: str) -> None:
+    text, wanted = CASES[name]
+    assert gang.recovery_timeout(text) == wanted
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("5m", 300), ("1h30m", 5400), ("5m0s", 300), ("90s", 90), ("0s", 0)])
+def test_durations_as_go_writes_them(text: str, wanted: float) -> None:
+    assert gang.seconds(text) == wanted
+
+
+def asked(answer: dict[str, Any] | int) -> str:
+    def request(method: str, path: str) -> dict[str, Any]:
+        assert (method, path) == ("GET", "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config")
+        if isinstance(answer, int):
+            error = RuntimeError("refused")
+            error.status = answer  # type: ignore[attr-defined]
+            raise error
+        return answer
+
+    target: Any = SimpleNamespace(kubernetes=SimpleNamespace(request=request))
+    return gang.warning(target)
+
+
+def config(recovery: str) -> dict[str, Any]:
+    return {"data": {gang.FILE: f"{NEWER}waitForPodsReady: {{timeout: 5m, recoveryTimeout: {recovery}}}\n"}}
+
+
+def test_a_limit_below_a_replacement_is_warned_of() -> None:
+    assert "recoveryTimeout: 5m" in asked(config("5m"))
+    assert "recoveryTimeout: 29m" in asked(config("29m"))
+    assert [asked(config(enough)) for enough in ("30m", "60m", "0s")] == ["", "", ""]
+    assert [asked({}), asked(403), asked(404)] == ["", "", ""]
+    with pytest.raises(RuntimeError, match="refused"):
+        asked(500)
+
+
+def test_sagemaker_has_no_setting_for_it() -> None:
+    """When one of these comes, the stack can set it, and docs/teams.md is to be changed."""
+    model: Any = botocore.session.get_session().get_service_model("sagemaker")
+    policy, quota = (model.shape_for(name).members for name in ("SchedulerConfig", "ComputeQuotaConfig"))
+    assert set(policy) == {"PriorityClasses", "FairShare", "IdleResourceSharing"}
+    assert set(quota) == {"ComputeQuotaResources", "ResourceSharingConfig", "PreemptTeamTasks"}
