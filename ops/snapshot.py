@@ -436,7 +436,12 @@ class SlurmNode:
     @property
     def drained(self) -> bool:
         """Whether somebody keeps new jobs off it."""
-        return "drain" in self.state.lower() or self.state.lower().startswith(("drng", "maint", "resv"))
+        return "drain" in self.state.lower()
+
+    @property
+    def reserved(self) -> bool:
+        """Whether a reservation keeps jobs off it, as HyperPod's does during deep health checks."""
+        return self.state.lower().startswith(("maint", "reserved"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,14 @@ def nodes(seen: Snapshot) -> Iterator[Finding]:
                 next=command(seen, "status"),
                 subject=node.name,
             )
+        elif node.reserved:
+            yield Finding(
+                kind="note",
+                what=f"node {node.name} is {node.state}: a reservation keeps other jobs off it",
+                why="HyperPod reserves nodes while it makes deep health checks",
+                next="on the controller: scontrol show reservation",
+                subject=node.name,
+            )
         elif node.drained:
             yield Finding(
                 kind="note",

@@ -154,7 +154,7 @@ def _tone_of_slurm(row: Row) -> Tone:
         return "bad"
     if row.slurm == "?":
         return "none"
-    return "busy" if node.lost or node.silent or node.drained or row.slurm == "not joined" else "good"
+    return "busy" if node.lost or node.silent or node.drained or node.reserved or row.slurm == "not joined" else "good"
 
 
 def _happening(event: ClusterEvent) -> Happening:

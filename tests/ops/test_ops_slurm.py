@@ -14,12 +14,14 @@ import pytest
 
 import core
 from core.loader import FOLDER
-from ops import slurm, status
+from ops import durations, slurm, status
 from ops.clients import SlurmTarget
+from ops.gather import _group
 from ops.hostlist import expanded
 from ops.node_rows import joined
 from ops.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
 from ops.verdict import RULES, judge
+from planner.cluster import cluster
 
 RECORDED = Path(__file__).parent / "slurm_outputs"
 ARN = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abcdefghijkl"
@@ -240,3 +242,52 @@ def test_the_formats_have_the_columns_that_are_read() -> None:
     first, second = re.findall(r"-o '([^']+)'", slurm.COMMAND)
     assert COLUMNS.findall(first) == ["N", "o", "T", "P", "E"]
     assert COLUMNS.findall(second) == ["i", "u", "T", "M", "D", "B", "N", "R", "j"]
+
+
+def test_a_node_of_two_partitions_has_both() -> None:
+    text = f"n1|10.0.0.1|idle|train*|none\nn1|10.0.0.1|idle|debug|none\n{slurm.MARK}\n{slurm.DONE}"
+    (node,) = slurm.parsed(text).nodes
+    assert node.partitions == ("train", "debug")
+
+
+def test_only_a_controller_that_runs_is_asked(target: SlurmTarget) -> None:
+    for status_ in ("Pending", "Failure", "ShuttingDown"):
+        assert slurm.controller_of(target, [replace(CONTROLLER, status=status_)]) is None
+    assert slurm.controller_of(target, [WORKER, CONTROLLER]) == CONTROLLER
+
+
+@pytest.mark.parametrize("state", ["maint", "reserved"])
+def test_a_reserved_node_is_a_note_and_is_not_resumed(state: str) -> None:
+    found = judge(replace(seen("idle"), slurm=Slurm(nodes=(SlurmNode(name="n1", state=state),))))
+    (note,) = found.findings
+    assert (found.state, note.kind) == ("Healthy", "note")
+    assert "reservation" in note.what
+    assert "state=resume" not in note.next
+
+
+@pytest.mark.parametrize(("role", "ready"), [("Controller", 1), ("Login", 1), ("Compute", 0)])
+def test_only_compute_nodes_have_to_be_in_slurm(role: str, ready: int) -> None:
+    group = replace(CLUSTER.groups[1], role=role)
+    found = replace(seen("idle"), instances=(replace(WORKER, host="n9"),))
+    assert status.counts(found, group)["ready"] == ready
+
+
+@pytest.mark.parametrize(
+    ("reason", "usual"), [("Action:Replace", durations.REPLACEMENT), ("Action:Reboot", durations.REBOOT)]
+)
+def test_a_repair_says_how_long_it_takes(reason: str, usual: object) -> None:
+    found = judge(replace(seen("idle"), slurm=Slurm(nodes=(SlurmNode(name="n1", state="fail", reason=reason),))))
+    assert str(usual) in found.findings[0].what
+
+
+def test_a_cluster_without_its_roles_has_those_of_the_file(target: SlurmTarget) -> None:
+    """An older cluster has no SlurmConfig in its answer."""
+    made = [_group(target, {"InstanceGroupName": name}).role for name in ("controller", "login", "workers", "other")]
+    assert made == ["Controller", "Login", "Compute", ""]
+    assert _group(target, {"InstanceGroupName": "workers", "SlurmConfig": {"NodeType": "Login"}}).role == "Login"
+
+
+def test_a_plan_counts_the_time_until_slurm_calls_a_node_down(target: SlurmTarget) -> None:
+    part = cluster(target.plan)
+    assert (part.lost_after, part.world, part.nodes, part.spares, part.per_pod) == (300.0, 32, 4, 0, 8)
+    assert part.pod_memory_gib == target.plan.type_spec("ml.p5.48xlarge").memory_gib

@@ -117,6 +117,17 @@ def test_status_waits_for_the_job(account: SlurmAccount, job: str) -> None:
     assert any(f"after its jobs end ({job})" in one["what"] for one in found_["findings"])
 
 
+def test_a_maintenance_reservation_has_its_state(account: SlurmAccount, cluster: Cluster) -> None:
+    """As HyperPod's during deep health checks."""
+    words = ("starttime=now", "duration=60", f"users={cluster.layout.user}", "flags=maint,ignore_jobs", "nodes=n4")
+    assert "Reservation created" in cluster.ask("scontrol", "create", "reservation", "reservationname=deep", *words)
+    until(lambda: rows(account)["n4"]["slurm"] == "maint")
+    notes = account.run("status", NAME, "-o", "json").json["verdict"]["findings"]
+    assert any("n4 is maint: a reservation" in one["what"] for one in notes)
+    cluster.ask("scontrol", "delete", "reservationname=deep")
+    until(lambda: rows(account)["n4"]["slurm"] == "idle")
+
+
 def test_what_slurm_refuses_is_said(account: SlurmAccount, cluster: Cluster) -> None:
     """A node that Slurm does not know: its own words, and an error."""
     account.hosts = ("n1", "n2", "n3", "n9")
