@@ -200,7 +200,7 @@ def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
         )
     for worker in plan.settings.ray.workers:
         wanted, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
-        if wanted and worker.replicas and wanted + worker.replicas > room >= wanted:
+        if wanted + worker.replicas > room >= wanted > 0:
             yield warning(
                 "cluster",
                 what=(

@@ -133,6 +133,7 @@ def test_an_option_is_named_where_it_is_wrong(tmp_path: Path) -> None:
 ACCESS = {"ray/access": {"s3": [{"bucket": "sets", "prefix": "a/"}, {"bucket": "runs", "mode": "write"}]}}
 ARN = "arn:aws:secretsmanager:us-west-2:123456789012:secret:hf-AbCdEf"
 REPOSITORY = {"storage/data_repositories": [{"bucket": "buck", "path": "/data/sets"}]}
+EXPORTED = {"storage/data_repositories": [{"bucket": "buck", "path": "/data/sets", "auto_export": ["NEW"]}]}
 CPU = {"hyperpod/instance_groups/1/type": "ml.m5.2xlarge", "ray/workers/0/gpus": 0}
 FREE = {"ray/workers/0/replicas": 1}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -180,6 +181,8 @@ FINE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("below the mount", {}, {"storage": "/fsx/a/../b"}),
     ("in S3", ACCESS, {"storage": "s3://runs/x", "data": ["s3://sets/a/b", "/fsx/data"]}),
     ("own, beside the standing one", FREE, {"cluster": "own", "workers": 24, "queue": "q", "priority": "high"}),
+    ("own, two pods on a node", {**FREE, "ray/workers/0/gpus": 4}, {"cluster": "own", "workers": 24}),
+    ("below a link that exports", EXPORTED, {"storage": "/fsx/data/sets/x"}),
     ("a mounted secret", {"ray/secrets": ["hf"]}, {"secrets": {"HF_TOKEN": "hf/token"}}),
     ("any secret in a cluster of its own", FREE, {"cluster": "own", "secrets": {"HF_TOKEN": "hf/token"}}),
     ("a secret of AWS that pods may read", {"ray/access": {"secret_arns": [ARN]}}, {"secrets": {"T": f"{ARN}#field"}}),

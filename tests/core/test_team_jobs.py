@@ -64,7 +64,7 @@ def test_a_team_that_lends_only_has_its_quota_and_no_more() -> None:
     made = plan_of({"teams": [{"name": "a", "quota": quota, "sharing": "lend"}], "ray/workers/0/replicas": 0})
     job = Job(command="x", team="a", workers="9", gpus_per_worker=1)
     (found,) = [one for one in job_checks.run(made, job) if one.severity == "error"]
-    assert "takes 2 instances of ml.p5.48xlarge, and team 'a' has 1. Expected at most 1" in found.message
+    assert "takes 2 instances of ml.p5.48xlarge, and team 'a' has 1. Expected at most 1:" in found.message
     eight = Job(command="x", team="a", workers="8", gpus_per_worker=1)
     assert not [one for one in job_checks.run(made, eight) if one.severity == "error"]
 
