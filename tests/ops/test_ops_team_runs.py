@@ -132,7 +132,7 @@ def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
     out, err = capsys.readouterr()
     assert "the standing RayCluster is not yours to reach" in err
     listed = {run["name"]: run for run in json.loads(out)["runs"]}
-    assert listed["first"]["state"] == "SUCCEEDED"
+    assert (listed["first"]["state"], listed["first"]["waits"]) == ("SUCCEEDED", ""), "what has ended waits for nothing"
     assert (listed["first"]["progress"]["step"], listed["first"]["progress"]["steps_total"]) == (32, 100)
     assert listed["first"]["progress"]["steps_per_second"]
     assert listed["first"]["progress"]["loss"] == pytest.approx(1.8)
@@ -170,6 +170,30 @@ def test_another_refusal_is_not_hidden(target: Target) -> None:
     target.plan.settings.__dict__["teams"] = []
     with pytest.raises(Exception, match="403"):
         runs.listing(target, form=Format.json, source=runs.Source())
+
+
+@pytest.mark.parametrize("deployment", ["Failed", "ValidationFailed"])
+def test_a_job_that_the_operator_failed_has_failed(target: Target, deployment: str) -> None:
+    """Ray has no state of a job whose cluster never ran it; it waits for nothing either."""
+    job: Json = dict(target.kubernetes.items(f"/apis/ray.io/v1/namespaces/{SPACE}/rayjobs")[1])
+    job["status"] = {"jobDeploymentStatus": deployment, "jobStatus": "", "message": "the operator's words"}
+    run = runs._of_ray_job(target, job)
+    assert (run.state, run.waits, run.message) == ("FAILED", "", "the operator's words")
+
+
+def test_a_job_that_has_not_begun_comes_first() -> None:
+    items = [
+        {"submission_id": name, "status": "PENDING", "start_time": at}
+        for name, at in (("old", 1), ("new", 9), ("not begun", None))
+    ]
+    jobs: Any = SimpleNamespace(json=lambda *_: items)
+    assert [run.id for run in runs.all_of(jobs)] == ["not begun", "new", "old"]
+
+
+@pytest.mark.parametrize("storage", ["/fsx/runs", "/fsx/runs/"])
+def test_the_folder_of_a_run_that_its_command_names(storage: str) -> None:
+    item = {"submission_id": "a", "status": "RUNNING", "entrypoint": f"python a.py --storage {storage} --name x"}
+    assert runs._run(item).folder == "/fsx/runs/x"
 
 
 # --- the process that runs the command -------------------------------------------------------------------------------
