@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from core import load_any, requests
 from core.checks.account import limits
 from core.loader import FOLDER
 from core.plan_names import stack_names
+from pricing import price_file, prices
+from review import assembly
+from review.schedule import first_deploy
 from service_rules import hyperpod
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_requests import agrees
@@ -375,3 +380,32 @@ def test_roles_are_fewer_than_preflight_asks_for(either: Assembly) -> None:
 def test_a_protected_environment_keeps_its_archive(options: Assembly) -> None:
     (kept,) = archive(options)
     assert kept["DeletionPolicy"].startswith("Retain")
+
+
+def test_what_is_always_paid_is_what_the_templates_make(either: Assembly) -> None:
+    plan = load_any(either.name, folder=folder_of(either)).plan
+    counted = Counter(
+        {
+            "nat_gateway": len(either.of_type("AWS::EC2::NatGateway")),
+            "public_ipv4": len(either.of_type("AWS::EC2::EIP")),
+            "interface_endpoint": sum(
+                len(row["Properties"].get("SubnetIds", [])) for row in either.of_type("AWS::EC2::VPCEndpoint").values()
+            ),
+        }
+    )
+    assert dict(prices.always_paid(plan, day=date(2026, 11, 22))) == dict(+counted)
+    lines = prices.cost(plan, price_file.recorded(), day=date(2026, 11, 22)).lines
+    groups = {row.name: row.quantity for row in lines if row.unit == "hour"}
+    assert {group.name: group.count for group in plan.groups}.items() <= groups.items()
+
+
+def test_a_first_deploy_waits_for_no_kubernetes(example: Assembly) -> None:
+    """The times are those of the resources: the file system before the nodes that mount it, and their deep checks."""
+    made = first_deploy(assembly.read(example.folder)["slurm"])
+    assert made is not None
+    assert [name.removeprefix("slurm-") for name in made.chain] == ["Network", "Storage", "HyperPod"]
+    assert [step.title.rpartition("/")[2] for step in made.path][-2:] == ["FileSystem", "Cluster"]
+    assert 15 < made.side_by_side.mid <= 40
+    (workers,) = made.nodes
+    assert (workers.group, "deep health checks" in workers.why) == ("workers", True)
+    assert workers.minutes.low >= made.side_by_side.low
