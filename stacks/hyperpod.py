@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from constructs import Construct
 from core import model
 from core.ground import GroundPlan
@@ -21,21 +23,15 @@ class HyperPodStack(EnvironmentStack):
     def __init__(self, scope: Construct, construct_id: str, *, plan: Plan, network: Network, control: EksStack) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster")
         settings = plan.settings.hyperpod
-        self.hyperpod = HyperPodCluster(
+        self.hyperpod = cluster(
             self,
-            "HyperPod",
-            cluster_name=settings.cluster_name,
-            instance_groups=[instance_group(plan, group) for group in settings.instance_groups],
-            home_zone=plan.settings.network.availability_zone_ids[0],
-            node_recovery=settings.node_recovery,
-            node_provisioning_mode=settings.node_provisioning_mode,
-            managed_autoscaling=settings.managed_autoscaling,
-            tiered_memory_percent=settings.tiered_storage.memory_percent if settings.tiered_storage else None,
+            plan,
+            network=network,
             orchestrator=control.eks.cluster,
             execution_role=control.execution.role,
             lifecycle_uri=control.scripts.source_s3_uri,
-            subnets=network.node_subnets,
-            security_group=network.node_security_group,
+            managed_autoscaling=settings.managed_autoscaling,
+            tiered_memory_percent=settings.tiered_storage.memory_percent if settings.tiered_storage else None,
         )
         head = plan.group(plan.settings.ray.head.instance_group)
         # A group that Karpenter scales has its first node when a pod asks for one. Deep health checks take longer than
@@ -51,8 +47,33 @@ class HyperPodStack(EnvironmentStack):
         # created here, while the cluster is: its functions take minutes that nothing else waits for
         claimed = isinstance(plan.settings.storage, model.DynamicStorage)
         self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if claimed else None
-        self.output("ClusterName", plan.settings.hyperpod.cluster_name, "HyperPod cluster")
-        self.output("ClusterArn", self.hyperpod.cluster.attr_cluster_arn, "HyperPod cluster")
+
+
+def cluster(stack: EnvironmentStack, plan: GroundPlan, *, network: Network, **own: Any) -> HyperPodCluster:
+    """The HyperPod cluster of either orchestrator, with its name and ARN in the outputs.
+
+    Args:
+        stack: Where it is.
+        plan: The environment.
+        network: Its subnets and security group.
+        own: Arguments of `HyperPodCluster` that depend on the orchestrator.
+    """
+    settings = plan.settings.hyperpod
+    made = HyperPodCluster(
+        stack,
+        "HyperPod",
+        cluster_name=settings.cluster_name,
+        instance_groups=[instance_group(plan, group) for group in plan.groups],
+        home_zone=plan.settings.network.availability_zone_ids[0],
+        node_recovery=settings.node_recovery,
+        node_provisioning_mode=settings.node_provisioning_mode,
+        subnets=network.node_subnets,
+        security_group=network.node_security_group,
+        **own,
+    )
+    stack.output("ClusterName", settings.cluster_name, "HyperPod cluster")
+    stack.output("ClusterArn", made.cluster.attr_cluster_arn, "HyperPod cluster")
+    return made
 
 
 def instance_group(plan: GroundPlan, group: model.NodeGroup) -> InstanceGroup:

@@ -9,14 +9,14 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 from core import names, needs
 from core.slurm_plan import SlurmPlan
-from hyperpod_ray.hyperpod import HyperPodCluster, LustreMount, SlurmOrchestrator
+from hyperpod_ray.hyperpod import LustreMount, SlurmOrchestrator
 from hyperpod_ray.lifecycle import LifecycleScripts
 from hyperpod_ray.network import Network
 from hyperpod_ray.slurm_role import SlurmExecutionRole
 from hyperpod_ray.storage import LustreFileSystem
 from stacks import watch
 from stacks.base import EnvironmentStack
-from stacks.hyperpod import instance_group
+from stacks.hyperpod import cluster
 
 
 class SlurmStack(EnvironmentStack):
@@ -53,14 +53,10 @@ class SlurmStack(EnvironmentStack):
             pull_from=needs.slurm_repositories(plan),
             secret_arn=database.secret_arn if database else None,
         )
-        self.hyperpod = HyperPodCluster(
+        self.hyperpod = cluster(
             self,
-            "HyperPod",
-            cluster_name=settings.cluster_name,
-            instance_groups=[instance_group(plan, group) for group in plan.groups],
-            home_zone=plan.settings.network.availability_zone_ids[0],
-            node_recovery=settings.node_recovery,
-            node_provisioning_mode=settings.node_provisioning_mode,
+            plan,
+            network=network,
             orchestrator=SlurmOrchestrator(
                 config_strategy=settings.config_strategy,
                 database_endpoint=database.endpoint if database else None,
@@ -72,17 +68,13 @@ class SlurmStack(EnvironmentStack):
             lifecycle_uri=scripts.source_s3_uri if scripts else None,
             lifecycle_script=script,
             file_system=_mount(plan, file_system),
-            subnets=network.node_subnets,
-            security_group=network.node_security_group,
         )
-        cluster = self.hyperpod.cluster
-        cluster.node.add_dependency(execution)
+        nodes = self.hyperpod.cluster
+        nodes.node.add_dependency(execution)
         if scripts is not None:
-            cluster.node.add_dependency(scripts.upload)
-        found = watch.health(self, plan, cluster_arn=cluster.attr_cluster_arn, file_system=file_system)
+            nodes.node.add_dependency(scripts.upload)
+        found = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
         watch.overview(self, plan, found, file_system=file_system)
-        self.output("ClusterName", settings.cluster_name, "HyperPod cluster")
-        self.output("ClusterArn", cluster.attr_cluster_arn, "HyperPod cluster")
 
 
 def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:
