@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -26,12 +27,13 @@ from core.checks.image_build import (
 )
 from core.evidence import Repository
 from core.findings import Finding
-from core.image_build import CodeArtifact, credential_commands, index_host
+from core.image_build import CodeArtifact, credential_commands, index_host, index_url
 from core.loader import parse
 from core.model import BuiltImage, PackageIndex
 from core.plan import Plan
 from image.context import WHEELS, stage
 from image.versions import choose
+from sandbox.aws.emulator.build_requests import requests_of
 from tests.core.environment_files import text_of
 from tests.image.test_own_packages import wheel
 
@@ -352,3 +354,19 @@ def test_no_index_needs_every_file_but_ray_s(tmp_path: Path, wheels: Path) -> No
     assert more == len({one.split(";")[0] for one in pinned}) - 1, "all but Ray, which the base has"
     (missing,) = judged(tmp_path, wheels="nowhere")
     assert missing.what == "'nowhere' is no folder of the project"
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        (PackageIndex(url=URL, secret_arn=SECRET), [("secretsmanager:GetSecretValue", SECRET)]),
+        (PackageIndex(url=URL), []),
+        (None, []),
+    ],
+)
+def test_the_sandbox_reads_a_secret_s_request_from_the_commands(
+    settings: PackageIndex | None, asked: list[tuple[str, str]]
+) -> None:
+    spec = json.dumps({"phases": {"build": {"commands": credential_commands(settings)}}})
+    found = requests_of(spec, f"docker buildx build --build-arg PIP_INDEX_URL={index_url(settings)} .")
+    assert [(one.action, one.resource) for one in found] == asked

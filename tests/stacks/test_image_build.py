@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.build_environment import extended
+from sandbox.aws.emulator.build_requests import requests_of
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
@@ -128,3 +129,18 @@ def test_a_specification_without_the_build_is_refused() -> None:
     spec = json.dumps({"version": "0.2", "phases": {"build": {"commands": ["docker build ."]}}})
     with pytest.raises(ValueError, match="0 commands 'eval"):
         extended(spec, ["true"], public=True)
+
+
+def test_the_sandbox_judges_what_the_commands_ask_for(
+    closed: Assembly, project: dict[str, Any], statements: list[Any]
+) -> None:
+    """Its build refuses a role that lacks one of these; the template's role has them all."""
+    command = closed.one("Custom::CDKContainerImageBuild")["buildCommand"]
+    asked = requests_of(project["Source"]["BuildSpec"], command)
+    assert {one.action for one in asked} == {
+        "codeartifact:GetAuthorizationToken", "codeartifact:ReadFromRepository", "sts:GetServiceBearerToken",
+        "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
+    }  # fmt: skip
+    for one in asked:
+        request = Request(action=one.action, resource=one.resource, context=dict(one.keys))
+        assert allows(statements, request), one

@@ -1,6 +1,7 @@
 """CodeBuild's StartBuild as a deploy-time image build uses it: the image tag appears, the stack gets its answer.
 
-Nothing is built: there is no Docker here. The project's role must be allowed to push. The build is recorded, the tag
+Nothing is built: there is no Docker here. The project's role must be allowed to push, and to read the base and the
+packages that its commands name. The build is recorded, the tag
 asked for is put into the emulated ECR repository, and the ResponseURL of the custom resource is answered as the build's
 own last step would.
 """
@@ -11,8 +12,10 @@ import copy
 import json
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from sandbox.aws.emulator.build_requests import BuildRequest, requests_of
 from sandbox.aws.emulator.context import Context
 from sandbox.aws.emulator.roles import Roles
 
@@ -59,7 +62,9 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         elif "repositoryUri" in variables:
             project = context.hooks.codebuild._builds[build_id]["projectName"]
             role = str(context.hooks.codebuild._projects[project]["serviceRole"])
-            reason = _denied(context, roles, role, project, variables["repositoryUri"])
+            spec = str(context.hooks.codebuild._projects[project].get("source", {}).get("buildspec", ""))
+            sources = requests_of(spec, variables.get("buildCommand", ""))
+            reason = _denied(context, roles, role, project, variables["repositoryUri"], sources=sources)
             reason = reason or _push(context, variables["repositoryUri"], variables["imageTag"])
         build = context.hooks.codebuild._builds[build_id]
         build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
@@ -71,14 +76,17 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         context.hooks.custom_resource.deliver_response(token, _response(variables, reason))
 
 
-def _denied(context: Context, roles: Roles, role: str, project: str, repository_uri: str) -> str:
-    """Why the project's role cannot push, or nothing."""
+def _denied(
+    context: Context, roles: Roles, role: str, project: str, repository_uri: str, *, sources: Sequence[BuildRequest]
+) -> str:
+    """Why the project's role cannot get the build's sources, or push; or nothing."""
     source = context.hooks.arn("codebuild", f"project/{project}")
     if not roles.trusts(role, service="codebuild.amazonaws.com", source=source):
         return f"CodeBuild is not authorized to perform: sts:AssumeRole on service role {role}"
     arn = context.hooks.arn("ecr", f"repository/{repository_uri.partition('/')[2]}")
     asked = [("ecr:GetAuthorizationToken", "*"), *((action, arn) for action in PUSH)]
-    refused = (roles.refusal(role, action, resource, session="AWSCodeBuild") for action, resource in asked)
+    every = [*sources, *(BuildRequest(action=action, resource=resource) for action, resource in asked)]
+    refused = (roles.refusal(role, one.action, one.resource, session="AWSCodeBuild", keys=one.keys) for one in every)
     return next(filter(None, refused), "")
 
 

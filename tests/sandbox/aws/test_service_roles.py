@@ -10,6 +10,8 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
+from core.image_build import credential_commands, index_url
+from core.model import PackageIndex
 from tests.support import roles
 from tests.support.emulator import Emulator, until
 
@@ -120,17 +122,18 @@ class TestCodeBuild:
         codebuild = emulator.boto("codebuild")
         emulator.boto("ecr").create_repository(repositoryName=name)
 
-        def run(role: str) -> tuple[str, list[str]]:
+        def run(role: str, *, spec: str = "version: 0.2", command: str = "") -> tuple[str, list[str]]:
             codebuild.create_project(
                 name=f"{name}-{uuid.uuid4().hex[:4]}",
-                source={"type": "NO_SOURCE", "buildspec": "version: 0.2"},
+                source={"type": "NO_SOURCE", "buildspec": spec},
                 artifacts={"type": "NO_ARTIFACTS"},
                 environment={"type": "LINUX_CONTAINER", "image": "x", "computeType": "BUILD_GENERAL1_SMALL"},
                 serviceRole=role,
             )
             project = codebuild.list_projects()["projects"]
             mine = next(p for p in project if p.startswith(name))
-            variables = {"repositoryUri": f"000000000001.dkr.ecr.us-west-2.amazonaws.com/{name}", "imageTag": "1"}
+            uri = f"000000000001.dkr.ecr.us-west-2.amazonaws.com/{name}"
+            variables = {"repositoryUri": uri, "imageTag": "1", "buildCommand": command}
             started = codebuild.start_build(
                 projectName=mine,
                 environmentVariablesOverride=[{"name": k, "value": v} for k, v in variables.items()],
@@ -177,6 +180,13 @@ class TestCodeBuild:
             iam.put_role_policy(RoleName=name, PolicyName="push", PolicyDocument=document)
             assert build(role) == expected
             assert ("is not authorized to perform: ecr:" in said[-1]) is (expected[0] == "FAILED")
+        index = PackageIndex(codeartifact_arn="arn:aws:codeartifact:us-west-2:000000000001:repository/ml/pypi")
+        spec, command = (
+            credential_commands(index)[0],
+            f"docker buildx build --build-arg PIP_INDEX_URL={index_url(index)}",
+        )
+        assert build(role, spec=spec, command=command)[0] == "FAILED"
+        assert "codeartifact:GetAuthorizationToken" in said[-1]
 
 
 class TestCloudFormation:
