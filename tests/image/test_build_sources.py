@@ -6,6 +6,7 @@ The Dockerfile's own RUN lines are run here, with pip of this machine in place o
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from core import needs
 from core.checks.image_build import (
     a_build_in_a_closed_network_reaches_its_sources,
     one_index_is_named,
@@ -222,9 +224,10 @@ def test_pip_fails_without_the_password(tmp_path: Path, index: type[Index]) -> N
     assert index.refused
 
 
+@pytest.mark.parametrize("answer", ["echo refused >&2\nexit 254\n", "exit 0\n"])
 @pytest.mark.parametrize("settings", [PackageIndex(codeartifact_arn=ARN), PackageIndex(url=URL, secret_arn=SECRET)])
-def test_a_build_stops_where_aws_refuses_the_password(tmp_path: Path, settings: PackageIndex) -> None:
-    (tmp_path / "aws").write_text("#!/bin/sh\necho refused >&2\nexit 254\n")
+def test_a_build_stops_where_aws_gives_no_password(tmp_path: Path, settings: PackageIndex, answer: str) -> None:
+    (tmp_path / "aws").write_text(f"#!/bin/sh\n{answer}")
     (tmp_path / "aws").chmod(0o755)
     (command,) = credential_commands(settings, file=str(tmp_path / "netrc"))
     path = {"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin"}
@@ -370,3 +373,12 @@ def test_the_sandbox_reads_a_secret_s_request_from_the_commands(
     spec = json.dumps({"phases": {"build": {"commands": credential_commands(settings)}}})
     found = requests_of(spec, f"docker buildx build --build-arg PIP_INDEX_URL={index_url(settings)} .")
     assert [(one.action, one.resource) for one in found] == asked
+
+
+def test_a_base_by_digest_needs_no_recorded_digest() -> None:
+    assert [name for name in needs.without_digest(planned({})) if "rayproject" in name] == (
+        [] if choose().digest else [f"{choose().base}:{choose().tag}"]
+    )
+    assert not [name for name in needs.without_digest(planned({"base": COPY})) if "ray:" in name]
+    arguments = dataclasses.replace(choose(), digest="").build_args(base=COPY)
+    assert (arguments["BASE_IMAGE"], arguments["BASE_DIGEST"]) == tuple(COPY.split("@"))

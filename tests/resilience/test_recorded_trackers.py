@@ -108,7 +108,9 @@ def test_mlflow_s_package_gets_what_the_real_client_stored(monkeypatch: pytest.M
             return SimpleNamespace(info=SimpleNamespace(run_id="r"))
 
         def _update_run(self, asked: dict[str, Any]) -> None:
-            store["runs"][asked["run_id"]]["status"] = asked["status"]
+            run = store["runs"][asked["run_id"]]
+            run["status"] = asked["status"]
+            run.setdefault("statuses", []).append(asked["status"])
 
         _set_terminated = _update_run
 
@@ -128,3 +130,4 @@ def test_mlflow_s_package_gets_what_the_real_client_stored(monkeypatch: pytest.M
     assert [run["loss"], run["status"], run["run_name"], run["tags"][tracking.TAG]] == [
         RECORD["mlflow"][name] for name in ("loss", "status", "name", "tag")
     ]
+    assert run["statuses"] == ["FAILED", "RUNNING", "FINISHED"]

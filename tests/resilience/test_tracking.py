@@ -109,6 +109,7 @@ def test_metrics_arrive_and_the_run_is_continued_after_a_restart(
     for step in range(1, 2501):
         tracker.log(step, {"loss": 1 / step, "nan": float("nan"), "text": "x"})
     tracker.close(failed=True)
+    assert [run["status"] for run in server.runs.values()] == ["FAILED"]
     again = made()
     again.log(2501, {"loss": 0.5})
     again.close(failed=False)
