@@ -196,6 +196,14 @@ def test_the_folder_of_a_run_that_its_command_names(storage: str) -> None:
     assert runs._run(item).folder == "/fsx/runs/x"
 
 
+def test_an_id_goes_before_a_name_and_the_newest_of_a_name_is_meant() -> None:
+    made = [
+        runs._run({"submission_id": one, "status": "RUNNING", "metadata": {"run": name, "run_folder": "/fsx/runs/x"}})
+        for one, name in (("b", "a"), ("a", "c"), ("d", "c"))
+    ]
+    assert [runs.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
+
+
 # --- the process that runs the command -------------------------------------------------------------------------------
 
 

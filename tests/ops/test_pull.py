@@ -208,3 +208,10 @@ def test_links_of_earlier_days_are_removed(tmp_path: Path) -> None:
         os.utime(link, (0, 0), follow_symlinks=False)
     reader.link(tmp_path, tmp_path / "run", "third")
     assert [path.name for path in (tmp_path / reader.LINKS).iterdir()] == ["third"]
+
+
+@pytest.mark.parametrize(("size", "there"), [(3, True), (2, False), (4, False), (None, False)])
+def test_a_file_of_another_size_is_not_there_yet(tmp_path: Path, size: int | None, there: bool) -> None:
+    if size is not None:
+        (tmp_path / "a").write_bytes(b"x" * size)
+    assert pull._is_there(tmp_path / "a", pull.File(name="a", bytes=3, crc32=None)) is there
