@@ -22,8 +22,8 @@ import pytest
 import k8s
 from core import load, names
 from core.job import Job
-from core.loader import FOLDER
-from ops import in_ray, job_object, own_cluster, pull, runs
+from core.loader import FOLDER, parse
+from ops import in_ray, job_object, own_cluster, pull, runs, submit
 from ops.clients import Target
 from ops.errors import OpsError
 from ops.in_ray import reports
@@ -32,6 +32,7 @@ from ops.output import Format
 from tests.k8s.conftest import BINDINGS
 from tests.ops.test_ops_as_ray_user import forbidden
 from tests.ops.test_ops_run_state import write_run
+from tests.ops.world import environment_text
 from tests.support.rbac import allows, asked
 
 Json = dict[str, Any]
@@ -276,3 +277,26 @@ def test_a_report_that_is_being_written_is_not_read(rest: str, monkeypatch: pyte
     assert own_cluster.report_of(none, "x", namespace="n") == {"folder": "a"}  # type: ignore[arg-type]
     assert "two" in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
     assert "folder" not in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"command": "python a.py"}, "4600"),
+        ({"command": "python a.py --save-every-steps 5"}, None),
+        ({"command": "python a.py", "env": {names.SAVE_EVERY_VARIABLE: "60"}}, "60"),
+    ],
+)
+def test_the_plans_interval_gives_way_to_the_jobs_own(fields: Json, seconds: str | None) -> None:
+    training = "training: {model: llama-3.2-1b, tokens: 1B, sequence: 2048, save_every_seconds: 4600}\n"
+    made = Target(parse(environment_text() + training, name="demo", path=Path("demo.yaml")))
+    request = submit.request_of(made, Job(**fields), runtime={})
+    assert (request["runtime_env"].get("env_vars") or {}).get(names.SAVE_EVERY_VARIABLE) == seconds
+    assert "entrypoint_resources" not in request
+
+
+def test_with_gcs_fault_tolerance_the_driver_outlives_the_head() -> None:
+    made = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    made.plan.settings.ray.__dict__["gcs_fault_tolerance"] = object()
+    request = submit.request_of(made, Job(command="python a.py"), runtime={})
+    assert request["entrypoint_resources"] == {names.DRIVER_GROUP: 1}
