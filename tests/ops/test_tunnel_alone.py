@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -168,3 +169,24 @@ def test_cpu_nodes_that_run_come_first() -> None:
         "sagemaker-cluster:abcdefghij12_head-i-2",
         "sagemaker-cluster:abcdefghij12_a-gpu-i-1",
     ]
+
+
+def test_the_plugin_ends_as_by_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends its session then; SIGKILL would leave the session until it is idle."""
+    monkeypatch.setattr(tunnel, "CLOSE_SECONDS", 60)
+    mark, account = tmp_path / "mark", Account()
+    # a handler of its own: a suite in the background inherits an ignored SIGINT
+    code = (
+        "import pathlib, signal, sys, time\n"
+        "def ended(*_):\n    pathlib.Path(sys.argv[1]).write_text('INT')\n    sys.exit()\n"
+        "signal.signal(signal.SIGINT, ended)\nprint('up', flush=True)\ntime.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(mark)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    made = tunnel.Tunnel(account, targets=lambda: [], host="h", port=443, region="us-west-2", reason="r")  # type: ignore[arg-type]
+    made._process, made._session = process, "session-1"
+    made.close()
+    assert process.wait(60) == 0
+    assert mark.read_text() == "INT"
+    assert account.ended() == ["session-1"]
