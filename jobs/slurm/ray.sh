@@ -56,7 +56,7 @@ leave() {
 if ((rank == 0)); then
     rm -f "$TRAIN_MEETING/ended"
     ray start --head --block --port="$port" "${options[@]}" --ray-client-server-port="${RAY_CLIENT_PORT:-$((port - 10000))}" \
-        --include-dashboard=true --dashboard-host="$own_ip" &
+        --include-dashboard=true --dashboard-host="$own_ip" --dashboard-port="${RAY_DASHBOARD_PORT:-8265}" &
     cluster=$!
     await_head "$cluster"
     export RAY_ADDRESS="$head_ip:$port"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import signal
 import sys
@@ -19,7 +20,7 @@ from rehearsal.options import OUT, PROJECT
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.ray_hosts.isolation import send
-from rehearsal.ray_hosts.machine import free_network, rehearsal_bin
+from rehearsal.ray_hosts.machine import rehearsal_bin
 from rehearsal.report import Injected, compare, measure
 from rehearsal.slurm.cluster import Cluster, free_ports
 from rehearsal.slurm.conf import TIMERS, TIMERS_OF, TUNED
@@ -137,9 +138,9 @@ class Scene:
         shim.chmod(0o755)
         if self.options.launcher == "ray":
             address = folder / "scontrol"
-            address.write_text(
-                _OWN_ADDRESSES.format(scontrol=found("scontrol"), network=free_network()), encoding="utf-8"
-            )
+            # by chance: the next free one would be another rehearsal's too, which starts now
+            network = f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}"
+            address.write_text(_OWN_ADDRESSES.format(scontrol=found("scontrol"), network=network), encoding="utf-8")
             address.chmod(0o755)
         port, client_port = map(str, free_ports(2))
         programs = ",".join(f"{name}={found(name)}" for name in ("srun", "salloc", "scontrol"))

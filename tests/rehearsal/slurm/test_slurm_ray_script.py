@@ -122,7 +122,9 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
     ray, python = node.lines()
     assert ray.startswith(f"ray start --head --block --port={node.port} --node-ip-address=127.0.0.3 --temp-dir=")
     assert "--num-cpus=6 --disable-usage-stats --num-gpus=0 --object-store-memory=9" in ray
-    assert ray.endswith("--ray-client-server-port=10001 --include-dashboard=true --dashboard-host=127.0.0.3")
+    assert ray.endswith(
+        "--ray-client-server-port=10001 --include-dashboard=true --dashboard-host=127.0.0.3 --dashboard-port=8265"
+    )
     assert python == "python -m resilience.supervise train.py --name a"
     assert node.lines("driver") == [f"127.0.0.3:{node.port} 2"], "a rank of each node, at this head"
     assert (node.meeting / "ended").exists(), "the others leave"
