@@ -1,4 +1,4 @@
-"""A real Slurm, real kills, by the very command of docs/slurm.md. One cluster start for all faults.
+"""A real Slurm, real kills, by the very commands of docs/slurm.md. One cluster start for all faults of a launcher.
 
 Asserts on states, steps and losses, never on times. Skipped, with the reason, where Slurm is not installed.
 """
@@ -13,13 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal.slurm.install import why_not
+from rehearsal.slurm.cluster import Cluster
+from rehearsal.slurm.install import found, why_not
+from rehearsal.slurm.rehearse import LAUNCHERS
 
 PROJECT = Path(__file__).resolve().parents[3]
 PAGE = PROJECT / "docs" / "slurm.md"
@@ -36,9 +37,10 @@ pytestmark = [
 ]
 
 
-def page_command() -> list[str]:
-    """The page's `hyperpod-ray local slurm` line."""
-    return shlex.split(re.findall(r"^hyperpod-ray local slurm.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)[0])
+def page_command(number: int) -> list[str]:
+    """One of the page's `hyperpod-ray local slurm` lines: torchrun's, and Ray's."""
+    lines = re.findall(r"^hyperpod-ray local slurm.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return shlex.split(lines[number])
 
 
 def slurm_processes(folder: str = "/tmp/slurm-") -> dict[int, str]:
@@ -73,12 +75,10 @@ def listening(pids: set[int]) -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], set[str], set[int]]]:
-    """The report, the addresses that were listened on meanwhile, and what the rehearsal left running."""
+def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], set[int]]:
+    """The report, the addresses that Slurm listened on meanwhile, and what the rehearsal left running."""
     before = set(slurm_processes())
-    out = tmp_path_factory.mktemp("report")
-    command = [sys.executable, "-m", "cli", *page_command()[1:], "--out", str(out), "-o", "json"]
+    command = [sys.executable, "-m", "cli", *command[1:], "--out", str(out), "-o", "json"]
     addresses, ended = set[str](), threading.Event()
 
     def watch() -> None:
@@ -98,7 +98,19 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
     deadline = time.monotonic() + 60
     while (left := set(slurm_processes()) - before) and time.monotonic() < deadline:
         time.sleep(0.5)
-    yield json.loads(done.stdout), addresses, left
+    return json.loads(done.stdout), addresses, left
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], set[str], set[int]]:
+    """With torchrun, and all faults."""
+    return rehearse(page_command(0), tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def with_ray(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], set[str], set[int]]:
+    """With Ray, and the two faults that it is brought back from in its own way."""
+    return rehearse([*page_command(1), "--faults", "process,node"], tmp_path_factory.mktemp("report"))
 
 
 def test_every_fault_is_survived_with_the_losses_of_the_undisturbed_run(rehearsed: tuple[Any, ...]) -> None:
@@ -132,3 +144,52 @@ def test_nothing_listens_beyond_loopback_and_nothing_is_left(rehearsed: tuple[An
     _, addresses, left = rehearsed
     assert addresses == {"0100007F"}
     assert left == set()
+
+
+# ---- Ray on Slurm ----
+
+
+def test_with_ray_the_losses_are_those_of_the_undisturbed_run_too(with_ray: tuple[Any, ...]) -> None:
+    report = with_ray[0]
+    assert (report["survived"], report["launcher"]) == (True, "ray")
+    run = report["run"]
+    assert run["steps_different"] == 0
+    assert run["steps_compared"] >= report["settings"]["steps"]
+    assert run["final_loss"] == run["undisturbed_loss"] is not None
+
+
+def test_ray_replaces_a_process_and_auto_resume_a_node(with_ray: tuple[Any, ...]) -> None:
+    report = with_ray[0]
+    process, node = report["faults"]
+    assert (process["by"], node["by"]) == ("Ray", "auto-resume")
+    assert (process["restarts"], node["restarts"]) == (0, 0), "the same job and allocation"
+    assert all(fault["report"]["checkpoint_step"] for fault in (process, node)), "from a checkpoint"
+    assert report["run"]["submissions"] == 1
+
+
+def test_of_ray_on_slurm_nothing_is_left(with_ray: tuple[Any, ...]) -> None:
+    _, addresses, left = with_ray
+    assert addresses == {"0100007F"}
+    assert left == set()
+
+
+def test_the_scripts_are_ones_that_slurm_accepts(tmp_path: Path) -> None:
+    """Slurm reads the options of each script, and refuses one that it does not know: HyperPod's auto-resume too."""
+    cluster = Cluster.start(nodes=2)
+    env = {**os.environ, **cluster.env()}
+
+    def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+        line = [str(found(arguments[0])), *arguments[1:]]
+        return subprocess.run(line, env=env, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+
+    try:
+        for script in LAUNCHERS.values():
+            done = asked("sbatch", "--test-only", script, "finetune", "--name", "a")
+            assert (done.returncode, "to start at" in done.stderr) == (0, True), done.stderr
+            wrong = tmp_path / "wrong.sbatch"
+            wrong.write_text((PROJECT / script).read_text().replace("#SBATCH --requeue", "#SBATCH --requeu3"))
+            assert asked("sbatch", "--test-only", str(wrong), "finetune").returncode != 0
+        unknown = asked("srun", "--auto-resume=1", "true")
+        assert (unknown.returncode != 0, "auto-resume" in unknown.stderr) == (True, True), unknown.stderr
+    finally:
+        assert cluster.stop() == []
