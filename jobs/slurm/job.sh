@@ -6,7 +6,7 @@
 #   RUN_STORAGE     folder of all runs (default: /fsx/runs)
 #   RANKS_PER_NODE  ranks a node (default: its GPUs, or 1)
 #
-# Sets: job, hosts, world, rank, head (its address), ranks. Leaves the shell in the job's folder.
+# Sets: job, hosts, world, rank, head (its address), ranks, port.
 # shellcheck shell=bash
 job=$1
 shift
@@ -41,4 +41,3 @@ if [[ -z $ranks ]]; then
 fi
 # below the range of ports that a kernel gives to connections; another job's restart on this node has another port
 port=${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}
-cd "$TRAIN_PROJECT/jobs/$job"

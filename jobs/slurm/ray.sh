@@ -13,6 +13,12 @@ JOINS=3
 # Ray needs addresses. Where Slurm has names, a node's own name may be one of loopback, which no other node reaches.
 ip_of() { getent ahostsv4 "$1" | awk 'NR == 1 {print $1}'; }
 head_ip=$(ip_of "$head")
+# a job that joins the cluster of another one has its own nodes, and that one's head
+if [[ $job == --join ]]; then
+    rank=-1
+    read -r head_ip port <"$TRAIN_MEETING/head"
+    head=$head_ip
+fi
 own_ip=$(ip_of "$(address_of "$SLURMD_NODENAME")")
 for ip in "$head_ip" "$own_ip"; do
     if [[ -z $ip || ($ip == 127.* && $head != 127.*) ]]; then
@@ -54,12 +60,14 @@ leave() {
 }
 
 if ((rank == 0)); then
-    rm -f "$TRAIN_MEETING/ended"
+    rm -f "$TRAIN_MEETING/ended" "$TRAIN_MEETING/head"
     ray start --head --block --port="$port" "${options[@]}" --ray-client-server-port="${RAY_CLIENT_PORT:-$((port - 10000))}" \
         --include-dashboard=true --dashboard-host="$own_ip" --dashboard-port="${RAY_DASHBOARD_PORT:-8265}" &
     cluster=$!
     await_head "$cluster"
+    echo "$head_ip $port" >"$TRAIN_MEETING/head"
     export RAY_ADDRESS="$head_ip:$port"
+    cd "$TRAIN_PROJECT/jobs/$job"
     python -m resilience.supervise train.py "$@" &
     driver=$!
     wait -n "$cluster" "$driver" || true
@@ -71,10 +79,13 @@ if ((rank == 0)); then
     code=0
     wait "$driver" || code=$?
     # the others leave with 0: this exit code is the job's
-    touch "$TRAIN_MEETING/ended"
+    echo "$code" >"$TRAIN_MEETING/ended"
     leave "$cluster"
     exit "$code"
 fi
+
+# the script has ended, and with it what this node joined; the batch script of that removes the folder
+over() { [[ -e $TRAIN_MEETING/ended || ! -e $TRAIN_MEETING ]]; }
 
 # A node joins again when its raylet is lost: Ray replaces the workers that were on it, and the step continues.
 for ((join = 1; join <= JOINS; join++)); do
@@ -82,14 +93,14 @@ for ((join = 1; join <= JOINS; join++)); do
     ray start --block --address="$head_ip:$port" "${options[@]}" &
     cluster=$!
     while kill -0 "$cluster" 2>/dev/null; do
-        if [[ -e $TRAIN_MEETING/ended ]]; then
+        if over; then
             leave "$cluster"
             exit 0
         fi
         sleep 1
     done
     wait "$cluster" || true
-    if [[ -e $TRAIN_MEETING/ended ]]; then exit 0; fi
+    if over; then exit 0; fi
     echo "ray.sh: $SLURMD_NODENAME: Ray ended on this node ($join of $JOINS)" >&2
 done
 exit 1

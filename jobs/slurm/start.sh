@@ -6,5 +6,7 @@ source "$TRAIN_PROJECT/jobs/slurm/job.sh"
 # torchrun itself ends on SIGUSR1; ignored here, it is ignored there, and the ranks set a handler of their own
 trap '' USR1
 
+cd "$TRAIN_PROJECT/jobs/$job"
+
 exec torchrun --nnodes="$world" --node-rank="$rank" --nproc-per-node="$ranks" \
     --master-addr="$head" --master-port="$port" train.py --workers 0 "$@"

@@ -70,7 +70,7 @@ class Node:
             self.port = int(probe.getsockname()[1])
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self, name: str, **env: str) -> subprocess.Popen[str]:
+    def start(self, name: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
         base = {
             "PATH": f"{self.folder}/bin:/usr/bin:/bin", "HOME": "/", "FOLDER": str(self.folder), "DOES": "exit 0",
             "REAL_PYTHON": os.path.realpath("/proc/self/exe"), "RAY_ENDS": "", "NETWORK": "127.0.0",
@@ -80,8 +80,8 @@ class Node:
             "SLURMD_NODENAME": name, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{self.meeting}/token",
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [str(SCRIPTS / "ray.sh"), "finetune", "--name", "a"], env=base | env, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            [str(SCRIPTS / "ray.sh"), *(arguments or ("finetune", "--name", "a"))], env=base | env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         return self.process
 
@@ -127,7 +127,8 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
     )
     assert python == "python -m resilience.supervise train.py --name a"
     assert node.lines("driver") == [f"127.0.0.3:{node.port} 2"], "a rank of each node, at this head"
-    assert (node.meeting / "ended").exists(), "the others leave"
+    assert (node.meeting / "ended").read_text() == f"{code}\n", "the others leave"
+    assert (node.meeting / "head").read_text() == f"127.0.0.3 {node.port}\n", "for those who join later"
     assert (node.folder / "stopped").exists(), "Ray has ended"
     assert bool(node.temporary()) == bool(code), "logs stay where something failed"
 
@@ -153,6 +154,18 @@ def test_another_node_joins_the_head_and_leaves_when_the_script_has_ended(node: 
         (node.meeting / "ended").touch()
         assert process.wait(timeout=LIMIT_S) == 0
     assert node.temporary() == []
+
+
+def test_a_node_of_another_job_joins_later_and_leaves_with_it(node: Node) -> None:
+    (node.meeting / "head").write_text(f"127.0.0.9 {node.port}\n")
+    process = node.start("n3", "--join", "5", MASTER_PORT="1")
+    with socket.create_server(("127.0.0.9", node.port)):
+        until(node.lines)
+        joined = f"ray start --block --address=127.0.0.9:{node.port} --node-ip-address=127.0.0.3 "
+        assert node.lines()[0].startswith(joined), "the head of that job, and never one of its own"
+        (node.meeting / "head").unlink()
+        node.meeting.rename(node.folder / "removed")
+        assert process.wait(timeout=LIMIT_S) == 0, "that job's batch script has removed the folder"
 
 
 def test_a_node_whose_ray_is_lost_joins_again_a_few_times(node: Node) -> None:
@@ -232,6 +245,32 @@ def test_one_srun_with_a_token_that_only_its_owner_can_read(batch: Path) -> None
 def test_the_batch_script_ends_as_its_step_does(batch: Path) -> None:
     assert submit(batch, "finetune", CODE="7").returncode == 7
     assert not (batch / ".ray-7").exists()
+
+
+def test_survivors_stay_where_the_step_may_lose_a_node(batch: Path) -> None:
+    submit(batch, "finetune", RAY_SURVIVES="1")
+    assert (batch / "started").read_text().startswith("srun --kill-on-bad-exit=0 --no-kill --ntasks-per-node=1 ")
+
+
+@pytest.mark.parametrize("code", ["0", "4"])
+def test_the_scripts_exit_code_is_the_jobs_whatever_a_lost_node_adds(batch: Path, code: str) -> None:
+    body = (batch / "bin" / "srun").read_text().replace("exit ", f'echo {code} >"$TRAIN_MEETING/ended"; exit ')
+    (batch / "bin" / "srun").write_text(body)
+    assert submit(batch, "finetune", CODE="137").returncode == int(code)
+
+
+def test_a_job_joins_another_by_its_token(batch: Path) -> None:
+    (batch / ".ray-5").mkdir()
+    (batch / ".ray-5" / "token").write_text("5" * 64)
+    done = submit(batch, "--join", "5")
+    assert (done.returncode, (batch / "started").exists()) == (2, False)
+    assert "--join 5: no Ray cluster of that job. Expected a job of ray.sbatch that runs." in done.stderr
+    (batch / ".ray-5" / "head").write_text("127.0.0.9 6379\n")
+    assert submit(batch, "--join", "5").returncode == 0
+    assert (batch / "started").read_text().strip().endswith("/ray.sh --join 5")
+    assert f"RAY_AUTH_TOKEN_PATH={batch}/.ray-5/token" in (batch / "env").read_text().split()
+    assert (batch / ".ray-5" / "token").read_text() == "5" * 64, "the other job's: it stays"
+    assert submit(batch, "--join").returncode == 2
 
 
 def test_no_job_is_one_message(batch: Path) -> None:
