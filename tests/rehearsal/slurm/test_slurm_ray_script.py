@@ -118,7 +118,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code: int) -> None:
     """The nodes are those that the job has now, the CPUs those that Slurm gives it, the exit code the script's."""
-    assert node.run("n3", DOES=f"exit {code}", RAY_OPTIONS="--num-gpus=0 --object-store-memory=9")[0] == code
+    env = {"DOES": f"exit {code}", "RAY_OPTIONS": "--num-gpus=0 --object-store-memory=9", "RANKS_PER_NODE": "4"}
+    assert node.run("n3", **env)[0] == code
     ray, python = node.lines()
     assert ray.startswith(f"ray start --head --block --port={node.port} --node-ip-address=127.0.0.3 --temp-dir=")
     assert "--num-cpus=6 --disable-usage-stats --num-gpus=0 --object-store-memory=9" in ray
@@ -126,7 +127,7 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
         "--ray-client-server-port=10001 --include-dashboard=true --dashboard-host=127.0.0.3 --dashboard-port=8265"
     )
     assert python == "python -m resilience.supervise train.py --name a"
-    assert node.lines("driver") == [f"127.0.0.3:{node.port} 2"], "a rank of each node, at this head"
+    assert node.lines("driver") == [f"127.0.0.3:{node.port} 8"], "the ranks of both nodes, at this head"
     assert (node.meeting / "ended").read_text() == f"{code}\n", "the others leave"
     assert (node.meeting / "head").read_text() == f"127.0.0.3 {node.port}\n", "for those who join later"
     assert (node.folder / "stopped").exists(), "Ray has ended"
