@@ -159,6 +159,9 @@ class Scene:
             "RAY_OPTIONS": RAY_OPTIONS,
             # Ray's own 15 is for a node of its own: here the rest of the machine would leave workers no time
             "RAY_worker_niceness": "0",
+            # processes that are started in case they are needed: each costs seconds of two cores
+            "RAY_enable_worker_prestart": "0",
+            "RAY_prestart_worker_first_driver": "0",
             "RESILIENCE_STANDBY_DRIVER": "false",
             "TRAIN_HYPERPOD": str(folder),  # exists: this is a HyperPod node, as far as train.sbatch can see
             "TRAIN_PROJECT": str(self.project),

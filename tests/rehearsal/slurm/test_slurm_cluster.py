@@ -44,7 +44,7 @@ def page_command(number: int) -> list[str]:
 
 
 def slurm_processes(folder: str = "/tmp/slurm-") -> dict[int, str]:
-    """Daemons of a rehearsal's Slurm, with their folder, by id."""
+    """Daemons of a rehearsal's Slurm, with their command line, by id."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,6 +53,26 @@ def slurm_processes(folder: str = "/tmp/slurm-") -> dict[int, str]:
             continue
         if folder in line and ("slurm" in line.split()[0] or "munged" in line.split()[0] or "unshare" in line):
             found[int(entry.name)] = line
+    return found
+
+
+def parent(pid: int) -> int:
+    """A process's parent; 0 once it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def below(root: int) -> dict[int, str]:
+    """The Slurm daemons that a rehearsal has started; others may rehearse on this machine too."""
+    found = {}
+    for pid, line in slurm_processes().items():
+        above = pid
+        while above > 1 and above != root:
+            above = parent(above)
+        if above == root:
+            found[pid] = line
     return found
 
 
@@ -77,28 +97,35 @@ def listening(pids: set[int]) -> set[str]:
 
 def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], set[int]]:
     """The report, the addresses that Slurm listened on meanwhile, and what the rehearsal left running."""
-    before = set(slurm_processes())
     command = [sys.executable, "-m", "cli", *command[1:], "--out", str(out), "-o", "json"]
-    addresses, ended = set[str](), threading.Event()
+    addresses, folders, ended = set[str](), set[str](), threading.Event()
+    process = subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": f"{PROJECT}:{PROJECT}/constructs"},
+    )  # fmt: skip
 
     def watch() -> None:
         while not ended.wait(1.0):
-            addresses.update(listening(set(slurm_processes()) - before))
+            found = below(process.pid)
+            folders.update(match for line in found.values() for match in re.findall(r"/tmp/slurm-\w+/", line))
+            addresses.update(listening(set(found)))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    done = subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S,
-        env={**os.environ, "PYTHONPATH": f"{PROJECT}:{PROJECT}/constructs"},
-    )  # fmt: skip
-    ended.set()
-    watcher.join()
+    try:
+        printed, errors = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        ended.set()
+        watcher.join()
     log = out / "job.log"
-    assert done.returncode == 0, done.stderr[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
+    assert process.returncode == 0, errors[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
+    assert len(folders) == 1
+    (folder,) = folders
     deadline = time.monotonic() + 60
-    while (left := set(slurm_processes()) - before) and time.monotonic() < deadline:
+    while (left := set(slurm_processes(folder))) and time.monotonic() < deadline:
         time.sleep(0.5)
-    return json.loads(done.stdout), addresses, left
+    return json.loads(printed), addresses, left
 
 
 @pytest.fixture(scope="module")
