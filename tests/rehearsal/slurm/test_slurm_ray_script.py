@@ -61,9 +61,8 @@ class Node:
         program(folder / "bin", "ray", RAY)
         program(folder / "bin", "scontrol", SCONTROL)
         program(folder / "bin", "nvidia-smi", "exit 1")
-        driver = (
-            'echo "python $*" >>"$FOLDER/started"; echo "$RAY_ADDRESS $RUN_WORKERS" >>"$FOLDER/driver"; eval "$DOES"'
-        )
+        driver = 'echo "python $*" >>"$FOLDER/started"\n'
+        driver += 'echo "$RAY_ADDRESS $RUN_WORKERS $RUN_STORAGE" >>"$FOLDER/driver"\neval "$DOES"'
         program(folder / "bin", "python", driver)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -127,7 +126,7 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
         "--ray-client-server-port=10001 --include-dashboard=true --dashboard-host=127.0.0.3 --dashboard-port=8265"
     )
     assert python == "python -m resilience.supervise train.py --name a"
-    assert node.lines("driver") == [f"127.0.0.3:{node.port} 8"], "the ranks of both nodes, at this head"
+    assert node.lines("driver") == [f"127.0.0.3:{node.port} 8 /fsx/runs"], "the ranks of both nodes, at this head"
     assert (node.meeting / "ended").read_text() == f"{code}\n", "the others leave"
     assert (node.meeting / "head").read_text() == f"127.0.0.3 {node.port}\n", "for those who join later"
     assert (node.folder / "stopped").exists(), "Ray has ended"
