@@ -26,7 +26,7 @@ APART: Literal["apart"] = "apart"
 Decision = Literal["works", "apart"] | Instead
 
 LOGIN = "hyperpod-ray nodes shell {env} NODE, on a login node, and there "
-SBATCH = LOGIN + "sbatch --nodes N jobs/slurm/train.sbatch finetune --name NAME; see docs/slurm.md"
+SBATCH = LOGIN + "sbatch --nodes N jobs/slurm/ray.sbatch finetune --name NAME; train.sbatch is torchrun: docs/slurm.md"
 RUNS = LOGIN + "look into /fsx/runs/NAME"
 JOBS = "jobs are Slurm's, without a Ray Jobs API"
 NO_KUBERNETES = "there is no Kubernetes"

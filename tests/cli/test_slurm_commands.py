@@ -102,9 +102,9 @@ def test_the_line_of_sbatch_is_that_of_the_page() -> None:
     found = ON_SLURM["submit"]
     assert isinstance(found, Instead)
     page = (FOLDER.parent / "docs" / "slurm.md").read_text(encoding="utf-8")
-    assert "jobs/slurm/train.sbatch finetune --name" in page
-    assert "jobs/slurm/train.sbatch finetune --name" in found.use
-    assert (FOLDER.parent / "jobs/slurm/train.sbatch").is_file()
+    assert "jobs/slurm/ray.sbatch finetune --name" in page
+    assert "jobs/slurm/ray.sbatch finetune --name" in found.use
+    assert {"ray.sbatch", "train.sbatch"} <= {path.name for path in (FOLDER.parent / "jobs/slurm").iterdir()}
 
 
 def test_the_page_lists_every_refusal() -> None:
