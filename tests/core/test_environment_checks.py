@@ -453,6 +453,11 @@ def test_rules_read_what_they_declare(rule: Any) -> None:
         list(rule(Plan(name="test", settings=part), evidence=Evidence(repository=Repository.around("test"))))
 
 
+def test_groups_without_standing_pods_are_patched() -> None:
+    idle = {f"{GROUPS}/2": {**CPU_GROUP, "auto_patch": "WhenIdle"}}
+    assert [one.path for one in problems(idle) if "auto_patch" in one.path] == []
+
+
 def test_a_broken_section_hides_nothing_of_the_others() -> None:
     said = problems({"storage/capacity_gib": "many", "network/cidr": "10.0.0.0/99", f"{HEAD}/count": 1})
     assert [problem.path for problem in said] == [

@@ -247,6 +247,8 @@ def test_rules_of_the_file_system_look_at_compute(edits: dict[str, Any], path: s
 def test_the_file_system_is_beside_compute_by_itself() -> None:
     assert problems({f"{WORKERS}/availability_zone_id": "usw2-az1"}) == []
     assert problems(EFA) == []
+    apart = {"storage/availability_zone_id": "usw2-az2", f"{LOGIN}/availability_zone_id": "usw2-az1"}
+    assert problems(apart) == [], "of login nodes the zone does not count"
 
 
 @pytest.mark.parametrize(
