@@ -17,6 +17,7 @@ from core.evidence import Evidence, Repository
 from core.findings import RULES
 from core.model import Environment
 from core.plan import Plan
+from tests.core.account.good import EXISTING as EKS_OF_OTHERS
 from tests.core.environment_files import GONE, Case, changed, judged, problems, text_of
 from tests.core.three_parts import assert_form
 
@@ -297,6 +298,7 @@ CASES = [
     Case("no_worker_group_is_called_head", {**teams(team()), f"{WORKER}/name": "head"}, "ray.workers[0].name", "what Kueue calls the head's group", {f"{WORKER}/name": "head"}),
     Case("jobs_are_small_enough_for_a_queue", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 7)}}, "ray.workers", "7 groups, and older versions of Kueue take 6", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 6)}}, "warning"),
     Case("users_are_of_one_list", teams(team(role_arns=[ROLE, ROLE])), "teams[0].role_arns[1]", "named twice", teams(team(role_arns=[ROLE]))),
+    Case("a_kueue_of_its_own_is_gone", {**EKS_OF_OTHERS, **teams(team())}, "eks.existing.cluster_name", "may have a Kueue of its own", EKS_OF_OTHERS, "warning"),
     Case("the_add_ons_images_of_kueue_are_within_reach", {**CLOSED, **teams(team())}, "teams", "does not publish where the images", teams(team()), "warning"),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Expected images in Amazon ECR. Fix: set registries.mirror: true", CLOSED),
