@@ -1,0 +1,57 @@
+"""`submit` without a Ray: a reply that is lost, and what is packed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ops import submit
+from ops.errors import OpsError
+
+
+def posted(monkeypatch: pytest.MonkeyPatch, *answers: Exception | None) -> str:
+    """What `post` makes of answers that come one after the other."""
+    left = iter(answers)
+
+    def answer(*_: Any, **__: Any) -> None:
+        if (error := next(left)) is not None:
+            raise error
+
+    monkeypatch.setattr("ops.submit.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    jobs: Any = SimpleNamespace(json=answer)
+    return submit.post(jobs, {"submission_id": "mine"})
+
+
+EXISTS = OpsError("the Jobs API answers 400: mine already exists", expected="x", fix="x")
+LATER = OpsError("the Jobs API answers 500: try again later", expected="x", fix="x")
+
+
+def test_a_job_is_submitted_once_though_a_reply_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert posted(monkeypatch, None) == "mine"
+    assert posted(monkeypatch, ConnectionError("reset"), EXISTS) == "mine"
+    assert posted(monkeypatch, LATER, None) == "mine"
+
+
+def test_a_job_of_somebody_elses_is_not_taken_for_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OpsError, match="already exists"):
+        posted(monkeypatch, EXISTS)
+    with pytest.raises(OpsError, match="already exists"):
+        posted(monkeypatch, LATER, EXISTS)
+
+
+def test_a_folder_that_ray_would_refuse_is_not_uploaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    monkeypatch.setattr(submit, "PACKAGE_LIMIT_MIB", 0)
+    with pytest.raises(OpsError, match=r"packs to 0 MiB\. Expected at most 0"):
+        submit.pack(tmp_path)
+
+
+def test_without_git_caches_are_not_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("train.py", "__pycache__/train.pyc", ".venv/bin/python", "data/a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    monkeypatch.setattr("ops.submit.shutil", SimpleNamespace(which=lambda _: None))
+    assert [path.relative_to(tmp_path).as_posix() for path in submit.files_of(tmp_path)] == ["data/a", "train.py"]
