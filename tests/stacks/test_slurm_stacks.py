@@ -133,6 +133,7 @@ def test_every_node_mounts_the_file_system(example: Assembly) -> None:
     for group in example.one("AWS::SageMaker::Cluster")["InstanceGroups"]:
         (mount,) = [one["FsxLustreConfig"] for one in group["InstanceStorageConfigs"] if "FsxLustreConfig" in one]
         assert mount["MountPath"] == "/fsx"
+        assert {"EbsVolumeConfig": {"VolumeSizeInGB": 500}} in group["InstanceStorageConfigs"]
         assert {"DnsName", "MountName"} <= set(mount)
         assert "LifeCycleConfig" not in group, "AWS's image starts Slurm by itself"
 
