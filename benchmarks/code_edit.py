@@ -38,7 +38,8 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="code-edit-") as name:
         folder = Path(name)
-        with ray_head(folder, token=TOKEN) as address:
+        with ray_head(folder, token=TOKEN) as head:
+            address = head.url
             measure(folder, address, number=0)  # the first job of a head waits for its agent
             seconds = [measure(folder, address, number=number) for number in range(1, options.runs + 1)]
     median = statistics.median(seconds)

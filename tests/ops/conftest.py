@@ -48,11 +48,15 @@ def world(start_world: object) -> World:
 
 @pytest.fixture(scope="session")
 def ray(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
-    """A real Ray head with the token of the world's RayCluster, for all tests that need one."""
+    """A real Ray head with the token of the world's RayCluster, for all tests that need one.
+
+    Its jobs have credentials of the world's account, as pods have those of their role.
+    """
     secret = world.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
     token = base64.b64decode(secret).decode()
-    with ray_head(tmp_path_factory.mktemp("r"), token=token) as url:
-        yield Head(url=url, token=token)
+    role = {key: value for key, value in world.running.client.environment().items() if key.startswith("AWS_")}
+    with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as head:
+        yield head
 
 
 @pytest.fixture

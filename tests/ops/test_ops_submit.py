@@ -16,10 +16,10 @@ from cli.main import main
 from core import names
 from core.job_file import load
 from ops import in_ray, job_object
-from ops.in_ray import with_secrets
+from ops.in_ray import runs, with_secrets
 from ops.jobs_api import Jobs
 from ops.submit import files_of, pack
-from tests.ops.ray_head import COMMAND, RAY, Head
+from tests.ops.ray_head import COMMAND, OWN_RUN, RAY, Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.emulator import until
 from tests.support.ports import free_port
@@ -202,64 +202,7 @@ def test_a_run_is_listed_looked_at_and_stopped(
     assert "STOPPED" in capfd.readouterr().out
 
 
-PAGE = "docs/researchers-day.md"
 SENTINEL = "s3ntinel-of-a-secret-0123456789"
-
-
-def blocks(page: str, language: str) -> list[str]:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.rehearsal
-@pytest.mark.slow
-def test_the_researchers_day_runs_as_printed(
-    faults: World, ray: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every printed line in its order, through a port forward, on one process in place of two GPUs.
-
-    Commands: submit research -f job.yaml --name --no-wait; runs list, show, logs, compare, plot --out, best,
-    pull --best --to, and stop --yes.
-    """
-    monkeypatch.setattr(names, "MOUNT_PATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "jobs").symlink_to(ROOT / "jobs")
-    job = blocks(PAGE, "yaml")[0]
-    for old, new in {"/fsx": str(tmp_path), "gpus_per_worker: 1": f"env: {{PYTHONPATH: {ROOT}}}"}.items():
-        assert old in job
-        job = job.replace(old, new)
-    # local mode, which a job file does not know: Ray's one process
-    (tmp_path / "job.yaml").write_text(job.replace("workers: 2\n", "").replace("--steps", "--workers 0 --steps"))
-    lines = [line for block in blocks(PAGE, "bash") for line in block.splitlines()]
-    head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
-    faults.request("POST", "/rehearsal/bridges", {**head, "to": ray.url.removeprefix("http://")})
-    said: dict[str, str] = {}
-    try:
-        for line in lines:
-            words = shlex.split(line.replace("--seed 1", "--seed 1 --workers 0"))
-            assert words[:1] == ["hyperpod-ray"]
-            words = [faults.name if word == "research" else word for word in words[1:]]
-            result = faults.ops(*words, env=faults.environ(COLUMNS="200"))
-            assert result.code == 0, f"{line}: {result.out}{result.err}"
-            said[line] = result.out + result.err
-            if "--no-wait" in words:
-                ended = ("runs", "logs", faults.name, result.out.strip(), "--follow")
-                assert faults.ops(*ended).code == 0
-    finally:
-        faults.request("DELETE", "/rehearsal/bridges")
-    assert "it takes " in said[lines[0]]
-    listed = said["hyperpod-ray runs list research"]
-    assert "30 of 30" in listed
-    assert "read-" not in listed, "jobs that read are no runs"
-    assert "step-00000030" in said["hyperpod-ray runs show research first"]
-    assert "loss at step 30" in said["hyperpod-ray runs compare research first second"]
-    assert "●" in said["hyperpod-ray runs plot research first second"]
-    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
-    best = said["hyperpod-ray runs best research first second"].splitlines()[0]
-    assert (Path(best) / ".metadata").exists()
-    pulled = tmp_path / "best"
-    assert {path.name for path in pulled.iterdir()} >= {".metadata", "about.json", "checksums-0.json"}
-    assert json.loads((pulled / "about.json").read_text())["metrics"]["loss"] > 0
 
 
 @pytest.mark.rehearsal
@@ -325,6 +268,8 @@ def test_a_job_file_with_options_and_secrets(
 @pytest.mark.slow
 def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> None:
     """`ray job submit` as KubeRay's submitter writes it, with the code of the ConfigMap, through all its shells."""
+    (ray.home / OWN_RUN).mkdir()
+    (ray.home / OWN_RUN / "progress.json").write_text('{"last_step": 7}')
     code = tmp_path / "code"
     code.mkdir()
     (code / "main.py").write_text("import sys, helper\nprint('got', sys.argv[1:], helper.ONE)\n")
@@ -343,6 +288,8 @@ def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> N
     done = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert f"got ['two words', '{os.environ['HOME']}'] 1" in done.stdout, done.stdout + done.stderr
     assert "piped" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(runs.MARK)]
+    assert json.loads(line.removeprefix(runs.MARK))[0]["progress"] == {"last_step": 7}, "the last report is in the log"
 
 
 @pytest.mark.parametrize(

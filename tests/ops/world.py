@@ -279,11 +279,10 @@ class World:
 
     # --- Kubernetes ------------------------------------------------------------------------------------------------
 
-    def install(self) -> None:
-        """KubeRay (its stand-in chart, by the real helm) and the manifests of `k8s`."""
-        plan = self.plan
-        self.until(lambda: len(self.get("/api/v1/nodes")["items"]) >= 3, "the nodes in Kubernetes")
-        bindings = k8s.Bindings(
+    @property
+    def bindings(self) -> k8s.Bindings:
+        """What the stacks would know of the account."""
+        return k8s.Bindings(
             image_uri="777788889999.dkr.ecr.us-west-2.amazonaws.com/ray-training:0123456789abcdef",
             image_content="0123456789abcdef",
             node_subnet_id=self.made.get("subnet", ""),
@@ -292,6 +291,12 @@ class World:
             file_system_dns_name=f"{self.made.get('file_system', '')}.fsx.us-west-2.amazonaws.com",
             file_system_mount_name=self.made.get("mount_name", ""),
         )
+
+    def install(self) -> None:
+        """KubeRay (its stand-in chart, by the real helm) and the manifests of `k8s`."""
+        plan = self.plan
+        self.until(lambda: len(self.get("/api/v1/nodes")["items"]) >= 3, "the nodes in Kubernetes")
+        bindings = self.bindings
         for manifest in (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, bindings)):
             self.apply(manifest.objects)
         for release, namespace in (("hyperpod-dependencies", "kube-system"), ("kuberay-operator",) * 2):
