@@ -2,30 +2,34 @@
 
     .venv/bin/python benchmarks/code_edit.py [--runs 5] [--limit 15]
 
-Starts a Ray head of its own on loopback, with token authentication. Each run edits `main.py` of a working folder,
-starts `hyperpod-ray submit` as a process, and stops the clock when the job's log shows the edited line. That is the
-command's start, checks, packing, upload, Ray's start of the job, and the way of the log back. Not in it: the way to a
-cluster's API server and through it. The exit code is 1 when the median is above the limit.
+Starts the sandbox with an environment, and a real Ray head with token authentication behind its head pod. Each run
+edits `main.py` of a working folder, starts `hyperpod-ray submit` as a process, and stops the clock when the job's log
+shows the edited line. That is the command's start, its calls to EKS and Kubernetes, the port forward, checks, packing,
+upload, Ray's start of the job, and the way of the log back. Not in it: a network. The exit code is 1 when the median is
+above the limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "constructs")]
 
+from sandbox.aws import process  # noqa: E402
 from tests.ops.ray_head import ray_head  # noqa: E402
-from tests.ops.world import environment_text  # noqa: E402
+from tests.ops.world import ACCOUNT, World, environment_text  # noqa: E402
 
-TOKEN = "of-this-benchmark-alone-0123456789abcdef"  # noqa: S105
 FILES, KIB = 40, 8
 """A working folder of a usual size: 40 modules of 8 KiB beside the edited one."""
 
@@ -36,44 +40,55 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="edits (%(default)s)")
     parser.add_argument("--limit", type=float, default=15.0, metavar="S", help="largest median (%(default)s)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="code-edit-") as name:
-        folder = Path(name)
-        with ray_head(folder, token=TOKEN) as head:
-            address = head.url
-            measure(folder, address, number=0)  # the first job of a head waits for its agent
-            seconds = [measure(folder, address, number=number) for number in range(1, options.runs + 1)]
+    with tempfile.TemporaryDirectory(prefix="code-edit-") as name, environment(Path(name)) as world:
+        measure(world, Path(name), number=0)  # the first job of a head waits for its agent
+        seconds = [measure(world, Path(name), number=number) for number in range(1, options.runs + 1)]
     median = statistics.median(seconds)
     print(f"seconds from the edit to its first line: {', '.join(f'{one:.1f}' for one in seconds)}")
     print(f"median {median:.1f} s of {options.runs}, limit {options.limit:.0f} s, load {os.getloadavg()[0]:.1f}")
     return int(median > options.limit)
 
 
-def measure(folder: Path, address: str, *, number: int) -> float:
+@contextlib.contextmanager
+def environment(folder: Path) -> Iterator[World]:
+    """An environment in the sandbox, whose head pod forwards to a real Ray head."""
+    running = process.start(state=folder / "aws", account=ACCOUNT)
+    world = World(running=running, state=folder / "aws", folder=folder / "environments")
+    try:
+        world.write(environment_text())
+        world.create()
+        world.install()
+        world.settle()
+        secret = world.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
+        with ray_head(folder, token=base64.b64decode(secret).decode()) as head:
+            pod = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
+            world.request("POST", "/rehearsal/bridges", {**pod, "to": head.url.removeprefix("http://")})
+            yield world
+    finally:
+        process.stop(running, folder / "aws")
+
+
+def measure(world: World, folder: Path, *, number: int) -> float:
     """Edit, submit, and wait for the edited line."""
-    work, environments = folder / "work", folder / "environments"
-    for place in (work, environments):
-        place.mkdir(exist_ok=True)
-    (environments / "demo.yaml").write_text(environment_text(), encoding="utf-8")
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
     for index in range(FILES):
         (work / f"part_{index}.py").write_text(f"# {index}\n" + "x = 1\n" * (KIB * 1024 // 6), encoding="utf-8")
     line = f"this is edit {number}"
     start = time.monotonic()
     (work / "main.py").write_text(f"print({line!r}, flush=True)\n", encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "submit", "demo", "--address", address, "--working-dir", str(work),
-         "--", "python", "main.py"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "HYPERPOD_RAY_ENVIRONMENTS": str(environments),
-             "RAY_AUTH_TOKEN": TOKEN},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    submit = subprocess.Popen(
+        [sys.executable, "-m", "cli", "submit", world.name, "--working-dir", str(work), "--", "python", "main.py"],
+        env=world.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert process.stdout is not None  # noqa: S101
+    assert submit.stdout is not None  # noqa: S101
     said = []
     found = 0.0
-    for text in process.stdout:
+    for text in submit.stdout:
         said.append(text)
         if not found and line in text:
             found = time.monotonic() - start
-    if process.wait() or not found:
+    if submit.wait() or not found:
         raise SystemExit(f"the job failed\n{''.join(said)}")
     return found
 
