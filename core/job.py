@@ -6,7 +6,6 @@ about itself is checked here; `core.job_checks` compares the job with its enviro
 The JSON Schema for editors and `docs/job-file.md` are generated from this module (`hyperpod-ray env schema`).
 """
 
-# ruff: noqa: RUF012  (pydantic copies defaults)
 from __future__ import annotations
 
 import shlex

@@ -76,7 +76,7 @@ def settings_page() -> str:
     lines = [
         "# Settings of an environment",
         "",
-        "One file `environments/NAME.yaml` is one environment. This page is generated from `core/model.py` by",
+        "One file `environments/NAME.yaml` is one environment. This page is generated from `core/model` by",
         "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
         "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a",
         "file and checks its settings against each other. YAML anchors, aliases, merge keys and tags are refused:",

@@ -32,7 +32,7 @@ class SlurmRole(Settings):
 
     role: Literal["controller", "login", "compute"]
     """`NodeType`. `controller` runs slurmctld, `login` is where people work, `compute` runs jobs."""
-    partitions: Annotated[list[PartitionName], Field(max_length=1)] = []  # noqa: RUF012  # pydantic copies it
+    partitions: Annotated[list[PartitionName], Field(max_length=1)] = []
     """`PartitionNames`: the Slurm partition of a `compute` group, exactly one; several groups may share it. Other roles
     have none."""
 
