@@ -23,8 +23,6 @@ HOURS_PER_MONTH = 730
 """As AWS's own calculator counts."""
 ANYWHERE = "any"
 """In place of a region: a price that AWS asks in every one."""
-CLOSED_ENDPOINTS = 14
-"""Interface endpoints of a closed network, each in every zone (`hyperpod_ray.endpoints.SERVICES`)."""
 
 Unit = Literal["hour", "GB-month"]
 HourlyCharge = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
@@ -312,8 +310,7 @@ def always_paid(plan: GroundPlan, *, day: date) -> Iterator[tuple[HourlyCharge, 
         yield "nat_gateway", gateways
         yield "public_ipv4", gateways
     if network is not None and network.closed:
-        every = CLOSED_ENDPOINTS + _observed(plan)
-        yield "interface_endpoint", (every if isinstance(plan, Plan) else needs.interface_endpoints(plan)) * zones
+        yield "interface_endpoint", needs.interface_endpoints(plan) * zones
 
 
 def line(
