@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,17 +126,20 @@ class Undisturbed:
             self.process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, start_new_session=True)
 
     def events(self, *, timeout_s: float = 300) -> list[Event]:
-        """Wait for its end and give its events. LocalError where it failed."""
-        try:
-            code = self.process.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            self.stop()
-            raise LocalError(
-                "the undisturbed run did not end",
-                expected=f"its end within {timeout_s:g} s",
-                fix=f"see {self.log}, or rehearse fewer steps",
-                code=1,
-            ) from None
+        """Wait for its end and give its events. LocalError where it failed, or was without an event for `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while (code := self.process.poll()) is None:
+            if self.tail.read():
+                deadline = time.monotonic() + timeout_s
+            if time.monotonic() > deadline:
+                self.stop()
+                raise LocalError(
+                    f"the undisturbed run stands still at step {self.tail.step}",
+                    expected=f"a step within {timeout_s:g} s",
+                    fix=f"see {self.log}, or rehearse fewer steps",
+                    code=1,
+                )
+            time.sleep(0.1)
         if code:
             raise LocalError(
                 f"the undisturbed run failed: exit code {code}", expected="0", fix=f"see {self.log}", code=1

@@ -44,13 +44,13 @@ def commands(word: str) -> list[list[str]]:
 
 
 def ray_processes() -> set[str]:
-    """Processes started for a pod of `local ray`, by this system's ids."""
+    """Processes started for a pod of `local ray`, by this system's ids. A rehearsal of Slurm may run beside it."""
     out = set()
     for entry in Path("/proc").iterdir():
         try:
             variables = (entry / "environ").read_bytes()
             if (
-                b"RAY_ON_HYPERPOD_POD=" in variables
+                re.search(rb"RAY_ON_HYPERPOD_POD=(?!slurm-)", variables)
                 and bytes(PROJECT) in variables
                 and (entry / "cmdline").read_bytes()
             ):

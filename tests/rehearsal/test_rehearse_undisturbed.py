@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,10 +28,35 @@ def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monk
     )  # fmt: skip
     child = Path(f"{torchrun}.child")
     rank = int(until(lambda: child.exists() and child.read_text()))
-    with pytest.raises(LocalError, match=r"did not end\. Expected its end within 0\.1 s"):
+    with pytest.raises(LocalError, match=r"stands still at step 0\. Expected a step within 0\.1 s"):
         twin.events(timeout_s=0.1)
     assert twin.process.returncode == -signal.SIGKILL
     until(lambda: not alive(rank))
+
+
+def test_one_that_is_slow_has_all_the_time_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a busy suite it is as slow as the machine: each event gives it the whole time again."""
+    torchrun, end = tmp_path / "torchrun", tmp_path / "end"
+    torchrun.write_text(f"#!/bin/sh\nwhile [ ! -e {end} ]; do sleep 0.1; done\n")
+    torchrun.chmod(torchrun.stat().st_mode | stat.S_IXUSR)
+    twin = job.Undisturbed(
+        job.Job(name="finetune", project=PROJECT, steps=1, interval=1, step_delay_s=0.1, workers="2"),
+        bin_folder=tmp_path, storage=tmp_path / "fsx",
+    )  # fmt: skip
+    events = tmp_path / "fsx" / "undisturbed" / "events.jsonl"
+    events.parent.mkdir()
+    clock = [0.0]
+
+    def sleep(_: float) -> None:
+        clock[0] += 3.0
+        with events.open("a") as stream:
+            stream.write('{"kind": "step", "t": 1.0, "step": 1, "loss": 2.0}\n')
+        if clock[0] > 15.0:
+            end.touch()
+            twin.process.wait()
+
+    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    assert len(twin.events(timeout_s=5.0)) == 6
 
 
 def alive(pid: int) -> bool:

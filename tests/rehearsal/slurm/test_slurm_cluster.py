@@ -119,7 +119,7 @@ def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], s
         ended.set()
         watcher.join()
     log = out / "job.log"
-    assert process.returncode == 0, errors[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
+    assert process.returncode == 0, printed[-3000:] + errors[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
     assert len(folders) == 1
     (folder,) = folders
     deadline = time.monotonic() + 60
