@@ -55,7 +55,8 @@ class Day:
         self.queue = QueueStandIn(world)
 
     def environ(self) -> dict[str, str]:
-        return self.world.environ(COLUMNS="300")
+        # jobs of other tests are in the list too: no cell may break into lines
+        return self.world.environ(COLUMNS="2000")
 
     def words(self, line: str) -> list[str]:
         """The line's words, with the environment of the test."""
