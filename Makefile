@@ -85,8 +85,11 @@ quick: setup local-charts  ## the tests that start no server, no Ray and no cdk 
 times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo and suite take here, beside their goals
 	$(BIN)/python benchmarks/times.py
 
-walk: setup emulator-env rehearsal-env local-charts  ## run the tutorial and the sandbox's page as printed, in a fresh clone
-	$(BIN)/python -m pytest tests/docs/walk_sandbox.py tests/docs/walk_pages.py
+walk: setup emulator-env rehearsal-env local-charts  ## run what the pages print, as printed, in a fresh clone
+	$(BIN)/python -m tests.run --walk
+
+stories: setup rehearsal-env  ## two teams with real Ray, and Ray on a real Slurm: minutes that `make test` has no time for
+	$(BIN)/python -m tests.run --stories -rs
 
 browser: setup docs  ## open the page of `status --web` and the built site in headless Chromium; pictures in .cache/browser
 	$(BIN)/python -m pytest -q tests/ops/walk_page.py tests/docs/walk_site.py

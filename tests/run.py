@@ -1,10 +1,11 @@
-"""The whole suite, in parts that run side by side: `python -m tests.run [--quick] [pytest's arguments]` (`make test`).
+"""The suite, in parts that run side by side: `python -m tests.run [--quick|--walk|--stories] [pytest's arguments]`.
 
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
 
-`--quick` runs the parts that start no server, no Ray and no cdk CLI (`make quick`): about half of the tests, a tenth of
-the processor time of all. What lands has passed the whole.
+Without an option it is `make test`. `--quick` (`make quick`) runs the parts that start no server, no Ray and no cdk
+CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`make walk`) types what the pages print.
+`--stories` plays minutes of real Ray that `make test` has no time for (`make stories`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 # more than processors: tests wait for states of servers and of Ray for as long as they compute
 AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 NOTHING_COLLECTED = 5
+WHAT = {
+    "": "the whole suite",
+    "--quick": "the quick part",
+    "--walk": "the printed commands",
+    "--stories": "the stories",
+}
 
 
 @dataclass(kw_only=True)
@@ -37,12 +44,14 @@ class Part:
         without: what of them other parts run.
         interpreter: the one with torch and Ray for `tests/resilience`.
         quick: whether it belongs to `--quick`.
+        only: the option without which it does not run.
     """
 
     paths: tuple[str, ...]
     without: tuple[str, ...] = ()
     interpreter: Path = Path(sys.executable)
     quick: bool = False
+    only: str = ""
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
@@ -88,10 +97,13 @@ def parts() -> list[Part]:
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = ("ops/test_ops_connect.py", "ops/test_ops_pull.py", "ops/test_ops_submit.py")
+    teams, day, slurm_ray = (
+        "rehearsal/test_two_teams_ray.py", "ops/test_researchers_day.py", "rehearsal/slurm/test_slurm_ray_cluster.py",
+    )  # fmt: skip
     folders = [
-        Part(paths=("rehearsal", *with_ray), without=slurm),  # one Ray cluster at a time
+        Part(paths=("rehearsal", *with_ray), without=(*slurm, teams, slurm_ray)),  # one Ray cluster at a time
         Part(paths=slurm),
-        Part(paths=("ops",), without=with_ray),
+        Part(paths=("ops",), without=(*with_ray, day)),
         Part(paths=("docs", "cli")),
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
@@ -101,6 +113,9 @@ def parts() -> list[Part]:
         Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
         Part(paths=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/kubernetes",)),
+        Part(paths=("docs/walk_pages.py",), only="--walk"),
+        Part(paths=("docs/walk_sandbox.py", day), only="--walk"),
+        Part(paths=(teams, slurm_ray), only="--stories"),
     ]
     taken = tuple(path for part in folders for path in part.paths)
     return [*folders, Part(paths=(".",), without=taken, quick=True)]
@@ -113,9 +128,9 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     leash.hold()
     start = time.monotonic()
-    quick = "--quick" in arguments
-    arguments = [argument for argument in arguments if argument != "--quick"]
-    waiting = [part for part in parts() if part.quick or not quick]
+    chosen = next((argument for argument in arguments if argument in WHAT), "")
+    arguments = [argument for argument in arguments if argument != chosen]
+    waiting = [part for part in parts() if (part.quick if chosen == "--quick" else part.only == chosen)]
     running, lines, failed = list[Part](), list[str](), False
     try:
         while waiting or running:
@@ -132,8 +147,7 @@ def main(arguments: list[str]) -> int:
         _stop(running)
         return 130
     print("\n".join(lines))
-    what = "the quick part" if quick else "the whole suite"
-    print(f"{what}: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
+    print(f"{WHAT[chosen]}: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
     return int(failed)
 
 
