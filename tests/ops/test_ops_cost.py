@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.ops.world import ROOT, Result, environment_text
+from tests.ops.world import ROOT, environment_text
+from tests.support.result import Result
 
 
 @dataclass

@@ -27,6 +27,7 @@ import k8s
 from core import Plan, load
 from sandbox.aws import paths, process
 from tests.support import roles
+from tests.support.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "000000000001"
@@ -56,19 +57,6 @@ ray:
   workers:
     - {{name: gpu, instance_group: workers, replicas: 2}}
 """
-
-
-@dataclass
-class Result:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass

@@ -31,6 +31,7 @@ from core.names import ENVIRONMENT_TAG
 from ops import slurm
 from tests.core.account.recorded import RecordedAccount
 from tests.support import boto_models
+from tests.support.result import Result
 
 Json = dict[str, Any]
 RECORDED = Path(__file__).resolve().parents[1] / "ops" / "slurm_outputs"
@@ -75,17 +76,6 @@ def tree() -> Any:
     from cli.main import app
 
     return typer.main.get_command(app)
-
-
-@dataclass
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass

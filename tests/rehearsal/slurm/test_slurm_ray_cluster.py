@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.slurm.install import why_not
-from tests.rehearsal.slurm.test_slurm_cluster import PROJECT, page_command, rehearse
+from tests.rehearsal.slurm.test_slurm_cluster import page_command, pytestmark, rehearse
 
-pytestmark = [
-    pytest.mark.rehearsal,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (PROJECT / ".venv-rehearsal" / "bin" / "torchrun").exists(),
-        reason="needs .venv-rehearsal (make rehearsal-env)",
-    ),
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or ""),
-]
+__all__ = ["pytestmark"]
 
 
 @pytest.fixture(scope="module")
