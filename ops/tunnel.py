@@ -165,8 +165,10 @@ class Tunnel:
         self._plugin = ""
         self._session = ""
         self._process: subprocess.Popen[str] | None = None
+        self._interrupted: subprocess.Popen[str] | None = None
         self._closing = threading.Event()
         self._lock = threading.Lock()
+        self._interrupting = threading.Lock()
         self.port = 0
         """The local port."""
         self.node = ""
@@ -183,8 +185,7 @@ class Tunnel:
     def close(self) -> None:
         """End the session and the plugin; may be called twice."""
         self._closing.set()
-        if (process := self._process) is not None and process.poll() is None:
-            process.send_signal(signal.SIGINT)  # also one that does not listen yet and keeps the lock
+        self._interrupt()  # also a plugin that does not listen yet and keeps the lock
         with self._lock:
             self._end()
         with contextlib.suppress(ValueError):
@@ -285,11 +286,19 @@ class Tunnel:
             fix="run the command again; --tunnel never uses a VPN instead",
         )
 
+    def _interrupt(self) -> None:
+        """Send the plugin a SIGINT, and no second one, which would end it before it has ended its session."""
+        with self._interrupting:
+            process = self._process
+            if process is not None and process is not self._interrupted and process.poll() is None:
+                self._interrupted = process
+                process.send_signal(signal.SIGINT)
+
     def _end(self) -> None:
         """End the plugin as Ctrl-C does, which ends the session; then make sure of both."""
+        self._interrupt()
         process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGINT)
+        if process is not None:
             try:
                 process.wait(timeout=CLOSE_SECONDS)
             except subprocess.TimeoutExpired:

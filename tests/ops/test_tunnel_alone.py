@@ -190,3 +190,14 @@ def test_the_plugin_ends_as_by_ctrl_c(tmp_path: Path, monkeypatch: pytest.Monkey
     assert process.wait(60) == 0
     assert mark.read_text() == "INT"
     assert account.ended() == ["session-1"]
+
+
+def test_the_plugin_gets_one_sigint() -> None:
+    """A second one would end a plugin that is ending its session."""
+    sent: list[int] = []
+    process = SimpleNamespace(poll=lambda: None, wait=lambda timeout: 0, send_signal=sent.append)
+    made = tunnel.Tunnel(Account(), targets=lambda: [], host="h", port=443, region="us-west-2", reason="r")  # type: ignore[arg-type]
+    made._process = process  # type: ignore[assignment]
+    made.close()
+    made.close()
+    assert sent == [signal.SIGINT]
