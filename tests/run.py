@@ -3,6 +3,9 @@
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
 
+A test that failed runs once more when all parts have ended, alone. Where it passes then, it is unsteady: the last lines
+name it, its first failure stays in the output, and the exit code is 0. After more than `UNSTEADY` failures, none does.
+
 Without an option it is `make test`. `--quick` (`make quick`) runs the parts that start no server, no Ray and no cdk
 CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`make walk`) types what the pages print.
 `--stories` plays minutes of real Ray that `make test` has no time for (`make stories`).
@@ -10,6 +13,7 @@ CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`m
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -26,7 +30,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 # more than processors: tests wait for states of servers and of Ray for as long as they compute
 AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
-NOTHING_COLLECTED = 5
+TESTS_FAILED, NOTHING_COLLECTED = 1, 5
+UNSTEADY = 5
 WHAT = {
     "": "the whole suite",
     "--quick": "the quick part",
@@ -53,6 +58,7 @@ class Part:
     quick: bool = False
     only: str = ""
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
+    cache: Path = Path()
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
 
@@ -61,12 +67,18 @@ class Part:
         """Its paths."""
         return " ".join(f"tests/{path}" for path in self.paths) if self.paths != (".",) else "all other tests"
 
-    def start(self, arguments: list[str]) -> None:
-        """Start it, without a terminal and without input."""
+    def start(self, arguments: list[str], *, cache: Path) -> None:
+        """Start it, without a terminal and without input; pytest keeps there what failed."""
+        self.cache = cache
         self.began = time.monotonic()
         ignored = [f"--ignore=tests/{path}" for path in self.without]
         self.process = subprocess.Popen(
-            [str(self.interpreter), "-m", "pytest", *(f"tests/{path}" for path in self.paths), *ignored, *arguments],
+            [
+                *(str(self.interpreter), "-m", "pytest", "-o", f"cache_dir={cache}"),
+                *(f"tests/{path}" for path in self.paths),
+                *ignored,
+                *arguments,
+            ],
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=self.output,
@@ -82,6 +94,22 @@ class Part:
     def failed(self) -> bool:
         """Whether it ended otherwise than with every test passed."""
         return self.process is None or self.process.returncode not in (0, NOTHING_COLLECTED)
+
+    @property
+    def failures(self) -> list[str]:
+        """The tests that failed; none where pytest itself did not come to its end."""
+        kept = self.cache / "v" / "cache" / "lastfailed"
+        if self.process is None or self.process.returncode != TESTS_FAILED or not kept.exists():
+            return []
+        return sorted(json.loads(kept.read_text()))
+
+    def again(self, arguments: list[str]) -> None:
+        """Run what failed once more, and wait for it."""
+        self.output.seek(0)
+        self.output.truncate()
+        self.start([*arguments, "--last-failed"], cache=self.cache)
+        assert self.process is not None
+        self.process.wait()
 
     def report(self) -> str:
         """Show its output, and return one line."""
@@ -131,22 +159,34 @@ def main(arguments: list[str]) -> int:
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
     waiting = [part for part in parts() if (part.quick if chosen == "--quick" else part.only == chosen)]
-    running, lines, failed = list[Part](), list[str](), False
+    running, ended, lines = list[Part](), list[Part](), list[str]()
+    caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
                 running.append(waiting.pop(0))
-                running[-1].start(arguments)
+                running[-1].start(arguments, cache=Path(caches.name, str(len(waiting))))
             for part in [part for part in running if not part.running]:
                 running.remove(part)
-                failed |= part.failed
+                ended.append(part)
                 lines.append(part.report())
                 print(lines[-1], flush=True)
             time.sleep(0.1)
+        running = broken = [part for part in ended if part.failed]
+        failures = [test for part in broken for test in part.failures]
+        if all(part.failures for part in broken) and len(failures) <= UNSTEADY:
+            for part in broken:
+                part.again(arguments)
+                lines.append(f"alone: {part.report()}")
     except KeyboardInterrupt:
         _stop(running)
         return 130
+    finally:
+        caches.cleanup()
+    failed = any(part.failed for part in ended)
     print("\n".join(lines))
+    if failures and not failed:
+        print(*(f"UNSTEADY: {test} failed beside other parts and passed alone" for test in failures), sep="\n")
     print(f"{WHAT[chosen]}: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
     return int(failed)
 

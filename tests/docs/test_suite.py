@@ -42,9 +42,64 @@ def test_quick_runs_only_what_is_marked(
     monkeypatch.setattr(run, "parts", lambda: list(marks))
     monkeypatch.setattr("tests.run.leash.hold", lambda: None)
     monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
-    assert run.main(["--quick", "-q", "-p", "no:cacheprovider"]) == 0
+    assert run.main(["--quick", "-q"]) == 0
     assert [(tmp_path / name).exists() for name in ("slow", "fast")] == [False, True]
     assert "the quick part: " in capsys.readouterr().out
+
+
+def _broken(tmp_path: Path, *, tests: int, times: int) -> list[run.Part]:
+    """A part whose tests fail so many times each, and one that passes."""
+    (tmp_path / "test_broken.py").write_text(
+        "from pathlib import Path\nimport pytest\n"
+        f"@pytest.mark.parametrize('number', range({tests}))\n"
+        "def test_it(number):\n"
+        f"    mark = Path({str(tmp_path)!r}, f'ran-{{number}}')\n"
+        "    count = len(mark.read_text()) if mark.exists() else 0\n"
+        "    mark.write_text('x' * (count + 1))\n"
+        f"    assert count >= {times}, 'the first failure'\n"
+        "def test_that_passes():\n"
+        f"    with open({str(tmp_path / 'passed')!r}, 'a') as file:\n        file.write('x')\n"
+    )
+    (tmp_path / "test_whole.py").write_text("def test_it():\n    pass\n")
+    return [
+        run.Part(paths=(os.path.relpath(tmp_path / name, PROJECT / "tests"),))
+        for name in ("test_broken.py", "test_whole.py")
+    ]
+
+
+@pytest.mark.parametrize(
+    "case", [(2, 1, 0, "xx"), (2, 2, 1, "xx"), (run.UNSTEADY + 1, 1, 1, "x")], ids=["unsteady", "broken", "too-many"]
+)
+def test_a_failed_test_runs_once_more_alone(
+    case: tuple[int, int, int, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One that passes then is named; one that fails again, and many that fail, fail the suite."""
+    tests, times, code, runs = case
+    monkeypatch.setattr(run, "parts", lambda: _broken(tmp_path, tests=tests, times=times))
+    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
+    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
+    assert run.main(["-q"]) == code
+    said = capsys.readouterr().out
+    assert "the first failure" in said
+    assert "\0" not in said
+    assert {(tmp_path / f"ran-{number}").read_text() for number in range(tests)} == {runs}
+    assert (tmp_path / "passed").read_text() == "x", "only what failed runs once more"
+    named = re.findall(r"^UNSTEADY: \S+::test_it\[(\d)\] failed", said, re.MULTILINE)
+    assert named == ([str(number) for number in range(tests)] if code == 0 else [])
+
+
+def test_a_part_that_did_not_come_to_its_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another part's test is unsteady."""
+    cut = tmp_path / "test_cut.py"
+    cut.write_text("import os\ndef test_it():\n    os._exit(1)\n")
+    parts = [*_broken(tmp_path, tests=1, times=1), run.Part(paths=(os.path.relpath(cut, PROJECT / "tests"),))]
+    monkeypatch.setattr(run, "parts", lambda: parts)
+    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
+    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
+    assert run.main(["-q"]) == 1
 
 
 @pytest.mark.parametrize("target", ["walk", "stories"])
@@ -66,7 +121,7 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
     monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
     for options, ran in (([f"--{target}"], [False, True]), ([], [True, False])):
         monkeypatch.setattr(run, "parts", lambda: [dataclasses.replace(part) for part in marks])
-        assert run.main([*options, "-q", "-p", "no:cacheprovider"]) == 0
+        assert run.main([*options, "-q"]) == 0
         assert [(tmp_path / name).exists() for name in ("usual", "own")] == ran
         for name in ("usual", "own"):
             (tmp_path / name).unlink(missing_ok=True)
