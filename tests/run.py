@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -61,6 +62,7 @@ class Part:
     cache: Path = Path()
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
+    computed: float = 0.0
 
     @property
     def name(self) -> str:
@@ -88,7 +90,12 @@ class Part:
     @property
     def running(self) -> bool:
         """Whether it was started and has not ended."""
-        return self.process is not None and self.process.poll() is None
+        if self.process is None or self.process.returncode is not None:
+            return False
+        before = _computed()
+        ended = self.process.poll() is not None
+        self.computed = _computed() - before
+        return not ended
 
     @property
     def failed(self) -> bool:
@@ -108,15 +115,22 @@ class Part:
         self.output.seek(0)
         self.output.truncate()
         self.start([*arguments, "--last-failed"], cache=self.cache)
-        assert self.process is not None
-        self.process.wait()
+        while self.running:
+            time.sleep(0.1)
 
     def report(self) -> str:
         """Show its output, and return one line."""
         self.output.seek(0)
         sys.stdout.write(self.output.read().decode(errors="replace"))
         sys.stdout.flush()
-        return f"{self.name}: {'failed' if self.failed else 'passed'} in {time.monotonic() - self.began:.0f} s"
+        end = f"{'failed' if self.failed else 'passed'} in {time.monotonic() - self.began:.0f} s"
+        return f"{self.name}: {end}, {self.computed:.0f} s of processor time"
+
+
+def _computed() -> float:
+    """Processor time of the processes that this one has waited for, and of those they have waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def parts() -> list[Part]:

@@ -15,6 +15,13 @@ from tests import run
 PROJECT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def _a_suite_inside_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
+    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def test_every_test_file_is_in_one_part() -> None:
     *folders, rest = run.parts()
     assert rest.paths == (".",)
@@ -40,9 +47,7 @@ def test_quick_runs_only_what_is_marked(
         (tmp_path / f"test_{name}.py").write_text(f"def test_it():\n    open({str(mark)!r}, 'w').close()\n")
         marks.append(run.Part(paths=(os.path.relpath(tmp_path / f"test_{name}.py", PROJECT / "tests"),), quick=quick))
     monkeypatch.setattr(run, "parts", lambda: list(marks))
-    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
-    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
-    assert run.main(["--quick", "-q"]) == 0
+    assert run.main(["--quick", "-q", "--noconftest"]) == 0
     assert [(tmp_path / name).exists() for name in ("slow", "fast")] == [False, True]
     assert "the quick part: " in capsys.readouterr().out
 
@@ -79,9 +84,7 @@ def test_a_failed_test_runs_once_more_alone(
     """One that passes then is named; one that fails again, and many that fail, fail the suite."""
     tests, times, code, runs = case
     monkeypatch.setattr(run, "parts", lambda: _broken(tmp_path, tests=tests, times=times))
-    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
-    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
-    assert run.main(["-q"]) == code
+    assert run.main(["-q", "--noconftest"]) == code
     said = capsys.readouterr().out
     assert "the first failure" in said
     assert "\0" not in said
@@ -91,15 +94,28 @@ def test_a_failed_test_runs_once_more_alone(
     assert named == ([str(number) for number in range(tests)] if code == 0 else [])
 
 
+def test_a_part_says_how_long_it_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It and what it started: the parts share the processors, so that the time that passed says little."""
+    burn = "import time\nwhile time.process_time() < 2: pass\n"
+    text = f"import subprocess, sys\ndef test_it():\n    subprocess.run([sys.executable, '-c', {burn!r}])\n"
+    (tmp_path / "test_burn.py").write_text(text)
+    (tmp_path / "test_wait.py").write_text("def test_it():\n    pass\n")
+    names = [os.path.relpath(tmp_path / f"test_{name}.py", PROJECT / "tests") for name in ("burn", "wait")]
+    monkeypatch.setattr(run, "parts", lambda: [run.Part(paths=(name,)) for name in names])
+    assert run.main(["-q", "--noconftest"]) == 0
+    said = dict(re.findall(r"test_(burn|wait)\.py: passed in \d+ s, (\d+) s of", capsys.readouterr().out))
+    assert int(said["burn"]) >= 2
+
+
 def test_a_part_that_did_not_come_to_its_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where another part's test is unsteady."""
     cut = tmp_path / "test_cut.py"
     cut.write_text("import os\ndef test_it():\n    os._exit(1)\n")
     parts = [*_broken(tmp_path, tests=1, times=1), run.Part(paths=(os.path.relpath(cut, PROJECT / "tests"),))]
     monkeypatch.setattr(run, "parts", lambda: parts)
-    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
-    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
-    assert run.main(["-q"]) == 1
+    assert run.main(["-q", "--noconftest"]) == 1
 
 
 @pytest.mark.parametrize("target", ["walk", "stories"])
@@ -117,11 +133,9 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
         mark = tmp_path / name
         (tmp_path / f"test_{name}.py").write_text(f"def test_it():\n    open({str(mark)!r}, 'w').close()\n")
         marks.append(run.Part(paths=(os.path.relpath(tmp_path / f"test_{name}.py", PROJECT / "tests"),), only=only))
-    monkeypatch.setattr("tests.run.leash.hold", lambda: None)
-    monkeypatch.setattr("tests.run.signal.signal", lambda *_: None)
     for options, ran in (([f"--{target}"], [False, True]), ([], [True, False])):
         monkeypatch.setattr(run, "parts", lambda: [dataclasses.replace(part) for part in marks])
-        assert run.main([*options, "-q"]) == 0
+        assert run.main([*options, "-q", "--noconftest"]) == 0
         assert [(tmp_path / name).exists() for name in ("usual", "own")] == ran
         for name in ("usual", "own"):
             (tmp_path / name).unlink(missing_ok=True)
