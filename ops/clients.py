@@ -317,12 +317,16 @@ class Kubernetes:
         data: Json = json.loads(raw or b"{}")
         return data
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, *, query: Json | None = None) -> str:
         """What the API server sends as text, such as a container's log."""
         from kubernetes.client.exceptions import ApiException
 
         serialized = self.api.param_serialize(
-            method="GET", resource_path=path, header_params={"Accept": "*/*"}, auth_settings=["BearerToken"]
+            method="GET",
+            resource_path=path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "*/*"},
+            auth_settings=["BearerToken"],
         )
         answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
         raw: bytes = answer.read()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from core import names
 from ops import connect, output
@@ -30,6 +30,8 @@ READ_PREFIX = "read-"
 CALL_SECONDS = 60.0
 AWAY_SECONDS = 300
 """How long the head may be away while a log is followed."""
+TRIES = 3
+"""To read the log of a job that has ended; with its node, the log is gone."""
 
 
 @contextlib.contextmanager
@@ -102,6 +104,54 @@ class Jobs:
         finally:
             connection.close()
 
+    def log(self, job: str) -> Iterator[str]:
+        """A job's log from its first line on, in portions as they come, until the job has ended.
+
+        Ray's own client follows a job this way: https://docs.ray.io/en/latest/cluster/running-applications/job-submission/doc/ray.job_submission.JobSubmissionClient.tail_job_logs.html
+
+        Raises:
+            OSError: the head does not answer, or the connection is lost.
+            OpsError: Ray refuses it.
+        """
+        import websocket
+
+        try:
+            stream = websocket.create_connection(
+                f"ws://{self._host}:{self._port}/api/jobs/{job}/logs/tail",
+                header=[f"Authorization: Bearer {self._token}"] if self._token else [],
+                timeout=self._timeout,
+                http_no_proxy=["*"],
+            )
+        except websocket.WebSocketBadStatusException as error:
+            self.json("GET", f"/api/jobs/{job}")  # says what is wrong
+            raise ConnectionError(f"{error.status_code} for the log") from error
+        except websocket.WebSocketException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        try:
+            while True:
+                try:
+                    kind, data = stream.recv_data()
+                except websocket.WebSocketTimeoutException:
+                    self.json("GET", f"/api/jobs/{job}")  # a job that says nothing, or a head that is gone
+                    continue
+                if kind == websocket.ABNF.OPCODE_CLOSE:
+                    return
+                yield data.decode(errors="replace")
+        except websocket.WebSocketException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        finally:
+            stream.close(timeout=0)
+
+    def tail(self, job: str, *, lines: int) -> list[str]:
+        """The last lines of a job's log; none where it has not begun, or its node is gone."""
+        node = self.json("GET", f"/api/jobs/{job}").get("driver_node_id")
+        if not node:
+            return []
+        # Ray 2.60 answers 500 to `submission_id` without a node
+        query = {"node_id": node, "filename": f"job-driver-{job}.log", "lines": lines, "timeout": int(self._timeout)}
+        status, raw = self.call("GET", f"/api/v0/logs/file?{urlencode(query)}")
+        return raw.decode(errors="replace").splitlines() if status == 200 else []
+
     def json(self, method: str, path: str, *, body: Any = None) -> Any:
         """Decoded body; an `OpsError` on any refusal."""
         status, raw = self.call(method, path, body=None if body is None else json.dumps(body).encode())
@@ -138,12 +188,12 @@ def _date(text: str | None) -> datetime | None:
 
 def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:
     """Print the log as it grows, until the job has ended."""
-    printed = 0
+    printer, left = _Printer(), TRIES
     away_since: float | None = None
     while True:
+        lost = printer.lost(jobs, job)
         try:
             info = jobs.json("GET", f"/api/jobs/{job}")
-            text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
             away_since = None
         except OSError as error:
             away_since = away_since or time.monotonic()
@@ -155,13 +205,31 @@ def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS
                 ) from None
             time.sleep(poll)
             continue
-        fresh = text[printed:]
-        if fresh:
-            output.write_text(fresh)
-            printed = len(text)
         if info["status"] in ENDED:
-            return _ended(job, info, environment)
+            if not lost or not left:
+                return _ended(job, info, environment)
+            left -= 1
         time.sleep(poll)
+
+
+class _Printer:
+    """Prints a job's log once, over connections that are lost: on each, the log begins at its first line."""
+
+    def __init__(self) -> None:
+        self.printed = 0
+
+    def lost(self, jobs: Jobs, job: str) -> bool:
+        """Print what is new until the job has ended; whether the connection was lost before."""
+        at = 0
+        try:
+            for text in jobs.log(job):
+                at += len(text)
+                if at > self.printed:
+                    output.write_text(text[-(at - self.printed) :])
+                    self.printed = at
+        except OSError:
+            return True
+        return False
 
 
 def _ended(job: str, info: dict[str, Any], environment: str) -> int:

@@ -7,8 +7,6 @@ RayJob. A team's jobs are in the team's namespace.
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import re
 import secrets
 import time
@@ -17,10 +15,9 @@ from core import names
 from core.job import Job
 from core.job_file import JobFile
 from core.plan_names import ray_namespaces
-from ops import gang, output, queues
+from ops import gang, output, pod_log, queues
 from ops.clients import Json, Target
 from ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
-from ops.in_ray import runs as reader
 from ops.job_object import CODE, code_of, namespace_of, ray_job
 
 POLL_SECONDS = 2.0
@@ -112,7 +109,7 @@ def _live(target: Target) -> Json:
 
 def follow(target: Target, name: str, *, poll: float = POLL_SECONDS) -> int:
     """Say why the job waits and print its log, until it has ended. Exit code of the driver where it failed."""
-    said, printed = "", 0
+    said, log = "", pod_log.Follower()
     while True:
         item = find(target, name)
         status = item.get("status") or {}
@@ -122,12 +119,8 @@ def follow(target: Target, name: str, *, poll: float = POLL_SECONDS) -> int:
         if words != said:
             output.log(words)
             said = words
-        text = log_of(target, name, namespace=item["metadata"]["namespace"])
-        if len(text) < printed:
-            printed = 0  # a retry: the log of a new submitter
-        if text[printed:]:
-            output.write_text(text[printed:])
-            printed = len(text)
+        if fresh := log.more(target, name, namespace=item["metadata"]["namespace"]):
+            output.write_text(fresh)
         if state in ENDED:
             return _ended(target, name, status)
         time.sleep(poll)
@@ -159,37 +152,6 @@ def listed(target: Target) -> list[Json]:
             if getattr(error, "status", None) not in (403, 404):
                 raise
     return [item for item in found if "rayClusterSpec" in item["spec"]]
-
-
-def log_of(target: Target, name: str, *, namespace: str = "") -> str:
-    """The submitter's log, which is the driver's, without its reports; empty where it does not run yet."""
-    lines = _log(target, name, namespace=namespace).splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(reader.MARK))
-
-
-def report_of(target: Target, name: str, *, namespace: str) -> Json | None:
-    """The newest report of its run folder in the log; None where there is none."""
-    for line in reversed(_log(target, name, namespace=namespace).splitlines()):
-        if line.startswith(reader.MARK):
-            with contextlib.suppress(ValueError):  # one that is being written
-                (found,) = json.loads(line.removeprefix(reader.MARK))
-                return dict(found)
-    return None
-
-
-def _log(target: Target, name: str, *, namespace: str) -> str:
-    namespace = namespace or str(find(target, name)["metadata"]["namespace"])
-    pods = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=f"job-name={name}")
-    begun = [pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")]
-    if not begun:
-        return ""
-    newest = max(begun, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""))
-    try:
-        return target.kubernetes.text(f"/api/v1/namespaces/{namespace}/pods/{newest['metadata']['name']}/log")
-    except Exception as error:
-        if getattr(error, "status", None) in (400, 404):
-            return ""  # its container has not begun, or the pod is gone
-        raise
 
 
 def exit_code(status: Json) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from core import job
 from core.findings import meant
 from core.names import COMMAND_ANNOTATION
-from ops import output, own_cluster, queues, run_plot, run_state
+from ops import output, own_cluster, pod_log, queues, run_plot, run_state
 from ops.clients import Target
 from ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.gather import moment
@@ -157,7 +157,7 @@ def _states(target: Target, jobs: Jobs | None, found: Sequence[Run]) -> dict[str
             output.log(f"progress is not known: {error.message}")
     for run in found[:MOST_FOLDERS]:
         if run.own_cluster and run.folder in folders and run.folder not in states:
-            report = own_cluster.report_of(target, run.id, namespace=run.namespace)
+            report = pod_log.report_of(target, run.id, namespace=run.namespace)
             states |= {one.folder: one for one in run_state.states([report] if report else [])}
     return states
 
@@ -168,10 +168,10 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
     there = states.get(run.folder)
     lines: list[str] = []
     if run.own_cluster:
-        lines = own_cluster.log_of(target, run.id).splitlines()[-TAIL_LINES:]
+        lines = pod_log.text_of(target, run.id, namespace=run.namespace, lines=TAIL_LINES).splitlines()
     elif not source.here:
         with jobs_of(target, address=source.address) as jobs:
-            lines = log_of(jobs, run.id).splitlines()[-TAIL_LINES:]
+            lines = jobs.tail(run.id, lines=TAIL_LINES)
     if form is Format.json:
         data = {"environment": target.name, **as_data(run), "progress": as_progress(there), "log_tail": lines}
         output.write_json("run", data)
@@ -390,7 +390,7 @@ def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
     """Print a run's log; with `following`, until the run has ended, and exit with its own exit code."""
     if not source.address and (mine := _own(target, name)):
         if not following:
-            output.write_text(own_cluster.log_of(target, mine.id))
+            output.write_text(pod_log.text_of(target, mine.id, namespace=mine.namespace))
             return OK
         try:
             return own_cluster.follow(target, mine.id)

@@ -209,7 +209,7 @@ def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_c
             [],
         ),
     ]
-    now = iter(steps)
+    now, printed = iter(steps), [0]
     here: list[tuple[Json, str, list[Json]]] = []
 
     def find(_target: Any, _name: str) -> Json:
@@ -217,7 +217,14 @@ def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_c
         return here[0][0]
 
     monkeypatch.setattr(own_cluster, "find", find)
-    monkeypatch.setattr(own_cluster, "log_of", lambda _target, _name, *, namespace: here[0][1])
+
+    def more(_self: Any, _target: Any, _name: str, *, namespace: str) -> str:
+        text = here[0][1]
+        begun = printed[0] if len(text) >= printed[0] else 0  # else it is the log of another submitter
+        printed[0] = len(text)
+        return text[begun:]
+
+    monkeypatch.setattr("ops.pod_log.Follower.more", more)
     monkeypatch.setattr("ops.gather.pods", lambda _target, _space: [])
     asked = SimpleNamespace(name="env", kubernetes=SimpleNamespace(items=lambda _path: here[0][2]))
     assert own_cluster.follow(asked, "j", poll=0.0) == 7  # type: ignore[arg-type]

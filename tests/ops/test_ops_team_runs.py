@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +22,14 @@ import k8s
 from core import load, names
 from core.job import Job
 from core.loader import FOLDER, parse
-from ops import in_ray, job_object, own_cluster, pull, runs, submit
+from ops import in_ray, job_object, pod_log, pull, runs, submit
 from ops.clients import Target
 from ops.errors import OpsError
 from ops.in_ray import reports
 from ops.in_ray import runs as reader
 from ops.output import Format
 from tests.k8s.conftest import BINDINGS
+from tests.ops.pod_logs import with_log
 from tests.ops.test_ops_as_ray_user import forbidden
 from tests.ops.test_ops_run_state import write_run
 from tests.ops.world import environment_text
@@ -79,10 +79,11 @@ class Api:
         name = path.rpartition("/")[2]
         return next(job for job in self.jobs if job["metadata"]["name"] == name)
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, *, query: Json) -> str:
         self._allowed("GET", path)
         assert path == f"/api/v1/namespaces/{SPACE}/pods/first-1-x/log"
-        return self.log
+        most = query.get("tailLines", len(self.log))
+        return "".join(self.log.splitlines(keepends=True)[-most:])
 
 
 @pytest.fixture(scope="module")
@@ -270,13 +271,17 @@ def test_a_report_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("rest", ['HYPERPOD-RAY-RUNS [{"a', "HYPERPOD-RAY-RUNS", ""])
-def test_a_report_that_is_being_written_is_not_read(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = f'one\n{reader.MARK}[{{"folder": "a"}}]\ntwo\n{rest}'
-    monkeypatch.setattr(own_cluster, "_log", lambda *_, **__: log)
-    none: Callable[..., Any] = lambda: None  # noqa: E731
-    assert own_cluster.report_of(none, "x", namespace="n") == {"folder": "a"}  # type: ignore[arg-type]
-    assert "two" in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
-    assert "folder" not in own_cluster.log_of(none, "x", namespace="n")  # type: ignore[arg-type]
+def test_a_report_that_is_being_written_is_not_read(rest: str) -> None:
+    target = with_log(f'one\n{reader.MARK}[{{"folder": "a"}}]\ntwo\n{rest}')
+    assert pod_log.report_of(target, "x", namespace="n") == {"folder": "a"}
+    assert "two" in pod_log.text_of(target, "x", namespace="n")
+    assert "folder" not in pod_log.text_of(target, "x", namespace="n")
+
+
+def test_a_report_far_from_the_end_is_found() -> None:
+    report = f'{reader.MARK}[{{"folder": "a"}}]\n'
+    for lines in (10, pod_log.REPORT_LINES + 10):
+        assert pod_log.report_of(with_log(report + "a line\n" * lines), "x", namespace="n") == {"folder": "a"}
 
 
 @pytest.mark.parametrize(
