@@ -38,7 +38,8 @@ Json = dict[str, Any]
 LOOPBACK = "127.0.0.1"
 CONTEXT = "rehearsal"
 _CLOSING_SECONDS = 1.5
-_PORTS = range(20_000, 32_000)
+_PORTS = range(20_000, 26_000)
+_BACKLOG = 100
 
 
 def write_private(path: Path, text: str) -> None:
@@ -69,24 +70,35 @@ def _token(directory: Path) -> str:
     return file.read_text()
 
 
-def _free_port(wanted: int, directory: Path) -> int:
-    """The port asked for; for 0 the one of the last run if free, else any.
+def _listener(wanted: int, directory: Path) -> socket.socket:
+    """A socket that listens on the port asked for; for 0 on the one of the last run if free, else on any.
 
     Not one that the kernel gives to connections: while this server is unreachable on demand, nobody may get its port.
+    It listens at once: a port that is only looked for could be another server's a moment later.
     """
     known = directory / "port"
     last = [int(known.read_text())] if not wanted and known.exists() else []
     for port in [wanted] if wanted else [*last, *random.sample(_PORTS, 100)]:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-            found = int(probe.getsockname()[1])
-            write_private(known, str(found))
-            return found
+        try:
+            found = _listen(port)
+        except OSError:
+            continue
+        write_private(known, str(port))
+        return found
     raise SystemExit(f"port {wanted} is taken; choose another with --port, or 0 for any")
+
+
+def _listen(port: int) -> socket.socket:
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.bind((LOOPBACK, port))
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 class Server:
@@ -99,7 +111,8 @@ class Server:
         self.faults = Faults()
         self.controllers = Controllers(self.api, settings)
         self.token = _token(directory)
-        self.port = _free_port(port, directory)
+        self._listener: socket.socket | None = _listener(port, directory)
+        self.port = int(self._listener.getsockname()[1])
         self.ca_file, self.cert_file, self.key_file = tls.make(directory)
         authenticator = Authenticator(
             static_token=self.token,
@@ -125,7 +138,9 @@ class Server:
 
     def _config(self) -> hypercorn.config.Config:
         config = hypercorn.config.Config()
-        config.bind = [f"{LOOPBACK}:{self.port}"]
+        # again after it was unreachable on demand: the end of serving closes the socket
+        listener, self._listener = self._listener or _listen(self.port), None
+        config.bind = [f"fd://{listener.detach()}"]
         config.certfile = str(self.cert_file)
         config.keyfile = str(self.key_file)
         # HTTP/1.1 only: one connection a request is simpler to cut, delay and hang

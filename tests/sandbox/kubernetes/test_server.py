@@ -6,13 +6,18 @@ import base64
 import json
 import socket
 import ssl
+import subprocess
+import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+
+from tests.sandbox.kubernetes.conftest import PROJECT, PYTHON
 
 pytestmark = pytest.mark.emulator
 
@@ -117,15 +122,43 @@ def test_hang_and_clear(cluster: Any) -> None:
 
 
 def test_unreachable_refuses_connections_and_comes_back(empty: Any) -> None:
-    empty.post("/rehearsal/faults", {"kind": "unreachable", "seconds": 3})
-
     def refused() -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", empty.server["port"])) != 0
 
-    empty.until(refused, "connections refused")
+    def seen(seconds: int) -> bool:
+        empty.post("/rehearsal/faults", {"kind": "unreachable", "seconds": seconds})
+        end = time.monotonic() + seconds
+        while not (found := refused()) and time.monotonic() < end:
+            time.sleep(0.02)
+        return found
+
+    # on a busy machine a short time passes between two looks: a longer one then
+    assert any(seen(seconds) for seconds in (2, 8, 32, 128)), "connections refused"
     empty.until(lambda: not refused(), "connections accepted again")
     empty.until(lambda: empty.kubectl("get", "ns", ok=False).returncode == 0, "answers again")
+
+
+# random.sample as the same port for both, and another for the second try
+LISTENERS = """
+import pathlib, random, sys
+from sandbox.kubernetes import server
+folder = pathlib.Path(sys.argv[1])
+first = server._listener(0, folder)
+port = first.getsockname()[1]
+server.random.sample = lambda *_: [port, port + 1, port + 2, port + 3]
+(folder / "port").unlink()
+print(server._listener(0, folder).getsockname()[1] - port)
+server._listener(port, folder)
+"""
+
+
+def test_a_port_belongs_to_the_first_that_asks(tools: None, tmp_path: Path) -> None:
+    """Before it serves: two servers that start at the same time never choose the same one."""
+    command = [str(PYTHON), "-c", LISTENERS, str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert int(done.stdout) > 0, done.stderr
+    assert (done.returncode, "is taken; choose another with --port" in done.stderr) == (1, True), done.stderr
 
 
 def test_no_containers(cluster: Any) -> None:
