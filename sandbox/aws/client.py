@@ -167,7 +167,7 @@ class Client:
         # a proxy of the environment has no business with loopback
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=60) as answer:
+            with opener.open(request, timeout=300) as answer:
                 decoded: dict[str, Any] = json.load(answer)
                 return decoded
         except urllib.error.HTTPError as error:

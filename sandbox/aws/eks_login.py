@@ -77,7 +77,7 @@ def describe(cluster: str, region: str, environment: Mapping[str, str], now: dat
     scope, signed = signature(environment=environment, service="eks", region=region, now=now, canonical=canonical)
     key = environment["AWS_ACCESS_KEY_ID"]
     headers["authorization"] = f"{ALGORITHM} Credential={key}/{scope}, SignedHeaders={names}, Signature={signed}"
-    connection = http.client.HTTPConnection(endpoint.netloc, timeout=60)
+    connection = http.client.HTTPConnection(endpoint.netloc, timeout=300)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()

@@ -73,7 +73,7 @@ def _get(running: Running, path: str) -> dict[str, Any]:
     )
     handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=60) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=300) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
     except urllib.error.HTTPError as error:

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,14 @@ ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
 DEFAULT_PORT = 4566
 _BACKLOG = 100
-START_SECONDS = 120
+# one that ends while it starts is noticed at once: this limit is for one that hangs
+START_SECONDS = 300
+# for what is asked to end, before it is killed
+PATIENCE_SECONDS = 5.0
+# for the follower, which takes its Node objects out of a cluster that stays
+FOLLOWER_SECONDS = 120.0
+# for what was killed: it ends as soon as it gets a processor
+KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
 MARK = "SANDBOX_STATE"
 # of MiniStack's services, the ones a stack of this project can need
@@ -208,14 +215,14 @@ def _pace(seconds_per_state: float) -> list[str]:
 
 def stop(running: Running, state: Path = paths.STATE) -> None:
     """Stop the emulator, the functions it runs and the Kubernetes API it started, and remove all they kept but logs."""
-    # the follower first: it takes its Node objects out of the cluster that stays
-    for pid, module in (
-        (running.follower_pid, "sandbox.kubernetes"),
-        (running.pid, "sandbox.aws.emulator"),
-        (running.kubernetes_pid, "sandbox.kubernetes"),
+    # the follower first, while the embedded AWS and the cluster answer
+    for pid, module, patience in (
+        (running.follower_pid, "sandbox.kubernetes", FOLLOWER_SECONDS),
+        (running.pid, "sandbox.aws.emulator", PATIENCE_SECONDS),
+        (running.kubernetes_pid, "sandbox.kubernetes", PATIENCE_SECONDS),
     ):
         if pid and _alive(pid, module):
-            _stop_group(pid)
+            _stop_group(pid, patience)
     clear(state)
 
 
@@ -228,18 +235,28 @@ def clear(state: Path = paths.STATE) -> int:
 
 def end_processes(state: Path) -> int:
     """End every process that carries the mark of a state folder; return how many there were."""
-    found = marked(state)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in marked(state):
+    found = set(marked(state))
+    asked: set[int] = set()
+    patience = time.monotonic() + PATIENCE_SECONDS
+    limit = patience + KILLED_SECONDS
+    while (left := set(marked(state))) and (now := time.monotonic()) < limit:
+        # one that was being forked at the last look is asked too, and killed however late it appears
+        for pid in left if now >= patience else left - asked:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        end = time.monotonic() + 5
-        while marked(state) and time.monotonic() < end:
-            time.sleep(0.05)
-    for pid in found:
-        with contextlib.suppress(ChildProcessError):  # ours to reap only where this process started it
-            os.waitpid(pid, os.WNOHANG)
+                os.kill(pid, signal.SIGKILL if now >= patience else signal.SIGTERM)
+        asked |= left
+        found |= left
+        _reap(left)
+        time.sleep(0.05)
+    _reap(found)
     return len(found)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    """Take the exit codes of those that this process started; the others have their own parents."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def marked(state: Path) -> list[int]:
@@ -521,16 +538,15 @@ def _alive(pid: int, module: str) -> bool:
     return module in shown.stdout
 
 
-def _stop_group(pid: int) -> None:
+def _stop_group(pid: int, patience: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(pid, number)
         except (ProcessLookupError, PermissionError):
             return
-        end = time.monotonic() + 5
+        end = time.monotonic() + patience  # what is still there after it, `clear` ends by its mark
         while time.monotonic() < end:
-            with contextlib.suppress(ChildProcessError):  # ours to reap only where this process started it
-                os.waitpid(pid, os.WNOHANG)
+            _reap([pid])
             try:
                 os.killpg(pid, 0)
             except (ProcessLookupError, PermissionError):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,13 +24,18 @@ from pathlib import Path
 
 import yaml
 
-_START_SECONDS = 120.0
+_START_SECONDS = 240.0
+_ATTEMPTS = 5
+BINARIES = ("etcd", "kube-apiserver")
 
 
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _ports(count: int) -> list[int]:
+    """Ports that are free now, all different."""
+    with ExitStack() as probes:
+        found = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in found:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in found]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -69,27 +74,22 @@ def commands(assets: Path, state: Path, *, etcd: int, peer: int, port: int) -> t
     return store, server
 
 
+class _Ended(Exception):
+    """A binary ended while its start was awaited."""
+
+
 @contextmanager
 def started(assets: Path, state: Path) -> Iterator[Path]:
     """A running API server; yields its kubeconfig."""
-    token, port = secrets.token_urlsafe(16), _port()
+    token = secrets.token_urlsafe(16)
     state.mkdir(parents=True, exist_ok=True)
     (state / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
     (state / "tokens.csv").chmod(0o600)
     key = state / "service-accounts.key"
-    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True, timeout=60)
-    store, server = commands(assets, state, etcd=_port(), peer=_port(), port=port)
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
     with ExitStack() as stack:
-        log = stack.enter_context((state / "log").open("ab"))
-        for command in (store, server):
-            process = subprocess.Popen(command, stdout=log, stderr=log)
-            stack.callback(_stop, process)
-        end = time.monotonic() + _START_SECONDS
+        port = _serve(assets, state, stack)
         authority = state / "certificates" / "apiserver.crt"
-        while not (authority.exists() and _ready(port)):
-            if time.monotonic() > end:
-                raise SystemExit(f"kube-apiserver does not answer; its log: {(state / 'log').read_text()[-2000:]}")
-            time.sleep(0.2)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -109,14 +109,55 @@ def started(assets: Path, state: Path) -> Iterator[Path]:
         yield kubeconfig
 
 
-def _ready(port: int) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # its certificate is made at this start; only its answer is awaited
+def _serve(assets: Path, state: Path, stack: ExitStack) -> int:
+    """Start both binaries and wait until they serve; return the API's port.
+
+    The binaries take ports by number. A port that is free when it is looked for can be another process's when a binary
+    binds it: that binary ends, and both start again on other ports.
+    """
+    log = stack.enter_context((state / "log").open("ab"))
+    attempt = 0
+    while True:
+        attempt += 1
+        for made in ("etcd", "certificates"):
+            shutil.rmtree(state / made, ignore_errors=True)
+        port, etcd, peer = _ports(3)
+        with ExitStack() as both:
+            processes = []
+            for command in commands(assets, state, etcd=etcd, peer=peer, port=port):
+                processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+                both.callback(_stop, processes[-1])
+            try:
+                _wait(processes, state, port)
+            except _Ended as error:
+                if attempt == _ATTEMPTS:
+                    raise SystemExit(f"{error}; its log: {(state / 'log').read_text()[-2000:]}") from None
+                continue
+            stack.push(both.pop_all())
+            return port
+
+
+def _wait(processes: list[subprocess.Popen[bytes]], state: Path, port: int) -> None:
+    end = time.monotonic() + _START_SECONDS
+    authority = state / "certificates" / "apiserver.crt"
+    while True:
+        if _ready(port, authority):
+            return
+        for name, process in zip(BINARIES, processes, strict=True):
+            if process.poll() is not None:
+                raise _Ended(f"{name} ended with exit code {process.returncode}")
+        if time.monotonic() > end:
+            raise SystemExit(f"kube-apiserver does not answer; its log: {(state / 'log').read_text()[-2000:]}")
+        time.sleep(0.2)
+
+
+def _ready(port: int, authority: Path) -> bool:
+    """Whether the API answers with the certificate that was made at this start, so not another process's API."""
     try:
-        with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=5) as answer:
+        context = ssl.create_default_context(cafile=str(authority))  # no error of these files is an answer yet
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=30) as answer:
             return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
+    except OSError:
         return False
 
 

