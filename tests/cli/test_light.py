@@ -67,7 +67,7 @@ def test_the_command_gets_as_far_as_aws(light: dict[str, str], words: str, code:
         env=light,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -79,6 +79,6 @@ def test_the_command_gets_as_far_as_aws(light: dict[str, str], words: str, code:
 
 def test_what_needs_a_part_says_which(light: dict[str, str]) -> None:
     command = [sys.executable, "-m", "cli", "manifests", "local"]
-    done = subprocess.run(command, cwd=PROJECT, env=light, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=PROJECT, env=light, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 2
     assert "this command needs the part [" in done.stderr

@@ -97,7 +97,7 @@ def run(
     more: Mapping[str, str],
     answers: Sequence[str] = (),
     forever: bool = False,
-    limit_s: float = 240,
+    limit_s: float = 900,
 ) -> Done:
     """Run a command in bash as it is printed; with `answers` or `forever` on a terminal.
 

@@ -23,10 +23,9 @@ import yaml
 
 from core.names import GUARD, GUARD_MARK, OUT_OF_SERVICE, POD_IDENTITY_ADDON, instance_id
 from k8s.guard import CODE_FOLDER, READY_FILE
-from sandbox.aws import paths
 from sandbox.errors import SandboxError
 from tests.ops.world import World, environment_text
-from tests.support import roles
+from tests.support import kubectl, roles
 
 Json = dict[str, Any]
 PODS = f"/api/v1/namespaces/{GUARD}/pods"
@@ -165,12 +164,9 @@ class Guarded:
 
     def run(self, *arguments: str) -> str:
         """Run kubectl; what it prints."""
-        tool = paths.KUBECTL_LAYER / arguments[0] / arguments[0]
-        done = subprocess.run(
-            [str(tool), *arguments[1:]],
-            env={**self.world.environ(), "KUBECONFIG": self.world.running.kubeconfig},
-            capture_output=True, text=True, check=True, timeout=120,
-        )  # fmt: skip
+        environment = {**self.world.environ(), "KUBECONFIG": self.world.running.kubeconfig}
+        done = kubectl.run(arguments[0], arguments[1:], environment=environment)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     def worker_node(self) -> str:
@@ -224,7 +220,7 @@ def guarding(world: World, folder: Path) -> Iterator[Guarded]:
     yield made
     for process in made.processes.values():
         process.terminate()
-    ended = [process.wait(timeout=60) for process in made.processes.values()]
+    ended = [process.wait(timeout=600) for process in made.processes.values()]
     made.agent.server.shutdown()
     made.agent.server.server_close()
     assert 0 in ended, "SIGTERM ends it at once and in order"

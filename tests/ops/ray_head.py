@@ -121,7 +121,7 @@ def ray_head(home: Path, *, token: str, **variables: str) -> Iterator[Head]:
     process = _start(command, log, mark=mark, token=token, **variables, **{in_ray.FOLDER_VARIABLE: str(home / OWN_RUN)})
     try:
         jobs = Jobs(f"http://127.0.0.1:{port}", token=token)
-        end = time.monotonic() + 180
+        end = time.monotonic() + 900
         while True:
             try:
                 jobs.json("GET", "/api/jobs/")

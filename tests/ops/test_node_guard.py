@@ -44,7 +44,7 @@ def test_a_cut_network_changes_nothing(guarded: Guarded) -> None:
     guarded.world.node_mode(lost, "restore")
     guarded.until(lambda: guarded.answers(lost) == "True", "it answers again")
     assert guarded.freed(lost) == (False, False)
-    assert guarded.reasons(lost) == ["NodeGuardWaits"], "two guards, one event"
+    assert _decided(guarded, lost) == ["NodeGuardWaits"], "two guards, one event"
 
 
 def test_a_lost_nodes_pods_are_replaced_and_it_may_return(guarded: Guarded) -> None:
@@ -64,7 +64,9 @@ def test_a_lost_nodes_pods_are_replaced_and_it_may_return(guarded: Guarded) -> N
     guarded.world.node_mode(lost, "restore")
     guarded.until(lambda: guarded.freed(lost) == (False, False), "taint and mark are gone")
     assert guarded.answers(lost) == "True"
-    assert sorted(set(guarded.reasons(lost)) - {"NodeGuardWaits"}) == ["NodeGuardFreed", "NodeGuardReturned"]
+    # a guard writes the event after it has changed the node
+    guarded.until(lambda: "NodeGuardReturned" in guarded.reasons(lost), "it is reported")
+    assert set(_decided(guarded, lost)) - {"NodeGuardWaits"} == {"NodeGuardFreed", "NodeGuardReturned"}
     for arguments in (
         ("kubectl", "describe", "node", lost),
         ("kubectl", "get", "events", "--field-selector", "involvedObject.kind=Node"),
@@ -72,6 +74,11 @@ def test_a_lost_nodes_pods_are_replaced_and_it_may_return(guarded: Guarded) -> N
         shown = guarded.run(*arguments)
         assert "NodeGuardFreed" in shown
         assert "NodeGuardReturned" in shown
+
+
+def _decided(guarded: Guarded, node: str) -> list[str]:
+    """What was reported of a node, without calls that took longer than a guard waits: a busy machine has those."""
+    return [reason for reason in guarded.reasons(node) if reason != "NodeGuardCannotAsk"]
 
 
 def test_no_answer_of_hyperpod_changes_nothing(guarded: Guarded) -> None:

@@ -266,7 +266,7 @@ def test_ctrl_c_says_that_the_work_goes_on(faults: World) -> None:
     first = process.stderr.readline()
     assert "not known: DescribeCluster is throttled" in first
     process.send_signal(2)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "the work continues" in error
 
@@ -539,8 +539,15 @@ def test_help_imports_no_client_and_no_jsii() -> None:
 
 
 def _worker_with_a_pod(world: World, *, carrying: bool = True) -> str:
-    rows = world.ops("nodes", "demo", "--group", "workers", "-o", "json").json["nodes"]
-    return str(next(row["id"] for row in rows if row["status"] == "Running" and bool(row["pods"]) == carrying))
+    found: list[str] = []
+
+    def there() -> bool:
+        rows = world.ops("nodes", "demo", "--group", "workers", "-o", "json").json["nodes"]
+        found[:] = [row["id"] for row in rows if row["status"] == "Running" and bool(row["pods"]) == carrying]
+        return bool(found)
+
+    world.until(there, f"a worker with{'' if carrying else 'out'} a pod")
+    return found[0]
 
 
 def _status_until(world: World, state: str) -> dict:  # type: ignore[type-arg]

@@ -97,7 +97,7 @@ def _page(own: World, line: str) -> None:
         assert url.startswith("http://127.0.0.1:")
 
         def text() -> str:
-            with opener.open(url, timeout=120) as answer:
+            with opener.open(url, timeout=600) as answer:
                 return str(answer.read().decode())
 
         own.until(lambda: "Asking AWS and Kubernetes" not in text(), "the first look")
@@ -105,9 +105,9 @@ def _page(own: World, line: str) -> None:
         assert re.search(r"Healthy|Recovering|Action required", page) and "Instance groups" in page
         assert all(node["InstanceId"] in page for node in own.instances())
         with pytest.raises(urllib.error.HTTPError):
-            opener.open(f"http://127.0.0.1:{url.split(':')[2].split('/')[0]}/", timeout=120)
+            opener.open(f"http://127.0.0.1:{url.split(':')[2].split('/')[0]}/", timeout=600)
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=240)
+        _, err = started.communicate(timeout=600)
     finally:
         started.kill()
         started.wait()

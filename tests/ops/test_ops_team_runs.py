@@ -118,7 +118,7 @@ def target(rules: list[Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         if one["name"] == in_ray.FOLDER_VARIABLE
     ]
     done = wrapped(package(tmp_path / "code"), "echo one; echo two", **{in_ray.FOLDER_VARIABLE: folder})
-    log, _ = done.communicate(timeout=120)
+    log, _ = done.communicate(timeout=600)
     assert done.returncode == 0
     monkeypatch.setattr(found.aws, "require_account", lambda: "")
     found.__dict__["kubernetes"] = Api(rules, made, f"a line of the submitter\n{log}")
@@ -217,7 +217,7 @@ def test_the_commands_own_end_comes_through(tmp_path: Path, command: str, code: 
     folder = package(tmp_path)
     (tmp_path / "progress.json").write_text('{"last_step": 3}')
     process = wrapped(folder, command, **{in_ray.FOLDER_VARIABLE: str(tmp_path)})
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == code
     assert out.count(reader.MARK) == 1, "the last report comes after the command's end"
 
@@ -232,7 +232,7 @@ def test_a_notice_reaches_the_command_and_its_end_is_waited_for(tmp_path: Path) 
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for pid in (process.pid, *map(int, children)):
         os.kill(pid, 15)
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert process.returncode == 5
     assert mark.exists()
 

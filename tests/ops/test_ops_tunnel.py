@@ -156,12 +156,12 @@ def test_a_session_that_ends_is_replaced_and_ctrl_c_ends_it(laptop: Laptop, brid
         local = json.loads(second["arguments"][4])["Parameters"]["localPortNumber"][0]
         assert local != "0", "the same port again: clients have its address"
         assert first["session"]["SessionId"] != second["session"]["SessionId"]
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=600) as client:
             client.sendall(b"GET /bytes/5 HTTP/1.0\r\n\r\n")
             assert client.recv(20).startswith(b"HTTP/1.1 200")
         assert not gone(second["pid"])
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 130
         assert "Traceback" not in err
         assert gone(second["pid"])
@@ -176,7 +176,7 @@ def test_a_command_that_is_terminated_leaves_no_plugin(laptop: Laptop, bridged: 
     assert process.stdout is not None
     assert process.stdout.readline()
     process.terminate()
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert process.returncode == 143
     assert gone(laptop.sessions()[0]["pid"])
 

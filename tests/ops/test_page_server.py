@@ -24,7 +24,7 @@ from ops.errors import OpsError
 from ops.web.server import CONNECTIONS, Answer, Server
 from ops.web.watch import Watch
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds until a test gives up; nothing here depends on how fast the machine is."""
 
 

@@ -25,8 +25,8 @@ import yaml
 
 import k8s
 from core import Plan, load
-from sandbox.aws import paths, process
-from tests.support import roles
+from sandbox.aws import process
+from tests.support import kubectl, roles
 from tests.support.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ class World:
         """Run `hyperpod-ray …` as a process of its own."""
         command = [sys.executable, "-m", "cli", *arguments]
         done = subprocess.run(
-            command, env=env or self.environ(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+            command, env=env or self.environ(), cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
@@ -261,7 +261,7 @@ class World:
             return last[0].code == 0
 
         try:
-            self.until(healthy, "Healthy", seconds=180)
+            self.until(healthy, "Healthy")
         except AssertionError:
             raise AssertionError(f"never Healthy: {last[0].out}") from None
 
@@ -288,14 +288,11 @@ class World:
         for manifest in (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, bindings)):
             self.apply(manifest.objects)
         for release, namespace in (("hyperpod-dependencies", "kube-system"), ("kuberay-operator",) * 2):
-            command = [str(paths.KUBECTL_LAYER / "helm" / "helm"), "install", release]
             chart = ROOT / "sandbox" / "charts" / release
-            subprocess.run(
-                [*command, str(chart), "--namespace", namespace, "--set", "global.region=us-west-2"],
-                env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
-                check=True,
-                capture_output=True,
-            )
+            words = ["install", release, str(chart), "--namespace", namespace, "--set", "global.region=us-west-2"]
+            environment = {**self.environ(), "KUBECONFIG": self.running.kubeconfig}
+            done = kubectl.run("helm", words, environment=environment)
+            assert done.returncode == 0, done.stderr
         for manifest in k8s.guard_manifests(plan, bindings):
             self.apply(manifest.objects)
         objects = k8s.ray_manifests(plan, bindings)
@@ -316,11 +313,8 @@ class World:
 
     def apply(self, objects: list[Json]) -> None:
         text = yaml.safe_dump_all(objects)
-        done = subprocess.run(
-            [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "apply", "-f", "-"],
-            env={**self.environ(), "KUBECONFIG": self.running.kubeconfig},
-            input=text, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        environment = {**self.environ(), "KUBECONFIG": self.running.kubeconfig}
+        done = kubectl.run("kubectl", ["apply", "-f", "-"], environment=environment, stdin=text)
         assert done.returncode == 0, done.stderr
 
     def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Json:
@@ -338,7 +332,7 @@ class World:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        with opener.open(request, timeout=30) as answer:
+        with opener.open(request, timeout=600) as answer:
             decoded: Json = json.load(answer)
             return decoded
 
@@ -357,7 +351,7 @@ class World:
     # --- time ------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def until(condition: Callable[[], bool], what: str, *, seconds: float = 300) -> None:
+    def until(condition: Callable[[], bool], what: str, *, seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"{what} did not come within {seconds:.0f} s"

@@ -51,19 +51,19 @@ def fewer(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_first_deploy_without_stdin_and_a_second_one_meanwhile(story: Story) -> None:
-    story.emulator.control.set_fault(operation="AWS::EKS::Cluster.create", delay_seconds=600)
+    story.emulator.control.set_fault(operation="AWS::EKS::Cluster.create", delay_seconds=7200)
     first = _start(story, closed=True)
-    until(lambda: "IN_PROGRESS" in story.stack(f"{NAME}-Eks") or first.poll() is not None, seconds=240)
+    until(lambda: "IN_PROGRESS" in story.stack(f"{NAME}-Eks") or first.poll() is not None)
     assert first.poll() is None, first.communicate()
     # not a pipe: it is read while the command runs
     log = story.environments.parent / "second.log"
     with log.open("w") as output:
         second = _start(story, stderr=output)
-    until(lambda: "waiting for what is in progress" in log.read_text() or second.poll() is not None, seconds=240)
+    until(lambda: "waiting for what is in progress" in log.read_text() or second.poll() is not None)
     story.emulator.control.clear_faults()
-    review, said = first.communicate(timeout=500)
+    review, said = first.communicate(timeout=1500)
     assert first.returncode == 0, review + said
-    second.communicate(timeout=500)
+    second.communicate(timeout=1500)
     said_by_second = log.read_text()
     assert second.returncode == 0, said_by_second
     assert _unfinished(story) == []
@@ -78,7 +78,7 @@ def test_a_change_that_loses_nodes_is_stopped_before_anything_is_touched(story: 
     before = _history(story)
     for accepted in ([], ["--accept", "interrupts"]):
         stopped = _start(story, "--app", str(fewer), *accepted)
-        review, said = stopped.communicate(timeout=300)
+        review, said = stopped.communicate(timeout=1500)
         assert stopped.returncode == 3, review + said
         assert "loses nodes" in review
         assert "Nothing was changed" in said
@@ -94,7 +94,7 @@ def test_a_review_against_what_is_deployed(story: Story, fewer: Path, change: bo
     command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "review", NAME, "--deployed"]
     done = subprocess.run(
         [*command, "--head-assembly", str(head), "--fail-on", "loses-nodes"], cwd=ROOT, check=False, text=True,
-        env=story.emulator.environment(), capture_output=True, timeout=200,
+        env=story.emulator.environment(), capture_output=True, timeout=1500,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert verdict in done.stdout
@@ -108,7 +108,7 @@ def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_
         operation="AWS::SageMaker::Cluster.update", code="ResourceLimitExceeded", message="no such quota"
     )
     failing = _start(story, "--accept", "loses-nodes", "--app", str(fewer))
-    _, said = failing.communicate(timeout=500)
+    _, said = failing.communicate(timeout=1500)
     story.emulator.control.clear_faults()
     assert failing.returncode == 1, said
     error, following = said.strip().splitlines()[-2:]
@@ -116,43 +116,43 @@ def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_
     assert "AWS::SageMaker::Cluster" in error and "no such quota" in error
     assert following.startswith("Fix: correct the reason, then hyperpod-ray ")
     again = _start(story)
-    assert again.wait(timeout=500) == 0, again.communicate()
+    assert again.wait(timeout=1500) == 0, again.communicate()
 
 
 def test_ctrl_c_at_a_teardown_says_what_continues(story: Story) -> None:
-    story.emulator.control.set_fault(operation="Custom::AWSCDK-EKS-KubernetesResource.delete", delay_seconds=600)
+    story.emulator.control.set_fault(operation="Custom::AWSCDK-EKS-KubernetesResource.delete", delay_seconds=7200)
     command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "teardown", NAME, "--yes"]
     teardown = subprocess.Popen(
         [*command, "--app", str(story.assembly), "--poll", "0.5"],
         cwd=ROOT, env=story.emulator.environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    until(lambda: story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS" or teardown.poll() is not None, seconds=240)
+    until(lambda: story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS" or teardown.poll() is not None)
     # as a terminal does it: the whole process group gets the signal
     os.killpg(teardown.pid, signal.SIGINT)
-    _, said = teardown.communicate(timeout=120)
+    _, said = teardown.communicate(timeout=1500)
     assert teardown.returncode == 130, said
     error, following = said.strip().splitlines()[-2:]
     assert "interrupted: " in error and "nothing else is deleted" in error
     assert following.endswith(f"teardown {NAME}")
     assert story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS"
     story.emulator.control.clear_faults()
-    until(lambda: story.stack(f"{NAME}-Ray") == "", seconds=240)
+    until(lambda: story.stack(f"{NAME}-Ray") == "")
     assert story.stack(f"{NAME}-Platform").endswith("_COMPLETE")
 
 
 def test_a_first_deploy_at_a_terminal_that_begins_during_a_destroy(story: Story) -> None:
-    story.emulator.control.set_fault(operation="AWS::SageMaker::Cluster.delete", delay_seconds=600)
+    story.emulator.control.set_fault(operation="AWS::SageMaker::Cluster.delete", delay_seconds=7200)
     # not a pipe: nobody reads it meanwhile, and a full one stops the CLI
     log = story.environments.parent / "destroy.log"
     destroy = subprocess.Popen(
         [str(CDK), "destroy", f"{NAME}/*", "--force", "--app", str(story.assembly)],
         cwd=story.environments.parent, env=story.emulator.environment(), stdout=log.open("w"), stderr=subprocess.STDOUT,
     )  # fmt: skip
-    until(lambda: story.stack(f"{NAME}-Platform") == "DELETE_IN_PROGRESS" or destroy.poll() is not None, seconds=240)
+    until(lambda: story.stack(f"{NAME}-Platform") == "DELETE_IN_PROGRESS" or destroy.poll() is not None)
     ended, said = _at_a_terminal(
         _command(story), story, once="waiting for what is in progress: ", do=story.emulator.control.clear_faults
     )
-    assert destroy.wait(timeout=300) == 0, log.read_text()[-3000:]
+    assert destroy.wait(timeout=1500) == 0, log.read_text()[-3000:]
     assert ended == 0, said
     assert "waiting for what is in progress: " in said
     assert "environment local: new" in said, "everything was gone before it began"
@@ -205,10 +205,10 @@ def _at_a_terminal(command: list[str], story: Story, *, once: str, do: Callable[
 
     reader = threading.Thread(target=read)
     reader.start()
-    until(lambda: once in said() or process.poll() is not None, seconds=300)
+    until(lambda: once in said() or process.poll() is not None)
     do()
-    ended = process.wait(timeout=550)
-    reader.join(timeout=60)
+    ended = process.wait(timeout=1500)
+    reader.join(timeout=1500)
     os.close(ours)
     return ended, said()
 

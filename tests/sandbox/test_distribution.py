@@ -101,7 +101,7 @@ def test_the_example_of_the_readme_runs_where_nothing_else_of_this_project_is(in
     script.write_text(example)
     command = [str(installed / "bin" / "python"), str(script)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False
+        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "InService" in done.stdout
@@ -112,7 +112,7 @@ def test_its_own_command(installed: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(installed / "bin" / "hyperpod-sandbox"), *arguments, "--state", str(tmp_path / "aws")]
         return subprocess.run(
-            command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False
+            command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=900, check=False
         )
 
     assert run("status").returncode == 3

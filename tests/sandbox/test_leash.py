@@ -66,13 +66,13 @@ def test_what_was_started_ends_with_the_one_that_was_signalled(number: signal.Si
     assert len(started) == 2
     assert all(alive(pid) for pid in started)
     process.send_signal(number)
-    process.wait(timeout=60)
+    process.wait(timeout=600)
     until(lambda: not any(alive(pid) for pid in started))
 
 
 def test_what_was_started_ends_with_the_one_that_returned() -> None:
     process, started = holder(0)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     until(lambda: not any(alive(pid) for pid in started))
 
 
@@ -87,7 +87,7 @@ def test_a_process_that_takes_no_sigterm_is_killed(monkeypatch: pytest.MonkeyPat
     try:
         assert leash.carriers("mine") == [process.pid]
         leash.end("mine")
-        assert process.wait(timeout=60) == -signal.SIGKILL
+        assert process.wait(timeout=600) == -signal.SIGKILL
         assert other.poll() is None, "the mark of another command"
     finally:
         for started in (process, other):
@@ -118,7 +118,7 @@ def test_without_proc_ps_lists_who_carries_a_mark(monkeypatch: pytest.MonkeyPatc
     try:
         assert leash.carriers("mine") == [marked.pid]
         leash.end("mine")
-        reaper.join(timeout=60)
+        reaper.join(timeout=600)
         assert marked.returncode == -signal.SIGTERM
         assert leash.carriers("mine") == []
         assert other.poll() is None, "the mark of another command"
@@ -140,7 +140,7 @@ def test_without_pidfd_the_end_is_seen_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert follower.is_alive()
     process.kill()
     process.wait()
-    follower.join(timeout=60)
+    follower.join(timeout=600)
     assert not follower.is_alive()
 
 
@@ -175,7 +175,7 @@ def interrupted(tmp_path: Path) -> Iterator[Callable[[str], tuple[subprocess.Pop
                 [*command, f"--basetemp={base}", test], cwd=PROJECT, env=environment, stdout=log, stderr=log
             )
         runs.append(run)
-        until(lambda: ready.exists() or run.poll() is not None, seconds=240)
+        until(lambda: ready.exists() or run.poll() is not None)
         assert ready.exists(), (tmp_path / "log").read_text()
         return run, base
 

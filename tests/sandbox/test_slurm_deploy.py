@@ -43,7 +43,7 @@ def cluster(story: Story) -> dict[str, Any]:
 
 
 def test_the_service_took_the_cluster_as_slurm(story: Story) -> None:
-    until(lambda: cluster(story)["ClusterStatus"] == "InService", seconds=240)
+    until(lambda: cluster(story)["ClusterStatus"] == "InService")
     found = cluster(story)
     assert found["Orchestrator"] == {"Slurm": {"SlurmConfigStrategy": "Managed"}}
     assert {group["InstanceGroupName"]: group["SlurmConfig"]["NodeType"] for group in found["InstanceGroups"]} == {
@@ -64,7 +64,7 @@ def test_a_second_deploy_has_nothing_to_do(story: Story) -> None:
 
 
 def test_its_nodes_are_listed_with_their_part(story: Story) -> None:
-    until(lambda: len(story.ops("nodes", "list", NAME)["nodes"]) == 6, seconds=240)
+    until(lambda: len(story.ops("nodes", "list", NAME)["nodes"]) == 6)
     rows = story.ops("nodes", "list", NAME)["nodes"]
     assert sorted(row["group"] for row in rows) == ["controller", "login", *["workers"] * 4]
 

@@ -56,4 +56,4 @@ def test_a_second_deploy_has_nothing_to_do(story: Story) -> None:
 
 def test_nothing_is_left(story: Story) -> None:
     story.ops("teardown", NAME, "--yes", "--delete-logs", "--app", str(story.assembly), "--poll", "1")
-    until(lambda: story.left() == [], seconds=120)
+    until(lambda: story.left() == [])

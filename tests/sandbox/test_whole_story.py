@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,8 +19,8 @@ import yaml
 from cli.main import main
 from core.loader import FOLDER
 from core.names import OPERATOR_NAMESPACE
-from sandbox.aws import paths
 from tests.sandbox.story import Story, synthesized
+from tests.support import kubectl
 from tests.support.emulator import CDK, ROOT, running, until
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
@@ -134,19 +135,19 @@ def test_a_careless_destroy_waits_for_the_file_system_instead_of_orphaning_it(st
     )
     try:
         # the claim is gone, FSx is not done: the guard holds, and the driver's stack stands
-        until(lambda: [fs["Lifecycle"] for fs in story.file_systems()] == ["DELETING"], seconds=180)
-        until(lambda: _asked(story), seconds=180)
+        until(lambda: [fs["Lifecycle"] for fs in story.file_systems()] == ["DELETING"])
+        until(lambda: _asked(story))
         assert destroy.poll() is None
         assert story.stack(f"{NAME}-Ray") == "DELETE_IN_PROGRESS"
         assert story.stack(f"{NAME}-Platform").endswith("_COMPLETE")
         assert len(story.file_systems()) == 1
         control.clear_faults()
-        assert destroy.wait(timeout=400) == 0, (story.environments.parent / "destroy.log").read_text()[-3000:]
+        assert destroy.wait(timeout=1500) == 0, (story.environments.parent / "destroy.log").read_text()[-3000:]
     finally:
         control.clear_faults()
         if destroy.poll() is None:
             destroy.terminate()
-            destroy.wait(timeout=60)
+            destroy.wait(timeout=1500)
     assert story.file_systems() == []
 
 
@@ -178,8 +179,9 @@ def _pod(story: Story, *, namespace: str, labels: str) -> str:
 
 
 def _kubectl(story: Story, *arguments: str) -> str:
-    command = [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "--kubeconfig", story.emulator.running.kubeconfig]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+    seen = story.emulator.running
+    environment = {"HOME": seen.home, "PATH": os.environ["PATH"], "KUBECONFIG": seen.kubeconfig}
+    return kubectl.output(*arguments, environment=environment).strip()
 
 
 def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:

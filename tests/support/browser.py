@@ -19,7 +19,7 @@ from typing import Any
 import websocket
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-SECONDS = 120.0
+SECONDS = 600.0
 
 
 def chromium() -> str:
@@ -66,7 +66,7 @@ class Browser:
     def __exit__(self, *error: object) -> None:
         self._socket.close()
         self._process.terminate()
-        self._process.wait(60)
+        self._process.wait(600)
         self._profile.cleanup()
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def main() -> None:
     if folder := os.environ.get("STAND_IN_RECORD"):
         number = len(list(Path(folder).glob("*.json")))
         seen = {"arguments": arguments, "session": session, "pid": os.getpid()}
-        Path(folder, f"{number}.json").write_text(json.dumps(seen), encoding="utf-8")
+        part = Path(folder, f"{number}.part")
+        part.write_text(json.dumps(seen), encoding="utf-8")
+        part.rename(part.with_suffix(".json"))  # whole at once: a test reads while this runs
     print(f"\nStarting session with SessionId: {session['SessionId']}", flush=True)
     if os.environ.get("STAND_IN_SILENT"):
         print("Cannot perform start session: EOF", flush=True)
@@ -45,10 +47,10 @@ def main() -> None:
     host, port = parameters["host"][0], int(parameters["portNumber"][0])
     if other := os.environ.get("STAND_IN_LEADS_TO"):
         host, port = other.rpartition(":")[0], int(other.rpartition(":")[2])
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     server = socket.create_server(("127.0.0.1", int(parameters["localPortNumber"][0])))
     print(f"Port {server.getsockname()[1]} opened for sessionId {session['SessionId']}.", flush=True)
     print("Waiting for connections...", flush=True)
-    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     while True:
         near, _ = server.accept()
         far = socket.create_connection((host, port))

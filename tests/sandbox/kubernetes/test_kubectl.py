@@ -68,7 +68,7 @@ def test_what_the_kubectl_handler_runs(cluster: Any, tmp_path: Any) -> None:
     )
     assert read.stdout == "'i:2'"
     cluster.kubectl("patch", "deployment/web", "-n", "handler", "-p", '{"spec":{"replicas":2}}', "--type", "strategic")
-    cluster.kubectl("rollout", "status", "-n", "handler", "deployment/web", "--timeout=90s")
+    cluster.kubectl("rollout", "status", "-n", "handler", "deployment/web", "--timeout=600s")
     # the namespace goes first and takes the rest along, so kubectl may find the rest gone; the handler swallows that
     # and then does not wait for the namespace itself
     cluster.kubectl("delete", "-f", str(manifest), ok=False)

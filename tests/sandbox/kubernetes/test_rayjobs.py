@@ -67,7 +67,7 @@ def test_ray_jobs_get_the_operators_verdict(empty: Any) -> None:
     empty.kubectl("delete", "rayjob", "stuck", "--wait=false")
     # a good one passes meanwhile, with a cluster of its own
     empty.apply(ray_job("good", rayClusterSpec=spec()))
-    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Running", "rayjob/good", "--timeout=90s")
+    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Running", "rayjob/good", "--timeout=600s")
     own = empty.get("rayjob", "good")["status"]["rayClusterName"]
     assert own.startswith("good-")
     assert empty.get("raycluster", own)["metadata"]["labels"]["ray.io/originated-from-crd"] == "RayJob"
@@ -80,10 +80,10 @@ def test_ray_jobs_get_the_operators_verdict(empty: Any) -> None:
     empty.kubectl("delete", "rayjob", "good")
     empty.until(lambda: empty.kubectl("get", "raycluster", own, ok=False).returncode != 0, "gone with its job")
     empty.apply(ray_job("queued", suspend=True, shutdownAfterJobFinishes=True, rayClusterSpec=spec()))
-    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Suspended", "rayjob/queued", "--timeout=90s")
+    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Suspended", "rayjob/queued", "--timeout=600s")
     assert not [item for item in empty.get("rayclusters")["items"] if item["metadata"]["name"].startswith("queued-")]
     empty.kubectl("patch", "rayjob", "queued", "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Running", "rayjob/queued", "--timeout=90s")
+    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Running", "rayjob/queued", "--timeout=600s")
 
 
 def test_autoscaled_workers_outlive_a_deploy(empty: Any) -> None:

@@ -102,7 +102,7 @@ def ask(policed: Any) -> Callable[..., str]:
             headers={"Authorization": f"Bearer {token}", "Content-Type": sort},
         )
         try:
-            with urllib.request.urlopen(request, context=context, timeout=120):  # noqa: S310
+            with urllib.request.urlopen(request, context=context, timeout=600):  # noqa: S310
                 return ""
         except urllib.error.HTTPError as error:
             answer = json.load(error)
