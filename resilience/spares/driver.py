@@ -36,7 +36,7 @@ def surviving(run: Run, parts: Parts, *, workers: int, least: int, spares: int, 
         log(f"spares: none, {missing}; a lost worker costs a restart from the checkpoint")
         return parts
     settings = run.settings
-    limits = Limits(silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps)
+    limits = Limits.of(settings)
     token = secrets.token_hex(16)
     # on this node, where Ray's controller is too: an unplaced actor may land on the very node whose loss it should see
     here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)

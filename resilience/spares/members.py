@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resilience.settings import Settings
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -17,6 +19,10 @@ class Limits:
         hang_steps: The same as a multiple of the median step.
         ready_s: From the end of a generation until every survivor has let go of it.
         barren: So many generations in a row without a step end in a restart from the checkpoint.
+        gather_s: The first generation waits so long for the spares too, so that neighbours in rank are neighbours on
+            nodes. A new coordinator waits so long for every rank that trains.
+        elastic_gather_s: The first generation of an elastic run waits so long for its largest size, then starts with
+            those that are there.
     """
 
     silence_s: float = 1.5
@@ -24,6 +30,16 @@ class Limits:
     hang_steps: float = 6.0
     ready_s: float = 30.0
     barren: int = 5
+    gather_s: float = 5.0
+    elastic_gather_s: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Those of a run. Where a worker may be silent for minutes it may take them to let go, too."""
+        return cls(
+            silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps,
+            ready_s=max(cls.ready_s, settings.silence_s),
+        )  # fmt: skip
 
 
 @dataclass(kw_only=True)

@@ -18,12 +18,8 @@ from resilience.spares.progress import Progress
 
 Message = dict[str, Any]
 Out = list[tuple[str, Message]]
-_ELASTIC_GATHER_S = 30.0
-"""The first generation of an elastic run waits so long for its largest size, then starts with those that are there."""
 _BREAK_S = 1.0
 """A broken collective usually means that somebody was lost; so long it may take to learn who."""
-_GATHER_S = 5.0
-"""The first generation waits so long for the spares too, so that neighbours in rank are neighbours on nodes."""
 _IDLE_SILENCE_FACTOR = 10.0
 """A spare imports and rehearses, which can keep its beat from being sent; nobody waits for it."""
 _SAVING_SILENCE_FACTOR = 4.0
@@ -91,7 +87,7 @@ class Table:
             # this table is new and the generation is not: wait for its other holders before anybody is replaced
             self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
             member.proven = True
-            self._rejoin_until, self.size = now + _GATHER_S, world or self.active
+            self._rejoin_until, self.size = now + self.limits.gather_s, world or self.active
             if len(self.ranks) == self.size:
                 self.running, self._progress, self._rejoin_until = True, Progress(since=now), None
             return out
@@ -225,8 +221,8 @@ class Table:
         waited, count = 0.0 if self._first_hello is None else now - self._first_hello, len(self.members)
         started = self._group or self.expected  # Ray may have found room for fewer
         if count < min(self.active, started):
-            return self.elastic and count >= self.least and waited >= _ELASTIC_GATHER_S
-        return count >= min(self.expected, started) or waited >= _GATHER_S
+            return self.elastic and count >= self.least and waited >= self.limits.elastic_gather_s
+        return count >= min(self.expected, started) or waited >= self.limits.gather_s
 
     @property
     def elastic(self) -> bool:

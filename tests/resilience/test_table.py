@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from resilience.settings import Settings
 from resilience.spares.members import Limits
 from resilience.spares.table import Message, Out, Table
 
@@ -515,3 +516,9 @@ def test_a_new_coordinator_learns_the_size_from_those_that_train() -> None:
     assert not table.running
     table.hello(0.1, uid="b", rank=1, **fields)
     assert (table.running, table.size) == (True, 2)
+
+
+def test_a_run_whose_workers_may_be_silent_for_long_gives_them_as_long_to_let_go() -> None:
+    assert Limits.of(Settings()) == Limits()
+    patient = Limits.of(Settings(silence_s=900.0, hang_s=800.0, hang_steps=9.0))
+    assert (patient.silence_s, patient.hang_s, patient.hang_steps, patient.ready_s) == (900.0, 800.0, 9.0, 900.0)
