@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,7 +25,8 @@ import torch.distributed as dist
 
 from resilience.journal import log
 
-CONNECT = timedelta(seconds=5)
+_CONNECT_SHARE = 4
+"""Rank 0's store is connected to within a quarter of the limit of a collective (5 s): its node may be gone."""
 
 
 class Groups:
@@ -54,16 +56,28 @@ class Groups:
             self._take_note()
             self._before = None
 
-    def open(self, *, gen: int, rank: int, world: int, host: str, port: int) -> None:
+    def open(
+        self, *, gen: int, rank: int, world: int, host: str, port: int, over: Callable[[], bool] = lambda: False
+    ) -> None:
         """Open the default group of a generation on rank 0's store.
 
         Sockets are noted from here until `all_open`, since the loop opens groups too.
+
+        Args:
+            gen: The generation.
+            rank: This process's.
+            world: Ranks of the generation.
+            host: Rank 0's node.
+            port: Rank 0's store.
+            over: Whether the generation has ended already. Then ConnectionError is raised.
         """
         with self._lock:
             self._sockets, self._before = set(), open_sockets()
         # rank 0 connects to its own store too: a wait on the store object itself could not be cut
-        store = dist.TCPStore(host, port, is_master=False, timeout=min(self.timeout, CONNECT))
+        store = dist.TCPStore(host, port, is_master=False, timeout=self.timeout / _CONNECT_SHARE)
         store.set_timeout(self.timeout)
+        if over():  # it was cut before there was a socket to shut: nobody else would end the wait below
+            raise ConnectionError(f"generation {gen} ended while its groups were being opened")
         # read by libraries that make no group where there is one (Accelerate)
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR=host, MASTER_PORT=str(port))
         dist.init_process_group(

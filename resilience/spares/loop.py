@@ -188,7 +188,10 @@ class Survivor:
         begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
         now.gen, now.rank, now.world, now.warm, member.move_asked = gen, rank, len(nodes), True, False
         try:
-            self.groups.open(gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]))
+            self.groups.open(
+                gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]),
+                over=lambda: member.newest_gen > gen,
+            )  # fmt: skip
             generation = _current = Generation(
                 number=gen, rank=rank, nodes=nodes, begun=begun, group_s=time.monotonic() - begun, member=member,
                 groups=self.groups, store=self.store,
