@@ -26,6 +26,8 @@ def job_environment(**extra: str) -> dict[str, str]:
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "RESILIENCE_"))}
     return keep | {
         "PYTHONPATH": str(ROOT),
+        # a rank that is short of processor time is slow, not lost
+        "RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "900",
         "RAY_USAGE_STATS_ENABLED": "0",
         "OMP_NUM_THREADS": "1",
     } | extra  # fmt: skip

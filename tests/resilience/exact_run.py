@@ -68,8 +68,8 @@ def main(folder: str, data: str) -> None:
         pq.write_table(table, f"{base}/{begin}.parquet", filesystem=store, row_group_size=7)
     ray.init(address="local", num_cpus=5, include_dashboard=False)
     patient = Settings(
-        silence_s=60, hang_s=300, process_group_timeout_s=900, collective_timeout_s=900,
-        worker_health_check_timeout_s=900, worker_group_start_timeout_s=300,
+        silence_s=900, hang_s=900, process_group_timeout_s=900, collective_timeout_s=900,
+        worker_health_check_timeout_s=900, worker_group_start_timeout_s=900,
     )  # fmt: skip
     run = Run(storage=folder, name="run", save_every_steps=2, async_save=False, settings=patient)
     result = run.fit(train, workers=2, config={"data": data})

@@ -16,9 +16,10 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from tests.support.ports import free_port
+import torch
+from torch.distributed import TCPStore
 
-GRACE_S = 20.0
+GRACE_S = 120.0
 
 
 def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
@@ -32,6 +33,7 @@ def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
     if request["ranks"]:
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"})
+        os.environ.update(TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     sys.argv = [request["script"], *request["arguments"]]
     code = 0
     try:
@@ -48,12 +50,13 @@ def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
 
 def launch(request: dict[str, Any]) -> list[int]:
     """Fork the ranks and wait for them; exit code of each, negative for a signal."""
-    port = free_port()
+    # as torchrun does: one process has the store, so nobody looks for a port that another may take meanwhile
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     running = {}
     for rank in range(max(1, request["ranks"])):
         pid = os.fork()
         if pid == 0:
-            rank_main(request, rank, port)
+            rank_main(request, rank, store.port)
         running[pid] = rank
     codes: dict[int, int] = {}
     kill_at = None
@@ -77,11 +80,12 @@ def launch(request: dict[str, Any]) -> list[int]:
 def main() -> None:
     """Import what is slow, say so, then serve."""
     import preload
-    import torch
 
     import resilience.resumable
     import resilience.watch  # noqa: F401
+    from resilience import tracking
 
+    tracking.CALL_S = tracking.CLOSE_S = tracking.FAILED_CLOSE_S = 600.0
     torch.set_num_threads(1)
     preload.load("sklearn.datasets")
     sys.stdout.write("ready\n")

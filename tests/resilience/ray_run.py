@@ -25,8 +25,8 @@ DIES_AT, WAITS_AT = 5, 13
 
 def warm(url: str) -> bool:
     """Whether a spare stands by, as the coordinator last said."""
-    lines = Path(url, "events.jsonl").read_text(encoding="utf-8").splitlines()
-    events = [json.loads(line) for line in lines if line.endswith("}")]
+    whole = Path(url, "events.jsonl").read_text(encoding="utf-8").rpartition("\n")[0]
+    events = [json.loads(line) for line in whole.splitlines()]
     return bool(next((event["warm_spares"] for event in reversed(events) if "warm_spares" in event), 0))
 
 
@@ -107,8 +107,8 @@ def main(folder: str) -> None:
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # what is tested is what happens, not how soon
     patient = Settings(
-        silence_s=60, hang_s=300, process_group_timeout_s=900, collective_timeout_s=900,
-        worker_health_check_timeout_s=900, worker_group_start_timeout_s=300,
+        silence_s=900, hang_s=900, process_group_timeout_s=900, collective_timeout_s=900,
+        worker_health_check_timeout_s=900, worker_group_start_timeout_s=900,
     )  # fmt: skip
     run = Run(storage=folder, name="run", save_every_steps=2, keep=2, settings=patient)
     result = run.fit(train, workers=2, spares=1, datasets={"train": ray.data.range(ROWS)})

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +29,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from resilience import Resumable, Rows, Run, Settings, resumable, saving, writers
+from resilience.ranks import set_limit
 from resilience.spares import loop as spares
 from resilience.spares import memory
 
@@ -91,8 +93,19 @@ def train(config: dict[str, Any]) -> None:
             time.sleep(GIVEN.get("step_s", 0.05))
             training.finished(step, loss=float(total), rate=scheduler.get_last_lr()[0])
             if step == GIVEN.get("pause_at"):
-                with training.pause():
-                    time.sleep(GIVEN["pause_s"] * dist.get_rank())
+                long_pause(training)
+
+
+def long_pause(training: Resumable) -> None:
+    """Rank 0 waits in a collective, for longer than one may take outside a pause, until the test lets rank 1 go on."""
+    rank, everybody = dist.get_rank(), dist.distributed_c10d._get_default_group()
+    set_limit(everybody, timedelta(seconds=1))
+    with training.pause():
+        Path(GIVEN["storage"], f"paused-{rank}").touch()
+        if rank:
+            until_there("go-on")
+        dist.barrier()
+    set_limit(everybody, timedelta(seconds=training.settings.process_group_timeout_s))
 
 
 def counted(config: dict[str, Any]) -> None:
@@ -131,7 +144,14 @@ def example(config: dict[str, Any]) -> None:
 def gated(self: Resumable) -> None:
     """Wait before some steps until the test says go: a script of others is faster than a spare is warm."""
     begin(self)
-    while self.step in GIVEN.get("gates", ()) and not Path(GIVEN["storage"], f"go-{self.step}").exists():
+    if self.step in GIVEN.get("gates", ()):
+        Path(GIVEN["storage"], f"at-{self.step}-{os.getpid()}").touch()
+        until_there(f"go-{self.step}")
+
+
+def until_there(name: str) -> None:
+    """Wait for a file of the test's."""
+    while not Path(GIVEN["storage"], name).exists():
         time.sleep(0.01)
 
 
@@ -164,6 +184,8 @@ def address() -> tuple[str, int]:
 
 def main() -> None:
     torch.set_num_threads(1)
+    # a process that is short of processor time is slow, not lost
+    spares.WARM_UP_LIMIT_S = 3600.0  # type: ignore[misc]
     settings = Settings(**GIVEN.get("settings", {}))
     run = Run(storage=GIVEN["storage"], name=GIVEN["name"], save_every_steps=GIVEN["every"], settings=settings)
     resumable.report_alone = lambda *_: None  # type: ignore[attr-defined]  # no Ray here

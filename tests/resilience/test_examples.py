@@ -38,19 +38,24 @@ def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any
     run = party("run", example=name, spares=1, gates=list(faults))
     run.start(3)
     for number, (step, fault) in enumerate(faults.items()):
-        run.until_step(step)
         run.until_spare()
-        rank = number % 2
-        if fault == "hang":
-            (run.url / "faults").mkdir(exist_ok=True)
-            (run.url / "faults" / f"hang-rank-{rank}").touch()
-        (run.folder / f"go-{step}").touch()
+        run.until_gate(step)
+        rank, wanted = number % 2, number + 2
         victim = run.rank_pids()[rank]
-        if fault != "hang":
+        if fault == "hang":
+            hang = run.url / "faults" / f"hang-rank-{rank}"
+            hang.parent.mkdir(exist_ok=True)
+            hang.touch()
+        else:
             os.kill(victim, signal.SIGSTOP if fault == "freeze" else signal.SIGKILL)
-        run.until(lambda wanted=number + 2: len(run.events("generation")) >= wanted)
-        if fault == "freeze":
+        (run.folder / f"go-{step}").touch()
+        if fault == "hang":
+            run.until(lambda hang=hang: not hang.exists())
+            run.notice_hang(rank, generations=wanted)
+        elif fault == "freeze":
+            run.notice_silence(victim, generations=wanted)
             os.kill(victim, signal.SIGCONT)  # it thaws, and obeys its fence
+        run.until(lambda wanted=wanted: len(run.events("generation")) >= wanted)
         run.start(1, first=3 + number)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"] * len(faults)
@@ -67,12 +72,8 @@ def test_a_published_script_on_nodes_with_two_ranks_loses_a_node(party: Any) -> 
     calm.until_done()
     run = party("run", example="fashion", active=4, per_node=2, spares=2, gates=[7])
     run.start(6)
-    run.until_step(7)
     run.until(lambda: run.coordinator.table.warm_spares == 2)
-    (run.folder / "go-7").touch()
-    pids = run.rank_pids()
-    for rank in (2, 3):
-        os.kill(pids[rank], signal.SIGKILL)
+    run.strike(2, 3, gate=7)
     run.until_done()
     assert {event["path"] for event in run.events("restore")} == {"memory"}
     truth = {step: values[0] for step, values in calm.losses().items()}

@@ -53,7 +53,7 @@ def test_it_follows_steps_that_become_slower() -> None:
 
 
 def test_ranks_with_clocks_of_their_own_save_at_the_same_steps() -> None:
-    ranks, values, barrier = 3, [0.0, 0.0, 0.0], Barrier(3, timeout=120)
+    ranks, values, barrier = 3, [0.0, 0.0, 0.0], Barrier(3, timeout=900)
     saved: list[list[int]] = [[] for _ in range(ranks)]
 
     def run(rank: int) -> None:
@@ -75,7 +75,7 @@ def test_ranks_with_clocks_of_their_own_save_at_the_same_steps() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(150)
+        thread.join()
     assert saved[0] == saved[1] == saved[2]
     assert saved[0][0] == 24  # the slowest rank took 12.4 s for each measured step
 

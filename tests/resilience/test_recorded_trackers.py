@@ -34,8 +34,8 @@ def send(monkeypatch: pytest.MonkeyPatch, kind: str, **variables: str) -> None:
     for name, value in {TRACKERS_VARIABLE: kind, **variables}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tracking, "EVERY_S", 0.01)
-    monkeypatch.setattr(tracking, "CLOSE_S", 120.0)
-    monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 120.0)
+    monkeypatch.setattr(tracking, "CLOSE_S", 900.0)
+    monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 900.0)
     for number, steps in enumerate(TURNS):
         tracker = tracker_of("first", URL)
         assert tracker is not None

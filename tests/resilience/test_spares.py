@@ -21,12 +21,14 @@ from resilience.spares.members import Limits
 
 pytestmark = pytest.mark.slow
 STEPS = 30
-# a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon
-PATIENT = {"silence_s": 8.0, "hang_s": 8.0}
+# a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon; an end is seen
+# at the connection, and for a silence and a hang the tests put the clock on, of the one that is to be noticed
+PATIENT: dict[str, Any] = {"silence_s": 900.0, "hang_s": 900.0, "process_group_timeout_s": 300}
+LIMITS = {"ready_s": 900.0, "barren": 1000, "gather_s": 900.0, "elastic_gather_s": 900.0}
+AGES_S = 1e9
 # the ranks wait before step 8 until `strike` was there: a busy machine must not let a run end before its fault
 GATE = 8
-# an end is seen at the connection: no silence need be short
-HELD: dict[str, Any] = {"gates": [GATE], "settings": {"silence_s": 60.0, "hang_s": 60.0}}
+HELD: dict[str, Any] = {"gates": [GATE]}
 
 
 class Party:
@@ -48,12 +50,13 @@ class Party:
 
     def start_coordinator(self) -> tuple[str, int]:
         run = Run(storage=str(self.folder), name=self.name, settings=Settings())
-        limits = Limits(silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
+        limits = Limits(silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"], **LIMITS)
         self.coordinator = Coordinator(
             run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret",
             least=self.options.get("least"),
         )  # fmt: skip
-        return asyncio.run_coroutine_threadsafe(self.coordinator.listen("127.0.0.1", nodes=False), self.loop).result(60)
+        listening = self.coordinator.listen("127.0.0.1", nodes=False)
+        return asyncio.run_coroutine_threadsafe(listening, self.loop).result(600)
 
     def start(self, count: int, *, first: int = 0, **more: Any) -> None:
         for order in range(first, first + count):
@@ -77,16 +80,21 @@ class Party:
         whole = text.rpartition("\n")[0].splitlines()  # the last line may be half written
         return [event for event in map(json.loads, whole) if event["kind"] == kind]
 
-    def until(self, check: Callable[[], Any], *, seconds: float = 300.0) -> Any:
+    def until(self, check: Callable[[], Any], *, seconds: float = 900.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (result := check()):
             log = self.folder / f"{self.name}.log"
             assert time.monotonic() < deadline, log.read_text()[-6000:] if log.exists() else "no log"
-            time.sleep(0.02)
+            time.sleep(0.05)
         return result
 
     def until_step(self, step: int) -> None:
         self.until(lambda: any(event["step"] >= step for event in self.events("step")))
+
+    def until_gate(self, gate: int = GATE) -> None:
+        """Every rank waits before this step: all have finished, and copied, the one before."""
+        self.until(lambda: self.events("generation"))
+        self.until(lambda: all((self.folder / f"at-{gate}-{pid}").exists() for pid in self.rank_pids().values()))
 
     def until_warm(self, spares: int) -> None:
         self.until(
@@ -121,11 +129,46 @@ class Party:
         self.until(lambda: not table.members)
 
     def strike(self, *ranks: int, number: signal.Signals = signal.SIGKILL, gate: int = GATE) -> None:
-        """Signal ranks that wait before a step, or come to it, and let the run go on there."""
+        """Signal ranks that wait before a step, and let the run go on there."""
+        self.until_gate(gate)
         pids = self.rank_pids()
         for rank in ranks:
             os.kill(pids[rank], number)
         (self.folder / f"go-{gate}").touch()
+
+    def in_loop(self, call: Callable[[], Any]) -> Any:
+        """Call in the coordinator's thread."""
+
+        async def there() -> Any:
+            return call()
+
+        return asyncio.run_coroutine_threadsafe(there(), self.loop).result(600)
+
+    def notice_silence(self, pid: int, *, generations: int) -> None:
+        """The clock of one process that stands still passes every limit, until there are so many generations."""
+        assert self.coordinator is not None
+        table = self.coordinator.table
+
+        def age() -> None:
+            for member in table.members.values():
+                if member.pid == pid:
+                    member.beat -= AGES_S
+            table._gap = (0.0, 0.0)  # a beat that was under way must not be taken for a slow machine
+
+        self.until(lambda: self.in_loop(age) or len(self.events("generation")) >= generations)
+
+    def notice_hang(self, rank: int, *, generations: int) -> None:
+        """The clock passes every limit for a rank that is behind, until there are so many generations."""
+        assert self.coordinator is not None
+        table = self.coordinator.table
+        hung = table.members[table.ranks[rank]]
+
+        def age() -> None:
+            others = [table.members[uid] for other, uid in table.ranks.items() if other != rank]
+            if table.running and hung.uid in table.members and all(hung.seq < other.seq for other in others):
+                table._progress.since -= AGES_S
+
+        self.until(lambda: self.in_loop(age) or len(self.events("generation")) >= generations)
 
     def losses(self) -> dict[int, list[float]]:
         """Step to the losses seen there; a step that was done again has two."""
@@ -138,9 +181,9 @@ class Party:
         for pid in self.pids.values():
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        asyncio.run_coroutine_threadsafe(self.end_tasks(), self.loop).result(60)
+        asyncio.run_coroutine_threadsafe(self.end_tasks(), self.loop).result(600)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(60)
+        self.thread.join(600)
         assert not asyncio.all_tasks(self.loop), "a task that is destroyed while it waits is a line of noise"
         self.loop.close()
 
@@ -206,10 +249,9 @@ def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any
     run = party(validate=True, **HELD)  # a validation leaves FSDP2's root unsharded
     run.start(3)
     run.until_warm(1)
-    run.until_step(6)
     before = run.rank_pids()
     run.strike(1)
-    run.until(lambda: len(run.events("generation")) == 2)
+    run.until(lambda: len(run.events("generation")) >= 2)
     after = run.rank_pids()
     assert after[0] == before[0]
     assert after[1] != before[1]
@@ -225,7 +267,6 @@ def test_rank_zero_too(party: Any, truth: Any) -> None:
     run = party(**HELD)
     run.start(3)
     run.until_warm(1)
-    run.until_step(6)
     run.strike(0)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"]
@@ -237,7 +278,6 @@ def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase
     run = party(spares=3, **HELD)
     run.start(5)
     run.until_warm(3)
-    run.until_step(6)
     (run.folder / f"kill-{phase}-rank-1").touch()
     run.strike(1)
     run.until_done()
@@ -247,11 +287,11 @@ def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase
 
 
 def test_a_surprise_in_any_phase_of_a_recovery_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
-    run = party(every=3, gates=[8, 14, 20, 26], settings=HELD["settings"])
+    run = party(every=3, gates=[8, 14, 20, 26])
     run.start(3)
     for number, phase in enumerate(["group", "build", "state", "step"], start=1):
         run.until_spare()
-        run.until_step(6 * number)
+        run.until_gate(6 * number + 2)
         (run.folder / f"surprise-{phase}-rank-1").touch()
         run.strike(1, gate=6 * number + 2)
         run.until(lambda phase=phase: not (run.folder / f"surprise-{phase}-rank-1").exists())
@@ -269,7 +309,6 @@ def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: A
     run = party(active=4, spares=2, per_node=2, **HELD)
     run.start(6)
     run.until_warm(2)
-    run.until_step(6)
     run.strike(3, 0)
     run.until_done()
     check(run, truth(4), redone=2)
@@ -280,7 +319,6 @@ def test_a_node_with_two_ranks_is_covered_by_the_other(party: Any, truth: Any, r
     run = party(active=4, spares=2, per_node=2, replicas=replicas, **HELD)
     run.start(6)
     run.until_warm(2)
-    run.until_step(6)
     run.strike(2, 3)
     run.until_done()
     assert [event["path"] for event in run.events("restore")] == ["memory"] * len(run.events("restore"))
@@ -289,11 +327,10 @@ def test_a_node_with_two_ranks_is_covered_by_the_other(party: Any, truth: Any, r
 
 
 def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth: Any) -> None:
-    run = party(spares=2, every=5, gates=[12], settings=HELD["settings"])
+    run = party(spares=2, every=5, gates=[12])
     run.start(4)
     run.until_warm(2)
     run.until(lambda: run.events("save"))
-    run.until_step(8)
     run.strike(0, 1, gate=12)
     run.until_done()
     paths = [Path(event["path"]).name for event in run.events("restore")]
@@ -302,13 +339,14 @@ def test_a_rank_lost_with_its_copy_goes_back_to_the_checkpoint(party: Any, truth
 
 
 def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) -> None:
-    run = party(gates=[GATE], settings={"silence_s": 6.0, "hang_s": 60.0})
+    run = party(**HELD)
     run.start(3)
     run.until_warm(1)
-    run.until_step(6)
     frozen = run.rank_pids()[1]
     run.strike(1, number=signal.SIGSTOP)
-    run.until(lambda: len(run.events("generation")) == 2)
+    run.notice_silence(frozen, generations=2)
+    (lost,) = (event["message"] for event in run.events("lost") if event["rank"] == 1)
+    assert lost.startswith("no beat for")
     os.kill(frozen, signal.SIGCONT)
     run.until(lambda: not alive(frozen))
     run.until_done()
@@ -316,16 +354,17 @@ def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) ->
 
 
 def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss(party: Any, truth: Any) -> None:
-    run = party(step_s=0.2, gates=[12], settings=HELD["settings"])
+    run = party(step_s=0.2, gates=[4, 12])
     port_file = run.folder / "address"
     port_file.write_text(json.dumps(run.address))
     run.start(3, address_file=str(port_file))
     run.until_warm(1)
-    run.until_step(4)
+    run.until_gate(4)
     run.coordinator.table.over = True  # it is about to die: what it concludes from that is not heard
     run.loop.call_soon_threadsafe(run.coordinator.close)
     for writer in list(run.coordinator.writers.values()):
         run.loop.call_soon_threadsafe(writer.transport.abort)
+    (run.folder / "go-4").touch()
     port_file.write_text(json.dumps(run.start_coordinator()))
     run.until_step(10)
     run.until(lambda: len(run.coordinator.table.members) == 3)
@@ -340,7 +379,7 @@ def test_whoever_does_not_know_the_token_is_not_heard(party: Any) -> None:
     import socket
 
     run = party()
-    with socket.create_connection(run.address, timeout=60) as stranger:
+    with socket.create_connection(run.address, timeout=600) as stranger:
         hello = {"type": "hello", "token": "guessed", "uid": "x", "order": 0, "node": "n", "port": 1, "pid": 1}
         stranger.sendall((json.dumps(hello) + "\n").encode())
         assert stranger.recv(100) == b""
@@ -348,25 +387,24 @@ def test_whoever_does_not_know_the_token_is_not_heard(party: Any) -> None:
 
 
 def test_an_elastic_run_shrinks_and_grows_without_a_new_process(party: Any) -> None:
-    run = party(least=1, spares=0, every=5, step_s=0.1, gates=[12])
+    run = party(least=1, spares=0, every=5, gates=[11, 16])
     run.start(2)
     run.until(lambda: run.events("save"))
-    run.until_step(8)
-    first, second = run.rank_pids().values()
-    os.kill(first, signal.SIGKILL)
-    run.until(lambda: len(run.events("generation")) == 2)
+    second = run.rank_pids()[1]
+    run.strike(0, gate=11)
+    run.until(lambda: len(run.events("generation")) >= 2)
     assert run.rank_pids() == {0: second}
-    run.until(lambda: [event for event in run.events("step") if event["world"] == 1])
+    run.until_gate(16)  # a move that comes before the test looks for a spare would not be seen
     run.start(1, first=2)
     run.until_spare()
-    (run.folder / "go-12").touch()
+    (run.folder / "go-16").touch()
     run.until_done()
     assert {rank for rank in run.rank_pids() if run.rank_pids()[rank] == second} == {0}
     worlds = [event["world"] for event in run.events("step")]
     assert [world for at, world in enumerate(worlds) if not at or world != worlds[at - 1]] == [2, 1, 2]
     assert sorted({event["step"] for event in run.events("step")}) == list(range(1, STEPS + 1))
     shrunk, grown = run.events("restore")
-    assert shrunk["step"] == 5
+    assert shrunk["step"] in {5, 10}, "the save of step 10 is under way"
     saved = [event["step"] for event in run.events("save") if event["t"] < grown["t"]]
     last = max(event["step"] for event in run.events("step") if event["world"] == 1)
     assert grown["step"] == max(saved) == last, "no step is done again where nothing was lost"
@@ -377,9 +415,17 @@ def test_an_announced_validation_may_outlast_every_limit(party: Any, truth: Any)
 
     A save is under way in that time, and its thread's collectives are in another order than the loop's.
     """
-    settings = {"hang_s": 2.0, "process_group_timeout_s": 4}
-    run = party(spares=0, settings=settings, every=10, pause_at=9, pause_s=6.0, slow_to_plan=True)
+    run = party(spares=0, every=10, pause_at=9, slow_to_plan=True)
     run.start(2)
+    run.until(lambda: all((run.folder / f"paused-{rank}").exists() for rank in (0, 1)))
+    table = run.coordinator.table
+    ranks = [table.members[table.ranks[rank]] for rank in (0, 1)]
+    run.until(lambda: ranks[1].seq < ranks[0].seq)
+    old = run.in_loop(lambda: setattr(table._progress, "since", -AGES_S)) or table._progress.since
+    run.until(lambda: run.events("lost") or table._progress.since > old)
+    assert not run.events("lost")
+    time.sleep(2)  # twice what a collective may take here outside a pause
+    (run.folder / "go-on").touch()
     run.until_done()
     assert not run.events("lost")
     assert not run.events("restore")

@@ -29,7 +29,7 @@ count.write_text(count.read_text() + "x" if count.exists() else "x")
 what = sys.argv[1 + len(count.read_text())]
 if what == "wait":
     Path(sys.argv[1] + ".pid").write_text(str(os.getpid()))
-    time.sleep(600)
+    time.sleep(3600)
 if what.startswith("SIG"):
     os.kill(os.getpid(), getattr(signal, what))
 sys.exit(int(what))
@@ -89,7 +89,7 @@ def test_without_a_limit_it_never_gives_up(tmp_path: Path) -> None:
 
 
 def _wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not (path.exists() and path.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -108,14 +108,14 @@ def _name(pid: int) -> str:
 
 
 def _until(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def _gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -130,7 +130,7 @@ def test_a_stop_of_the_job_reaches_the_driver_and_nothing_starts_again(tmp_path:
     with _start(tmp_path, "wait", "0") as process:
         pid = _wait_for(tmp_path / "count.pid")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+        assert process.wait(timeout=600) == 128 + signal.SIGTERM
         assert _gone(pid)
         assert (tmp_path / "count").read_text() == "x"
 
@@ -138,7 +138,7 @@ def test_a_stop_of_the_job_reaches_the_driver_and_nothing_starts_again(tmp_path:
 def test_a_killed_driver_says_so_in_the_job_s_log(tmp_path: Path) -> None:
     with _start(tmp_path, "wait", "0") as process:
         os.kill(_wait_for(tmp_path / "count.pid"), signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0
         assert b"the driver was killed by SIGKILL; it starts again at once" in errors
 
@@ -147,7 +147,7 @@ def test_no_driver_outlives_its_supervisor(tmp_path: Path) -> None:
     with _start(tmp_path, "wait") as process:
         pid = _wait_for(tmp_path / "count.pid")
         process.kill()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
         assert _gone(pid)
 
 
@@ -214,7 +214,11 @@ def test_a_standby_that_ended_is_replaced_by_a_new_process(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("importable")
 def test_a_standby_ends_with_the_driver_that_needs_it_no_more(tmp_path: Path) -> None:
-    script = "import sys, time, pathlib\nwhile not pathlib.Path(sys.argv[2] + '.standby').exists(): time.sleep(0.02)"
+    # with its number in it: the standby may be ended between the two
+    script = (
+        "import sys, time, pathlib\nfile = pathlib.Path(sys.argv[2] + '.standby')\n"
+        "while not file.exists() or not file.read_text(): time.sleep(0.02)"
+    )
     supervisor = _with_standby(tmp_path, "0")
     supervisor.command = [sys.executable, "-c", script, "", str(tmp_path / "count")]
     assert supervisor.run() == 0
@@ -232,7 +236,7 @@ def test_a_standby_ends_with_its_supervisor(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, given]) as process:
         pid = _wait_for(tmp_path / "count.standby")
         process.kill()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
         assert _gone(pid)
 
 

@@ -38,7 +38,7 @@ def when(run: Path, check: Callable[[], bool], then: Callable[[], None]) -> thre
     """Do something once a run has come so far."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 900
         while not check():
             if time.monotonic() > deadline:
                 return

@@ -77,6 +77,14 @@ class Mlflow(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is short of processor time is no tracker that does not answer."""
+    monkeypatch.setattr(tracking, "EVERY_S", 0.01)
+    for limit in ("CALL_S", "CLOSE_S", "FAILED_CLOSE_S"):
+        monkeypatch.setattr(tracking, limit, 900.0)
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Mlflow]]:
     """A server on loopback, which the environment names."""
@@ -87,9 +95,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Mlflow]]:
     monkeypatch.setenv(TRACKERS_VARIABLE, "mlflow")
     monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{running.server_port}/")
     monkeypatch.setenv(EXPERIMENT_VARIABLE, "a & b")
-    monkeypatch.setattr(tracking, "EVERY_S", 0.01)
-    monkeypatch.setattr(tracking, "CLOSE_S", 60.0)
-    monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 60.0)
     yield kind
     running.shutdown()
     running.server_close()
@@ -142,7 +147,7 @@ def test_what_is_refused_once_is_sent_again_and_one_line_says_so(
     server.refuse += [500, 503, 429]
     tracker = made()
     tracker.log(1, {"loss": 1.0})
-    end = time.monotonic() + 120
+    end = time.monotonic() + 900
     while not any(run["metrics"] for run in server.runs.values()):
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -159,16 +164,17 @@ def test_a_tracker_that_never_answers_holds_nobody_up(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv(TRACKERS_VARIABLE, "mlflow")
         monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(tracking, "EVERY_S", 0.0)
         monkeypatch.setattr(tracking, "CLOSE_S", 0.2)
         monkeypatch.setattr(tracking, "MOST_WAITING", 50)
         tracker = made()
-        for step in range(1000):
+        tracker.log(0, {"loss": 1.0})
+        asking, _ = silent.accept()
+        for step in range(1, 1000):
             tracker.log(step, {"loss": 1.0})
         kept = [point.step for point in tracker.feeds[0].waiting.queue]
-        assert len(kept) <= 50
-        assert kept[-1] == 999, "the newest are kept"
+        assert kept == list(range(950, 1000)), "the newest are kept"
         tracker.close(failed=False)
+        asking.close()
         assert tracker.feeds[0].thread.daemon
     assert capfd.readouterr().err.count("tracking: ") == 1
 
@@ -184,7 +190,6 @@ def test_whatever_a_tracker_raises_stays_in_its_thread(
     package.init, package.Settings = init, SimpleNamespace
     monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.setenv(TRACKERS_VARIABLE, "wandb")
-    monkeypatch.setattr(tracking, "EVERY_S", 0.01)
     tracker = made()
     tracker.log(1, {"loss": 1.0})
     tracker.close(failed=False)
@@ -209,8 +214,6 @@ def test_weights_and_biases_gets_each_step_once_under_the_run_s_own_id(monkeypat
     monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.setenv(TRACKERS_VARIABLE, "wandb")
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    monkeypatch.setattr(tracking, "EVERY_S", 0.01)
-    monkeypatch.setattr(tracking, "FAILED_CLOSE_S", 60.0)
     tracker = made()
     assert made() is tracker, "a loop that begins again in its process keeps it"
     tracker.log(1, {"loss": 2.0, "accuracy": 0.5})
