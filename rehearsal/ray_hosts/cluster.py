@@ -38,6 +38,7 @@ from rehearsal.ray_hosts.manifest import ClusterPlan, Manifest, PodPlan, plan
 from rehearsal.ray_hosts.state import FIRST_HOST, ROOT, Pod, State
 
 START_SECONDS = 300  # of the head, then of the nodes; 5 and 8 on a quiet machine
+END_SECONDS = 120  # of a pod's processes, after SIGKILL; a moment on a quiet machine
 # Ray gives a node 30 s to start (ray/_private/node.py, no setting), too few on a machine that is busy with other things
 RESTARTS = 5  # of a container while the cluster starts
 
@@ -264,7 +265,7 @@ class Cluster:
     def kill(self, pod: Pod) -> None:
         """The machine is gone, from one moment to the next."""
         isolation.destroy(pod.process, mode=self.state.mode, marker=pod.name)
-        wait(lambda: not pod.alive, seconds=10, what=f"end of {pod.name}", every=0.02)
+        wait(lambda: not pod.alive, seconds=END_SECONDS, what=f"end of {pod.name}", every=0.02)
         self.save()
 
     def freeze(self, pod: Pod, *, thaw: bool = False) -> None:
@@ -407,7 +408,7 @@ class Cluster:
         for pod in pods:
             isolation.destroy(pod.process, mode=self.state.mode, marker=pod.name)
         with contextlib.suppress(LocalError):
-            wait(lambda: not any(pod.alive for pod in pods), seconds=10, what="end of the pods")
+            wait(lambda: not any(pod.alive for pod in pods), seconds=END_SECONDS, what="end of the pods")
         left = [pid for pod in pods for pid in self.members(pod)]
         for temp in self.state.temps:
             shutil.rmtree(temp, ignore_errors=True)

@@ -37,7 +37,7 @@ MEANING: dict[Mode, str] = {
     "session": "no process namespaces on this system: a pod is a process tree; a process that detaches can outlive it",
 }
 _PROC = Path("/proc")
-_TREE_LIMIT_S = 10.0
+_TREE_LIMIT_S = 120.0
 
 
 def choose() -> Mode:
