@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ops import connect, submit, training
 from sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
@@ -55,7 +56,11 @@ def ray(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head
     secret = world.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
     token = base64.b64decode(secret).decode()
     role = {key: value for key, value in world.running.client.environment().items() if key.startswith("AWS_")}
-    with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as head:
+    with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as head, pytest.MonkeyPatch.context() as patch:
+        # beside a busy suite a real Ray is slow, not away
+        patch.setattr(connect, "ANSWER_SECONDS", 900)
+        patch.setattr(submit, "AGENT_SECONDS", 900)
+        patch.setattr(training, "CALL_SECONDS", 900.0)
         yield head
 
 

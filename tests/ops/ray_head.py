@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -109,11 +110,11 @@ def ray_head(home: Path, *, token: str, **variables: str) -> Iterator[Head]:
     """
     if not RAY.exists():
         pytest.fail("Ray is not installed: make rehearsal-env")
-    port, gcs = free_port(), free_port()
+    port, gcs, agent = free_port(), free_port(), free_port()
     temp = f"/tmp/r{os.getpid()}-{gcs}"  # short: Ray makes paths of sockets from it
     command = [
         *(str(RAY), "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={temp}"),
-        *("--node-ip-address=127.0.0.1", f"--port={gcs}", f"--dashboard-agent-listen-port={free_port()}"),
+        *("--node-ip-address=127.0.0.1", f"--port={gcs}", f"--dashboard-agent-listen-port={agent}"),
         *("--dashboard-host=127.0.0.1", f"--dashboard-port={port}"),
         *("--num-cpus=1", '--resources={"driver": 1}'),
     ]
@@ -125,6 +126,7 @@ def ray_head(home: Path, *, token: str, **variables: str) -> Iterator[Head]:
         while True:
             try:
                 jobs.json("GET", "/api/jobs/")
+                socket.create_connection(("127.0.0.1", agent), timeout=60).close()  # it is what takes jobs
                 break
             except Exception:
                 assert process.poll() is None, log.read_text()

@@ -40,7 +40,7 @@ def test_a_checkpoint_comes_through_rays_dashboard(
     jobs = Jobs(ray.url, token=ray.token)
     metadata = {"run": "pulled", "run_folder": str(run)}
     job = post(jobs, {"entrypoint": "true", "metadata": metadata, "submission_id": "pulled-job"})
-    until(lambda: jobs.json("GET", f"/api/jobs/{job}")["status"] == "SUCCEEDED", seconds=300)
+    until(lambda: jobs.json("GET", f"/api/jobs/{job}")["status"] == "SUCCEEDED", seconds=900)
     here = ("--address", ray.url)
     assert main(["runs", "pull", world.name, "pulled", "--to", "best", "--best", "loss", *here]) == 0
     assert same(Path("best"), folder)

@@ -285,7 +285,7 @@ def test_the_operators_command_runs_the_jobs_own(ray: Head, tmp_path: Path) -> N
     environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ray.token}
     environ["PATH"] = f"{RAY.parent}:{os.environ['PATH']}"
     shell = ["/bin/sh", "-c", script]
-    done = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=1800, check=False)
     assert f"got ['two words', '{os.environ['HOME']}'] 1" in done.stdout, done.stdout + done.stderr
     assert "piped" in done.stdout
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(runs.MARK)]

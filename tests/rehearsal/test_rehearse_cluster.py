@@ -60,6 +60,14 @@ def ray_processes() -> set[str]:
     return out
 
 
+def left_since(before: set[str]) -> set[str]:
+    """What a cluster has left running; a process namespace that was ended is gone a moment later."""
+    until = time.monotonic() + 600
+    while (left := ray_processes() - before) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
+
+
 class Probe(threading.Thread):
     """While the rehearsal runs: what does its Jobs API say to someone without the token?"""
 
@@ -72,8 +80,8 @@ class Probe(threading.Thread):
             for name in set(Cluster.names(project=PROJECT)) - self.before:
                 try:
                     dashboard = Cluster.load(name=name, project=PROJECT).dashboard
-                    self.answers.add(dashboard.request("/api/jobs/", token="wrong")[0])
-                    self.answers.add(dashboard.request("/api/jobs/")[0])
+                    self.answers.add(dashboard.request("/api/jobs/", token="wrong", timeout=600)[0])
+                    self.answers.add(dashboard.request("/api/jobs/", timeout=600)[0])
                 except Exception:  # noqa: S112 - the cluster comes and goes
                     continue
 
@@ -92,10 +100,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         probe.ended.set()
         probe.join()
-        # a process namespace that was ended is gone a moment later
-        until = time.monotonic() + 60
-        while (left := ray_processes() - before) and time.monotonic() < until:
-            time.sleep(0.2)
+        left = left_since(before)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return {
@@ -182,7 +187,7 @@ def by_hand() -> None:
     assert "ray ALIVE" in seen[1]
     assert "gone" in seen[3]
     assert "replaced by" in seen[4]
-    assert ray_processes() - before == set()
+    assert left_since(before) == set()
 
 
 def test_events_of_the_page_s_run_can_be_read_again(rehearsed: dict[str, Any]) -> None:

@@ -142,7 +142,7 @@ class Host:
         host, port = self.agent.server.server_address[:2]
         request = urllib.request.Request(f"http://{host!s}:{port}{path}", data=json.dumps(content).encode())
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
+            with urllib.request.urlopen(request, timeout=600) as answer:  # noqa: S310 - loopback
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
@@ -213,5 +213,5 @@ def test_a_bad_request_is_refused_in_the_words_that_the_library_shows(host: Host
 def test_the_picture_needs_no_re2() -> None:
     """Python of the rehearsal environment draws it, and imports this room for that."""
     code = "import sys; sys.modules['re2'] = None; import rehearsal.runner, rehearsal.report, rehearsal.faults"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr

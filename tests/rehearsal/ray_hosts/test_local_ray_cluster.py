@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def soon(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not (result := check()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return result
@@ -81,7 +81,7 @@ def test_no_secret_of_the_caller_reaches_a_pod_and_the_token_is_no_argument(clus
             assert token not in isolation.command_line(pid)
             assert b"must-not-reach" not in Path(f"/proc/{pid}/environ").read_bytes()
     assert token not in (cluster.folder / "state.json").read_text()
-    assert cluster.dashboard.request("/api/v0/nodes", token="wrong")[0] == 401
+    assert cluster.dashboard.request("/api/v0/nodes", token="wrong", timeout=600)[0] == 401
 
 
 def test_every_process_ends_with_the_command_that_holds_it(cluster: Cluster) -> None:
@@ -97,11 +97,11 @@ def test_a_killed_node_is_gone_with_all_its_processes_and_replaced_at_a_new_addr
     assert sum(isolation.command_line(pid).startswith("sleep 100") for pid in inside) == 2
     cluster.kill(pod)
     assert soon(lambda: not any(isolation.command_line(pid).startswith("sleep 100") for pid in inside))
-    assert soon(lambda: cluster.dashboard.nodes()[pod.ip] == "DEAD")
+    assert soon(lambda: cluster.dashboard.nodes().get(pod.ip) == "DEAD")
     fresh = cluster.replace(pod)
     assert fresh.ip != pod.ip
     assert fresh.name != pod.name
-    assert cluster.dashboard.nodes()[fresh.ip] == "ALIVE"
+    assert soon(lambda: cluster.dashboard.nodes().get(fresh.ip) == "ALIVE")
     assert len(cluster.training_pods()) == 2
 
 

@@ -19,11 +19,10 @@ SCRIPT = "sleep 300 & setsid sleep 301 & sleep 302"
 
 
 def soon(check: Callable[[], Any]) -> Any:
-    for _ in range(600):
-        if result := check():
-            return result
+    deadline = time.monotonic() + 600
+    while not (result := check()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return check()
+    return result
 
 
 @pytest.fixture(params=["session", isolation.choose()])
@@ -36,7 +35,7 @@ def pod(request: pytest.FixtureRequest) -> Iterator[tuple[isolation.Mode, Proces
         start_new_session=True,
     )
     process = Process.of(started.pid)
-    soon(lambda: len(sleepers((mode, process, marker))) == 3)  # the shell that starts them names them, too
+    assert soon(lambda: len(sleepers((mode, process, marker))) == 3)  # the shell that starts them names them, too
     yield mode, process, marker
     isolation.destroy(process, mode=mode, marker=marker)
 

@@ -122,7 +122,7 @@ def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], s
     assert process.returncode == 0, printed[-3000:] + errors[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
     assert len(folders) == 1
     (folder,) = folders
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while (left := set(slurm_processes(folder))) and time.monotonic() < deadline:
         time.sleep(0.5)
     return json.loads(printed), addresses, left

@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(why_not()), reason=why_not() or ""),
 ]
-LIMIT_S = 180
-SLEEP = "#!/bin/sh\nsleep 600\n"
+LIMIT_S = 900
+SLEEP = "#!/bin/sh\nsleep 36000\n"
 
 
 @pytest.fixture(scope="module")
