@@ -68,9 +68,9 @@ def test_it_is_served_while_the_rehearsal_runs(tmp_path: Path, capsys: pytest.Ca
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with web.page(scene(tmp_path), environment="local", port=0):
         url = capsys.readouterr().err.split()[3]
-        end = time.monotonic() + 120
-        while b"Training" not in (text := opener.open(url, timeout=120).read()) or b"Faults and recoveries" not in text:
+        end = time.monotonic() + 900
+        while b"Training" not in (text := opener.open(url, timeout=900).read()) or b"Faults and recoveries" not in text:
             assert time.monotonic() < end
             time.sleep(0.05)
     with pytest.raises(OSError, match="refused"):
-        opener.open(url, timeout=120)
+        opener.open(url, timeout=900)

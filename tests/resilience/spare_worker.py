@@ -185,7 +185,7 @@ def address() -> tuple[str, int]:
 def main() -> None:
     torch.set_num_threads(1)
     # a process that is short of processor time is slow, not lost
-    spares.WARM_UP_LIMIT_S = 3600.0  # type: ignore[misc]
+    spares.WARM_UP_LIMIT_S = 3600.0
     settings = Settings(**GIVEN.get("settings", {}))
     run = Run(storage=GIVEN["storage"], name=GIVEN["name"], save_every_steps=GIVEN["every"], settings=settings)
     resumable.report_alone = lambda *_: None  # type: ignore[attr-defined]  # no Ray here

@@ -445,8 +445,8 @@ def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(
         training.drains.next_look = 0  # look at every step, however fast the steps are
         now["step"] = step
         now["t"] += 5000.0 if step == 5 else 0.0  # the wall clock jumps: the deadline is as far away as before
-        now["monotonic"] += 900.0 if step == 6 else 0.0
-        now["monotonic"] += 98.0 if step == 7 else 0.0
+        now["monotonic"] += 100.0 if step == 6 else 0.0
+        now["monotonic"] += 898.0 if step == 7 else 0.0
 
     patient = Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings(deadline_margin_s=5.0))
     fit(patient, at_step=at_step)

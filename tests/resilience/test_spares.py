@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ STEPS = 30
 # a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon; an end is seen
 # at the connection, and for a silence and a hang the tests put the clock on, of the one that is to be noticed
 PATIENT: dict[str, Any] = {"silence_s": 900.0, "hang_s": 900.0, "process_group_timeout_s": 300}
-LIMITS = {"ready_s": 900.0, "barren": 1000, "gather_s": 900.0, "elastic_gather_s": 900.0}
+UNHURRIED = Limits(silence_s=900.0, hang_s=900.0, ready_s=900.0, barren=1000, gather_s=900.0, elastic_gather_s=900.0)
 AGES_S = 1e9
 # the ranks wait before step 8 until `strike` was there: a busy machine must not let a run end before its fault
 GATE = 8
@@ -50,7 +51,7 @@ class Party:
 
     def start_coordinator(self) -> tuple[str, int]:
         run = Run(storage=str(self.folder), name=self.name, settings=Settings())
-        limits = Limits(silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"], **LIMITS)
+        limits = replace(UNHURRIED, silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
         self.coordinator = Coordinator(
             run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret",
             least=self.options.get("least"),

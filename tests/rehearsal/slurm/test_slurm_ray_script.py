@@ -17,12 +17,12 @@ import pytest
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "jobs" / "slurm"
 RECORDED = ROOT / "tests" / "ops" / "slurm_outputs"
-LIMIT_S = 120  # only so that a hang ends
+LIMIT_S = 900  # only so that a hang ends
 # a head listens on its address until SIGTERM; RAY_ENDS: Ray on this node ends by itself
 RAY = """
 echo "ray $*" >>"$FOLDER/started"
 env | grep ^RAY_A >>"$FOLDER/env"
-case "$*" in *--head*) ;; *) if [ -n "$RAY_ENDS" ]; then exit 1; fi; exec sleep 300 ;; esac
+case "$*" in *--head*) ;; *) if [ -n "$RAY_ENDS" ]; then exit 1; fi; exec sleep 3600 ;; esac
 address=$(echo "$*" | sed -E 's/.*--node-ip-address=([^ ]+).*/\\1/')
 port=$(echo "$*" | sed -E 's/.*--port=([^ ]+).*/\\1/')
 exec /usr/bin/env -i PATH=/usr/bin:/bin "$REAL_PYTHON" -c "
@@ -134,7 +134,7 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
 
 
 def test_a_head_that_ends_first_fails_the_job(node: Node) -> None:
-    code, output = node.run("n3", RAY_ENDS="1", DOES="exec sleep 300")
+    code, output = node.run("n3", RAY_ENDS="1", DOES="exec sleep 3600")
     assert code == 1
     assert "the Ray head on n3 ended before the script" in output or "no Ray head at 127.0.0.3" in output
     assert not (node.meeting / "ended").exists(), "the others do not leave as if all were well"

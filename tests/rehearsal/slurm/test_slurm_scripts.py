@@ -42,7 +42,12 @@ esac"""
             "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "7", "HOME": os.environ.get("HOME", "/"),
         }  # fmt: skip
         done = subprocess.run(
-            [str(SCRIPTS / script), *arguments], env=base | env, capture_output=True, text=True, check=False, timeout=60
+            [str(SCRIPTS / script), *arguments],
+            env=base | env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
         )
         started = tmp_path / "started"
         return done, started.read_text() if started.exists() else ""
