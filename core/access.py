@@ -37,6 +37,9 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
     below = f"{key.rstrip('/')}/" if key else ""
     if bucket == plan.tier_bucket_name:
         return True
+    if plan.mlflow_app is not None and bucket == plan.mlflow_bucket_name:
+        # the pods add artifacts and delete none, which a run's storage must
+        return mode == "read"
     return any(
         entry.bucket == bucket
         and (below.startswith(entry.prefix) or key.startswith(entry.prefix))
@@ -107,6 +110,12 @@ def _mlflow(plan: Plan, arn: str) -> Refusal | None:
     access = plan.settings.ray.access
     if access and access.mlflow_arn == arn:
         return None
+    if plan.mlflow_app is not None:
+        return Refusal(
+            what=f"{TRACKING_VARIABLE} names {arn} beside ray.tracking.mlflow_app",
+            expected="one MLflow server",
+            fix="remove the variable: the pods get the app's ARN",
+        )
     return Refusal(
         what=f"Ray's pods may not use {arn}",
         expected="ray.access.mlflow_arn to name it",

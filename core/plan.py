@@ -18,6 +18,7 @@ from core.model import (
     ExistingNetwork,
     ExistingVpc,
     InstanceGroup,
+    MlflowApp,
     NewEks,
     NodeGroup,
     RayWorkerGroup,
@@ -197,6 +198,24 @@ class Plan(GroundPlan):
             return None
         made = f"tier-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
         return tiered.bucket or made
+
+    @property
+    def pods_have_roles(self) -> bool:
+        """Whether Ray's pods have a role in AWS."""
+        ray = self.settings.ray
+        return ray.access is not None or self.tier_bucket_name is not None or self.mlflow_app is not None
+
+    @property
+    def mlflow_app(self) -> MlflowApp | None:
+        """The MLflow app that the Ray stack creates; None without one."""
+        tracking = self.settings.ray.tracking
+        return tracking.mlflow_app if tracking else None
+
+    @property
+    def mlflow_bucket_name(self) -> str:
+        """Bucket of the new app's artifacts. Its name is shorter than that of the lifecycle scripts."""
+        settings = self.settings
+        return f"mlflow-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
 
     @property
     def bucket_access(self) -> list[S3Access]:

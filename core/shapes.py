@@ -91,6 +91,12 @@ TRACKING_URL = _shape(
     "an https address without port, user or query",
     "https://mlflow.example.com",
 )
+WEEKLY_START = _shape(
+    r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun):([01][0-9]|2[0-3]):[0-5][0-9]$",
+    "a day and a time in UTC",
+    "Tue:03:30",
+    "the first three letters of the day, then hours and minutes; in quotes",
+)
 MLFLOW_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
     "the ARN of a SageMaker MLflow tracking server or app",

@@ -43,6 +43,11 @@ def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         # the stand-in charts have the default versions only
         settings["helm"] = {"lock_file": LOCK_FILE}
 
+    app = ((settings.get("ray") or {}).get("tracking") or {}).get("mlflow_app")
+    if app is not None and app.get("on_destroy", "retain") != "delete":
+        settings["ray"]["tracking"]["mlflow_app"] = {**app, "on_destroy": "delete"}
+        notes.append("ray.tracking.mlflow_app.on_destroy: delete instead of retain")
+
     network = settings["network"]
     if existing := network.pop("existing", None):
         notes.append(f"network: a new VPC instead of {existing['vpc_id']}")

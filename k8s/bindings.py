@@ -22,6 +22,7 @@ class Bindings:
         file_system_id: `FileSystemId`; in storage mode dynamic, known when Ray's claim has created it.
         file_system_dns_name: its DNS name.
         file_system_mount_name: its `LustreMountName`.
+        mlflow_arn: ARN of the MLflow app that the Ray stack creates; empty without one.
     """
 
     image_uri: str
@@ -31,6 +32,7 @@ class Bindings:
     file_system_id: str = ""
     file_system_dns_name: str = ""
     file_system_mount_name: str = ""
+    mlflow_arn: str = ""
 
 
 def placeholders(plan: Plan) -> Bindings:
@@ -45,4 +47,5 @@ def placeholders(plan: Plan) -> Bindings:
         file_system_id=existing.file_system_id if existing else "<file-system-id>",
         file_system_dns_name="<file-system-dns-name>",
         file_system_mount_name=existing.mount_name if existing else "<file-system-mount-name>",
+        mlflow_arn="<mlflow-app-arn>" if plan.mlflow_app else "",
     )

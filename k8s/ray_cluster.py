@@ -138,7 +138,7 @@ def _head(plan: Plan, bindings: Bindings, *, autoscaling: bool) -> dict[str, Any
             name="ray-head",
             group=head.instance_group,
             resources=plan.head_resources,
-            env=head_env(plan),
+            env=head_env(plan, bindings),
             ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
             # the autoscaler is a container of the head's pod and talks to the Kubernetes API
             token=autoscaling,
@@ -159,7 +159,7 @@ def _worker(
         name="ray-worker",
         group=worker.instance_group,
         resources=resources,
-        env=worker_env(plan, worker, resources),
+        env=worker_env(plan, bindings, worker, resources),
     )
     spread = _anti_affinity({RAY_GROUP_LABEL: worker.name, **mates})
     template["spec"]["affinity"]["podAntiAffinity"] = (
@@ -197,7 +197,7 @@ def _driver(plan: Plan, bindings: Bindings, group: str, *, mates: dict[str, str]
         name="ray-worker",
         group=group,
         resources=PodResources(cpu=2, memory_gib=8, gpus=0, gpu_resource="", efa=0, shared_memory_gib=1),
-        env=worker_env(plan, None, None),
+        env=worker_env(plan, bindings, None, None),
     )
     # off the head's node: one lost node must not take both
     head = _anti_affinity({RAY_ROLE_LABEL: "head", **mates})

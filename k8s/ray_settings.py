@@ -10,6 +10,7 @@ from core.access import tier_base
 from core.model import RayPod
 from core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from core.plan import Plan, PodResources
+from k8s.bindings import Bindings
 from resilience.settings import (
     EXPERIMENT_VARIABLE,
     HANG_RULES_VARIABLE,
@@ -41,9 +42,9 @@ def recovery(plan: Plan) -> Settings:
     return Settings(graceful_drain_timeout_s=ray.drain_timeout_seconds, spares=ray.training_spares)
 
 
-def head_env(plan: Plan) -> dict[str, str]:
+def head_env(plan: Plan, bindings: Bindings) -> dict[str, str]:
     """Environment of the head: node, then health checks, Grafana and Prometheus, then what the file says."""
-    made = {**_common(plan), **recovery(plan).head_env()}
+    made = {**_common(plan, bindings), **recovery(plan).head_env()}
     if seen := plan.settings.ray.observability:
         stated = {
             "RAY_GRAFANA_HOST": seen.grafana_host,
@@ -58,20 +59,23 @@ def head_env(plan: Plan) -> dict[str, str]:
     return {**made, **plan.settings.ray.env, **plan.settings.ray.head.env}
 
 
-def worker_env(plan: Plan, worker: RayPod | None, resources: PodResources | None) -> dict[str, str]:
+def worker_env(plan: Plan, bindings: Bindings, worker: RayPod | None, resources: PodResources | None) -> dict[str, str]:
     """Environment of a worker: node, EFA and NCCL where it has interfaces, then what the file says."""
     efa = EFA if resources is not None and resources.efa else {}
-    return {**_common(plan), **efa, **plan.settings.ray.env, **(worker.env if worker is not None else {})}
+    return {**_common(plan, bindings), **efa, **plan.settings.ray.env, **(worker.env if worker is not None else {})}
 
 
-def _common(plan: Plan) -> dict[str, str]:
+def _common(plan: Plan, bindings: Bindings) -> dict[str, str]:
     # a driver started by the Jobs API inherits the head's (or its worker's) environment
     resilience = recovery(plan)
     access = plan.settings.ray.access
-    mlflow = {TRACKING_VARIABLE: access.mlflow_arn} if access and access.mlflow_arn else {}
+    server = bindings.mlflow_arn or (access.mlflow_arn if access else None)
+    mlflow = {TRACKING_VARIABLE: server} if server else {}
     # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
     base = tier_base(plan)
-    region = {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if access or base else {}
+    region = (
+        {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if plan.pods_have_roles else {}
+    )
     tier = {TIERED_S3_VARIABLE: base} if base else {}
     spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
     rules = {HANG_RULES_VARIABLE: f"{HANG_RULES_PATH}/{HANG_RULES_FILE}"}
@@ -86,7 +90,7 @@ def _trackers(plan: Plan) -> dict[str, str]:
         return {}
     made: dict[str, str] = {}
     kinds = []
-    if asked.mlflow or (access and access.mlflow_arn):
+    if asked.mlflow or asked.mlflow_app or (access and access.mlflow_arn):
         kinds.append("mlflow")
         made[EXPERIMENT_VARIABLE] = asked.experiment or plan.name
     if asked.mlflow:

@@ -190,7 +190,7 @@ def _file_system_item(target: AnyTarget, item: FileSystem) -> Item:
 def _left_by_services(target: AnyTarget, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
     """What services created on their own behalf: log groups, images, and what holds the VPC."""
     found: list[Item] = []
-    for look in (_log_groups, _images, _workspaces, _in_the_vpc):
+    for look in (_log_groups, _images, _workspaces, _mlflow_apps, _in_the_vpc):
         try:
             found += look(target, stacks)
         except Exception as error:
@@ -280,6 +280,26 @@ def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
         )
         for item in found
         if item.get("alias") == target.name
+    ]
+
+
+def _mlflow_apps(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    """MLflow apps of the environment's name that a destroy keeps; their names are not unique."""
+    app = target.plan.mlflow_app if isinstance(target, Target) else None
+    if app is None or app.on_destroy != "retain":
+        return []
+    owned = _there(stacks, names.RAY_STACK)
+    kept = "ray.tracking.mlflow_app.on_destroy: retain"
+    found = target.aws.pages("sagemaker", "list_mlflow_apps", "Summaries")
+    return [
+        Item(
+            kind="MLflow app",
+            id=str(item["Arn"]),
+            fate="kept",
+            note=kept if owned else f"no stack owns it: aws sagemaker delete-mlflow-app --arn {item['Arn']}",
+        )
+        for item in found
+        if item.get("Name") == target.plan.settings.hyperpod.cluster_name
     ]
 
 

@@ -22,6 +22,7 @@ def bindings(
     network: Network,
     file_system: LustreFileSystem | ClaimedFileSystem | None,
     image: TrainingImage | None = None,
+    mlflow_arn: str = "",
 ) -> Bindings:
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
     existing, named = plan.existing_file_system, plan.existing_image
@@ -39,6 +40,7 @@ def bindings(
         if existing
         else "",
         file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
+        mlflow_arn=mlflow_arn,
     )
 
 

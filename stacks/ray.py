@@ -16,6 +16,7 @@ from hyperpod_ray.kubernetes import Manifests
 from hyperpod_ray.network import Network
 from hyperpod_ray.storage import LustreFileSystem
 from hyperpod_ray.tier import TierBucket
+from hyperpod_ray.tracking import TrackingApp
 from stacks.base import EnvironmentStack
 from stacks.bindings import bindings, bucket_access
 
@@ -63,7 +64,18 @@ class RayStack(EnvironmentStack):
             )
             after.append(tier)
             self.output("TierBucket", tier.bucket.bucket_name, "second tier of checkpoints")
-        if ray.access is not None or tiered is not None:
+        tracker: TrackingApp | None = None
+        if (app := plan.mlflow_app) is not None:
+            tracker = TrackingApp(
+                self,
+                "Tracking",
+                name=plan.settings.hyperpod.cluster_name,
+                bucket_name=plan.mlflow_bucket_name,
+                maintenance_start=app.weekly_maintenance_window_start,
+                retain=app.on_destroy == "retain",
+            )
+            self.output("MlflowApp", tracker.arn, "MLflow app; MLFLOW_TRACKING_URI of Ray's pods")
+        if plan.pods_have_roles:
             access = ray.access or RayAccess()
             after.append(
                 PodIdentity(
@@ -72,14 +84,21 @@ class RayStack(EnvironmentStack):
                     buckets=[bucket_access(entry) for entry in access.s3],
                     kms_key_arns=access.kms_key_arns,
                     secret_arns=access.secret_arns,
-                    mlflow_arn=access.mlflow_arn,
+                    mlflow_arn=tracker.arn if tracker else access.mlflow_arn,
+                    artifacts=plan.mlflow_bucket_name if tracker else None,
                     tier_bucket=plan.tier_bucket_name,
                     cluster=eks.cluster,
                     namespaces=ray_namespaces(plan),
                     service_account=SERVICE_ACCOUNT,
                 )
             )
-        known = bindings(plan, network=network, file_system=claimed or file_system, image=image)
+        known = bindings(
+            plan,
+            network=network,
+            file_system=claimed or file_system,
+            image=image,
+            mlflow_arn=tracker.arn if tracker else "",
+        )
         if plan.settings.hyperpod.node_guard is not None:
             identity = PodIdentity(
                 self,

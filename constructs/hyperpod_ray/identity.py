@@ -42,6 +42,7 @@ class PodIdentity(Construct):
         kms_key_arns: Keys of these buckets and secrets.
         secret_arns: Secrets in AWS Secrets Manager that the pods may read. Default: none.
         mlflow_arn: MLflow tracking server or app. Default: none.
+        artifacts: Name of the bucket of that app's artifacts, to which the pods add. Default: none.
         tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
         nodes_of: ARN of a HyperPod cluster whose instances the pods may ask about. Default: none.
         purpose: What it is for: the role's description.
@@ -58,6 +59,7 @@ class PodIdentity(Construct):
         kms_key_arns: Sequence[str] = (),
         secret_arns: Sequence[str] = (),
         mlflow_arn: str | None = None,
+        artifacts: str | None = None,
         tier_bucket: str | None = None,
         nodes_of: str | None = None,
         purpose: str = "Ray's pods: ray.access of the environment",
@@ -83,7 +85,9 @@ class PodIdentity(Construct):
             description=purpose,
         )
         for statement in [
-            *self._statements(buckets, kms_key_arns, secret_arns, mlflow_arn),
+            *self._statements(buckets, kms_key_arns, secret_arns),
+            *(_mlflow(mlflow_arn, app=artifacts is not None or ":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
+            *(_artifacts(Stack.of(self).partition, artifacts) if artifacts else []),
             *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
             *([iam.PolicyStatement(actions=NODE_ACTIONS, resources=[nodes_of])] if nodes_of else []),
         ]:
@@ -104,7 +108,6 @@ class PodIdentity(Construct):
         buckets: Sequence[BucketAccess],
         kms_key_arns: Sequence[str],
         secret_arns: Sequence[str],
-        mlflow_arn: str | None,
     ) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
         made = [statement for entry in buckets for statement in _s3(stack.partition, entry)]
@@ -127,14 +130,21 @@ class PodIdentity(Construct):
         if secret_arns:
             # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_iam-policies.html
             made.append(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns)))
-        if mlflow_arn is not None:
-            app = ":mlflow-app/" in mlflow_arn
-            actions = ["sagemaker:CallMlflowAppApi"] if app else MLFLOW_ACTIONS
-            made.append(iam.PolicyStatement(actions=actions, resources=[mlflow_arn]))
         return made
 
 
-def _s3(partition: str, entry: BucketAccess) -> list[iam.PolicyStatement]:
+def _mlflow(arn: str, *, app: bool) -> list[iam.PolicyStatement]:
+    """Rights to one tracking server, or to one app: every call to an app needs the right to call it besides."""
+    call = ["sagemaker:CallMlflowAppApi"] if app else []
+    return [iam.PolicyStatement(actions=[*call, *MLFLOW_ACTIONS], resources=[arn])]
+
+
+def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
+    """A run adds artifacts, and deletes none."""
+    return _s3(partition, BucketAccess(bucket=bucket, mode="write"), deletes=False)
+
+
+def _s3(partition: str, entry: BucketAccess, *, deletes: bool = True) -> list[iam.PolicyStatement]:
     bucket = f"arn:{partition}:s3:::{entry.bucket}"
     writes = entry.mode == "write"
     # a prefix is listed as a folder is: with and without its slash, and below it
@@ -152,11 +162,8 @@ def _s3(partition: str, entry: BucketAccess) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             actions=[
                 "s3:GetObject",
-                *(
-                    ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
-                    if writes
-                    else []
-                ),
+                *(["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts", "s3:PutObject"] if writes else []),
+                *(["s3:DeleteObject"] if writes and deletes else []),
             ],
             resources=[f"{bucket}/{entry.prefix}*"],
         ),

@@ -27,7 +27,7 @@ def private_bucket(
         versioned: Whether S3 keeps earlier versions of objects.
         retain: Whether the bucket stays when the stack goes; otherwise its objects go with it.
     """
-    return s3.Bucket(
+    bucket = s3.Bucket(
         scope,
         "Bucket",
         bucket_name=bucket_name,
@@ -39,3 +39,7 @@ def private_bucket(
         removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
         auto_delete_objects=not retain,
     )
+    if retain and bucket.policy is not None:
+        # TLS only also for what stays
+        bucket.policy.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+    return bucket

@@ -34,6 +34,14 @@ def protected_keeps_checkpoints(plan: Plan) -> Iterator[Finding]:
         yield error("hyperpod", "tiered_storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
+@rule("protected", "ray")
+def protected_keeps_runs(plan: Plan) -> Iterator[Finding]:
+    """... and the record of its runs."""
+    app = plan.mlflow_app
+    if plan.settings.protected and app is not None and app.on_destroy == "delete":
+        yield error("ray", "tracking", "mlflow_app", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
+
+
 @rule("protected", "storage")
 def protected_has_backups(plan: GroundPlan) -> Iterator[Finding]:
     """A retained file system can still lose data to a mistake."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.findings import Finding, error, rule
+from core.names import TRACKING_VARIABLE
 from core.plan import Plan
+from service_rules import mlflow
 
 SECTION = ("ray", "tracking")
 
@@ -20,20 +22,58 @@ def a_tracker_is_named(plan: Plan) -> Iterator[Finding]:
     if asked is None:
         return
     arn = access.mlflow_arn if access else None
-    if asked.mlflow and arn:
-        yield error(
-            *SECTION,
-            "mlflow",
-            what=f"a second MLflow server beside {arn}",
-            expected="one",
-            fix="remove it, or ray.access.mlflow_arn",
-        )
-    if not (asked.mlflow or arn or asked.wandb_project):
+    for name, value in (("mlflow", asked.mlflow), ("mlflow_app", asked.mlflow_app)):
+        if value and (other := arn or (asked.mlflow if name == "mlflow_app" else None)):
+            yield error(
+                *SECTION,
+                name,
+                what=f"a second MLflow server beside {other}",
+                expected="one",
+                fix=f"remove it, or {'ray.access.mlflow_arn' if arn else 'ray.tracking.mlflow'}",
+            )
+    if not (asked.mlflow or asked.mlflow_app or arn or asked.wandb_project):
         yield error(
             *SECTION,
             what="no tracker",
-            expected="mlflow, wandb_project, or ray.access.mlflow_arn",
+            expected="mlflow, mlflow_app, wandb_project, or ray.access.mlflow_arn",
             fix="name one, or remove tracking",
+        )
+
+
+@rule("ray", "region", "network")
+def a_new_mlflow_app_works_here(plan: Plan) -> Iterator[Finding]:
+    """CloudFormation has the app in some Regions only, and a closed network has no endpoint for it.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sagemaker-mlflowapp.html
+    https://docs.aws.amazon.com/sagemaker/latest/dg/mlflow-interface-endpoint.html (tracking servers alone)
+    """
+    if plan.mlflow_app is None:
+        return
+    place, region = (*SECTION, "mlflow_app"), plan.settings.region
+    if region not in mlflow.APP_REGIONS:
+        yield error(
+            *place,
+            what=f"AWS::SageMaker::MlflowApp is not in {region}",
+            expected=f"one of {', '.join(sorted(mlflow.APP_REGIONS))}",
+            fix="name a server of yours in ray.tracking.mlflow, or use one of these Regions",
+        )
+    elif plan.settings.network.closed:
+        yield error(
+            *place,
+            what=f"a closed network has no route to {mlflow.app_host(region)}: AWS documents an endpoint for tracking "
+            "servers only",
+            expected="a network with a route to it",
+            fix="set network.egress: nat, or name a server inside the network in ray.tracking.mlflow",
+        )
+    given = plan.settings.ray.env.get(TRACKING_VARIABLE)
+    if given is not None:
+        yield error(
+            "ray",
+            "env",
+            TRACKING_VARIABLE,
+            what=f"{given} beside ray.tracking.mlflow_app",
+            expected="one MLflow server",
+            fix="remove the variable: the pods get the app's ARN",
         )
 
 

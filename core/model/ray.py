@@ -110,12 +110,29 @@ class RayAccess(Settings):
     `sagemaker-mlflow` are yours to add. Artifacts need their bucket in `s3`."""
 
 
+class MlflowApp(Settings):
+    """An MLflow app of SageMaker AI (`AWS::SageMaker::MlflowApp`) that the Ray stack creates.
+
+    With it come a bucket for artifacts, `mlflow-CLUSTER-ACCOUNT-REGION`, and the role by which the app uses the bucket.
+    Ray's pods get the app's ARN as `MLFLOW_TRACKING_URI`, and the rights to record runs and to add artifacts.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sagemaker-mlflowapp.html
+    """
+
+    weekly_maintenance_window_start: Annotated[str, shapes.WEEKLY_START.field()] | None = None
+    """Day and time in UTC at which the service may update the app each week. Default: the service chooses."""
+    on_destroy: Literal["retain", "delete"] = "retain"
+    """What `cdk destroy` does with the app, its role and its bucket. `delete` loses the record of all runs, and their
+    artifacts. An app that was retained is taken up again by `ray.access.mlflow_arn`."""
+
+
 class Tracking(Settings):
     """Metrics of runs in an experiment tracker. The training library sends them; no tracker can stop training."""
 
     mlflow: Annotated[str, shapes.TRACKING_URL.field()] | None = None
     """A tracking server of MLflow, at port 443. Default: the one of `ray.access.mlflow_arn`, where that is set. Give a
     token as a job's secret `MLFLOW_TRACKING_TOKEN`."""
+    mlflow_app: MlflowApp | None = None
+    """A new MLflow app of SageMaker AI. Default: none is created."""
     experiment: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Experiment in MLflow. Default: the environment's name."""
     wandb_project: Annotated[str, shapes.WANDB_PROJECT.field()] | None = None

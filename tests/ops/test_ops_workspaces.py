@@ -63,3 +63,47 @@ def test_where_none_is_kept_nobody_asks(observability: dict[str, Any] | None) ->
     made, aws = target(observability)
     assert inventory._workspaces(made, ()) == []
     assert aws.asked == 0
+
+
+APPS = [
+    {"Arn": "arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/app-1", "Name": "demo"},
+    {"Arn": "arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/app-2", "Name": "theirs"},
+]
+
+
+class Apps:
+    """SageMaker, which lists the apps of everybody."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def pages(self, *asked: str) -> list[dict[str, Any]]:
+        assert asked == ("sagemaker", "list_mlflow_apps", "Summaries")
+        client = boto3.client("sagemaker", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+        assert asked[2] in client.meta.service_model.operation_model("ListMlflowApps").output_shape.members
+        assert client.can_paginate(asked[1])
+        self.asked += 1
+        return APPS
+
+
+@pytest.mark.parametrize(
+    ("tracking", "status", "note"),
+    [
+        ({"mlflow_app": {}}, "CREATE_COMPLETE", "ray.tracking.mlflow_app.on_destroy: retain"),
+        ({"mlflow_app": {}}, "", f"delete-mlflow-app --arn {APPS[0]['Arn']}"),
+        ({"mlflow_app": {"on_destroy": "delete"}}, "CREATE_COMPLETE", None),
+        (None, "CREATE_COMPLETE", None),
+    ],
+)
+def test_a_kept_mlflow_app_is_listed(tracking: dict[str, Any] | None, status: str, note: str | None) -> None:
+    content = yaml.safe_load(environment_text())
+    content["hyperpod"]["cluster_name"] = "demo"
+    if tracking is not None:
+        content["ray"]["tracking"] = tracking
+    made = Target(parse(yaml.safe_dump(content), name="demo", path=Path("demo.yaml")))
+    aws = Apps()
+    made.aws = aws  # type: ignore[assignment]
+    found = inventory._mlflow_apps(made, (Stack(name="demo-Ray", status=status),))
+    assert [(item.id, item.fate) for item in found] == ([(APPS[0]["Arn"], "kept")] if note else [])
+    assert aws.asked == (1 if note else 0)
+    assert not note or found[0].note.endswith(note)

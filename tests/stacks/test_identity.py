@@ -55,7 +55,7 @@ def guard(everything: Assembly, references: References) -> tuple[str, list[Any],
 def role_of(account: str, everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
     """ARN, trust and permissions of the role of a service account."""
     (association,) = associations(everything, account).values()
-    arn = references.resolve("everything-Ray", association["Properties"]["RoleArn"])
+    arn = references.resolve(f"{everything.name}-Ray", association["Properties"]["RoleArn"])
     trust: list[Any] = []
     permissions: list[Any] = []
     for key, found in everything.of_type("AWS::IAM::Role").items():
@@ -147,11 +147,16 @@ def test_secrets_are_read_by_whole_arns(role: tuple[str, list[Any], list[Any]]) 
         assert not allows(role[2], Request(action="secretsmanager:GetSecretValue", resource=other))
 
 
-def test_mlflow_records_and_deletes_nothing(role: tuple[str, list[Any], list[Any]]) -> None:
+def test_mlflow_records_and_deletes_nothing() -> None:
+    """A tracking server by its ARN; an app of the environment's own is in `test_mlflow_app.py`."""
+    existing = synthesize("existing", folder=VARIANTS)
+    known = References(existing.templates, account="111122223333", region="us-west-2")
+    permissions = role_of(SERVICE_ACCOUNT, existing, known)[2]
     server = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/team"
     for action, allowed in {"LogBatch": True, "CreateRun": True, "DeleteRun": False, "DeleteExperiment": False}.items():
-        assert allows(role[2], Request(action=f"sagemaker-mlflow:{action}", resource=server)) is allowed
-    assert not allows(role[2], Request(action="sagemaker-mlflow:LogBatch", resource=f"{server}-2"))
+        assert allows(permissions, Request(action=f"sagemaker-mlflow:{action}", resource=server)) is allowed
+    assert not allows(permissions, Request(action="sagemaker-mlflow:LogBatch", resource=f"{server}-2"))
+    assert not allows(permissions, Request(action="sagemaker:CallMlflowAppApi", resource=server))
 
 
 @pytest.mark.parametrize("action", ["sts:AssumeRole", "iam:PassRole", "eks:DescribeCluster", "ec2:DescribeInstances"])

@@ -25,6 +25,7 @@ ARNS = {
     "AWS::Logs::LogGroup": "logs:{region}:{account}:log-group:{name}:*",
     "AWS::S3::Bucket": "s3:::{name}",
     "AWS::SageMaker::Cluster": "sagemaker:{region}:{account}:cluster/{name}",
+    "AWS::SageMaker::MlflowApp": "sagemaker:{region}:{account}:mlflow-app/app-{name}",
     "AWS::SNS::Topic": "sns:{region}:{account}:{name}",
     "AWS::StepFunctions::StateMachine": "states:{region}:{account}:stateMachine:{name}",
 }

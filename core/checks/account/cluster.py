@@ -237,7 +237,7 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
         )
     else:
         yield fine(*path, what=f"{names.CNI_ADDON} {cni['addon'].get('addonVersion', '')}")
-    if plan.settings.ray.access is None and plan.tier_bucket_name is None and plan.settings.observability is None:
+    if not plan.pods_have_roles and plan.settings.observability is None:
         return
     agent = names.POD_IDENTITY_ADDON
     there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)

@@ -75,6 +75,7 @@ def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[F
     wanted += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
     wanted += ["ec2:CreateVpc"] if plan.new_network is not None else []
     wanted += [*GOVERNANCE] if isinstance(plan, Plan) and plan.settings.teams else []
+    wanted += ["sagemaker:CreateMlflowApp"] if isinstance(plan, Plan) and plan.mlflow_app is not None else []
     denied, by = simulated(account, str(answer["Role"]["Arn"]), wanted)
     if denied:
         yield error(

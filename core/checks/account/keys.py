@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.checks.account import policies
+from core.checks.account.owners import ours, owner
 from core.checks.lookup import GROUPS
 from core.evidence import Account, absent, code, found
 from core.findings import Finding, error, fine, rule, skipped, unknown, warning
@@ -238,12 +239,16 @@ def rollback_alarms_exist(plan: GroundPlan, account: Account) -> Iterator[Findin
 
 @rule("ray", needs="account", title="MLflow")
 def mlflow_exists(plan: Plan, account: Account) -> Iterator[Finding]:
-    """The MLflow tracking server or app that pods use is there.
+    """The MLflow tracking server or app that pods use is there; a new app takes no place of one that was kept.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeMlflowTrackingServer.html
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ListMlflowApps.html
     """
     access = plan.settings.ray.access
     arn = access.mlflow_arn if access else None
+    if plan.mlflow_app is not None:
+        yield from _new_app(plan, account)
+        return
     if arn is None:
         yield skipped("ray.access.mlflow_arn is not set")
         return
@@ -270,3 +275,29 @@ def mlflow_exists(plan: Plan, account: Account) -> Iterator[Finding]:
         yield error(*path, what=f"{name} is {status}", expected="one that works", fix="name one that works")
     else:
         yield fine(*path, what=f"{name} is {status}")
+
+
+def _new_app(plan: Plan, account: Account) -> Iterator[Finding]:
+    """What there is of the app that the Ray stack creates. Names of apps are not unique: a second one is possible."""
+    path, name = ("ray", "tracking", "mlflow_app"), plan.settings.hyperpod.cluster_name
+    listed = account.pages("sagemaker", "list_mlflow_apps", "Summaries")
+    there = [app for app in listed if app.get("Name") == name and app.get("Status") not in ("Deleting", "Deleted")]
+    kept = []
+    for app in there:
+        arn, status = str(app["Arn"]), str(app.get("Status", ""))
+        stack = owner(account, arn)
+        if stack is None:
+            kept.append(arn)
+        elif ours(plan, stack) and "Fail" in status:
+            yield error(*path, what=f"{arn} is {status}", expected="one that works", fix="delete the app, and deploy")
+        elif ours(plan, stack):
+            yield fine(*path, what=f"{arn} is this environment's, and {status}")
+    for arn in kept:
+        yield warning(
+            *path,
+            what=f"{arn} is called {name} and has no stack, as one that a teardown kept; a new one has no runs",
+            expected="one app with all runs",
+            fix=f"set ray.access.mlflow_arn: {arn}, and remove ray.tracking.mlflow_app; or delete that app",
+        )
+    if not there:
+        yield fine(*path, what=f"the Ray stack creates app {name}")

@@ -115,7 +115,7 @@ def _stack(plan: GroundPlan, stack: Json) -> Finding:
 
 @rule("hyperpod", "account", "region", needs="account", title="bucket names")
 def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
-    """The buckets that the stacks create have free names, which are global: of the lifecycle scripts, and of a tier.
+    """The buckets that the stacks create have free names, which are global: of scripts, a tier, an MLflow app.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
@@ -126,6 +126,9 @@ def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
             wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
+        if plan.mlflow_app is not None:
+            take = "name the app that uses it in ray.access.mlflow_arn and remove ray.tracking.mlflow_app"
+            wanted.append((plan.mlflow_bucket_name, f"{take}; with no such app, aws s3 rb --force deletes the bucket"))
     if not wanted:
         yield skipped("the stacks create no bucket")
     for bucket, take_up in wanted:

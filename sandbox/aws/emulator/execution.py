@@ -81,6 +81,11 @@ ACTIONS: dict[str, tuple[str, str, str]] = {
         "sagemaker:DeleteComputeQuota",
     ),
     "AWS::SageMaker::Cluster": ("sagemaker:CreateCluster", "sagemaker:UpdateCluster", "sagemaker:DeleteCluster"),
+    "AWS::SageMaker::MlflowApp": (
+        "sagemaker:CreateMlflowApp",
+        "sagemaker:UpdateMlflowApp",
+        "sagemaker:DeleteMlflowApp",
+    ),
     "AWS::StepFunctions::StateMachine": (
         "states:CreateStateMachine",
         "states:UpdateStateMachine",

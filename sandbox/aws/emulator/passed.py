@@ -28,6 +28,7 @@ ROLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sagemaker.amazonaws.com", "InstanceGroups/*/ExecutionRole"),
         ("sagemaker.amazonaws.com", "ClusterRole"),
     ),
+    "AWS::SageMaker::MlflowApp": (("sagemaker.amazonaws.com", "RoleArn"),),
     "AWS::StepFunctions::StateMachine": (("states.amazonaws.com", "RoleArn"),),
 }
 KEYS: dict[str, tuple[str, str]] = {

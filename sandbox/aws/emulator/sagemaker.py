@@ -17,6 +17,7 @@ from sandbox.aws.emulator.hyperpod.nodes import NodeOperations
 from sandbox.aws.emulator.hyperpod.operations import ClusterOperations
 from sandbox.aws.emulator.hyperpod.plans import PlanOperations
 from sandbox.aws.emulator.hyperpod.records import public
+from sandbox.aws.emulator.mlflow import MlflowOperations
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.roles import Roles
 
@@ -32,16 +33,21 @@ class SageMaker:
         self._hooks = context.hooks
         self._clusters = Clusters(context, network, roles)
         self._governance = GovernanceOperations(context, self._clusters)
+        self._mlflow = MlflowOperations(context, roles, self._clusters.tags)
         self.parts = (
             ClusterOperations(context, network, roles, self._clusters, mounts),
             NodeOperations(context, self._clusters),
             EventOperations(self._clusters),
             PlanOperations(context, self._clusters),
             self._governance,
+            self._mlflow,
         )
 
     def resource(self, data: Json) -> str:
-        """The ARN that a policy must allow: the cluster's, where the call is about one."""
+        """The ARN that a policy must allow: the cluster's or the app's, where the call is about one."""
+        app = data.get("Arn")
+        if isinstance(app, str) and ":mlflow-app/" in app:
+            return app
         name = data.get("ClusterName")
         if not isinstance(name, str):
             return "*"
@@ -88,4 +94,4 @@ class SageMaker:
             {"type": "AWS::SageMaker::Cluster", "id": c["ClusterArn"], "state": c["ClusterStatus"]}
             for c in self._clusters.records.values()
         ]
-        return [*clusters, *self._governance.governance_inventory()]
+        return [*clusters, *self._governance.governance_inventory(), *self._mlflow.mlflow_inventory()]

@@ -37,6 +37,7 @@ from sandbox.aws.emulator.gate import CONTROL, Gate
 from sandbox.aws.emulator.hooks import HookError, load
 from sandbox.aws.emulator.hyperpod.mounts import Mounts
 from sandbox.aws.emulator.json_service import JsonService
+from sandbox.aws.emulator.mlflow import mlflow_type
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.offerings import Offerings
 from sandbox.aws.emulator.pod_identity import Pod, PodIdentity
@@ -87,6 +88,7 @@ class Emulator:
                 file_system_type(context, self._fsx, fsx_api),
                 data_repository_type(context, self._fsx, fsx_api),
                 *governance_types(sagemaker_api),
+                mlflow_type(sagemaker_api),
                 *resources_ec2.ec2_types(context),
                 *resources_eks.eks_types(context),
                 *resources_other.other_types(context),

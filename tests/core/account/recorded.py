@@ -280,6 +280,11 @@ class RecordedAccount:
         name = asked["TrackingServerName"]
         return {"TrackingServerStatus": self._one("mlflow", name, "ResourceNotFound")}
 
+    def _sagemaker_list_mlflow_apps(self, asked: Json) -> Json:
+        del asked
+        found = self.data.get("mlflow_apps", {}).items()
+        return {"Summaries": [{"Arn": arn, "Name": name, "Status": status} for arn, (name, status) in found]}
+
     def _fsx_describe_file_systems(self, asked: Json) -> Json:
         wanted = asked.get("FileSystemIds") or list(self.data["file_systems"])
         return {

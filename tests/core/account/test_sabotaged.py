@@ -43,6 +43,9 @@ BUCKET = f"sagemaker-test-{ACCOUNT}-{REGION}"
 TIER = f"tier-test-{ACCOUNT}-{REGION}"
 OUR_STACK = {"status": "CREATE_COMPLETE", "tags": TAG}
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
+APP = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:mlflow-app/app-ABCDEF123456"
+RUNS = f"mlflow-test-{ACCOUNT}-{REGION}"
+RECORDED = {**NEW, "ray/tracking": {"mlflow_app": {}}}
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
@@ -142,6 +145,9 @@ CASES = [
     Sabotage("bucket of another stack", {"buckets": {BUCKET: REGION}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": [BUCKET]}}, (("bucket names", "error", "belongs to stack theirs-Eks"),), file=NEW),
     Sabotage("bucket left behind", {"buckets": {BUCKET: REGION}}, (("bucket names", "error", f"aws s3 rb --force s3://{BUCKET}"),), file=NEW),
     Sabotage("tier bucket left behind", {"buckets": {TIER: REGION}}, (("bucket names", "error", f"set hyperpod.tiered_storage.bucket: {TIER}"),), file=TIERED),
+    Sabotage("MLflow bucket left behind", {"buckets": {RUNS: REGION}}, (("bucket names", "error", "name the app that uses it in ray.access.mlflow_arn"),), file=RECORDED),
+    Sabotage("MLflow app left behind", {"mlflow_apps": {APP: ("test", "Created")}}, (("MLflow", "warning", f"set ray.access.mlflow_arn: {APP}"),), file=RECORDED),
+    Sabotage("MLflow app that failed", {"mlflow_apps": {APP: ("test", "UpdateFailed")}, "stacks > test-Ray": {**OUR_STACK, "resources": [APP]}}, (("MLflow", "error", f"{APP} is UpdateFailed"),), file=RECORDED),
     Sabotage("EKS name of another stack", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": ["test-eks"]}}, (("cluster names", "error", "EKS cluster test-eks belongs to stack theirs-Eks"),), file=NEW),
     Sabotage("EKS name by hand", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}}, (("cluster names", "error", "name it in eks.existing"),), file=NEW),
     Sabotage("HyperPod name of another environment", {"hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": []}, "stacks > old-HyperPod": {"status": "CREATE_COMPLETE", "resources": [ARN]}}, (("cluster names", "error", "belongs to stack old-HyperPod"),), file=NEW),
@@ -233,6 +239,30 @@ def test_the_deployment_role_creates_quotas_where_there_are_teams(action: str) -
     (without,) = judged(NEW, {"denied": [action]})["deployment role"]
     (teams,) = judged({**NEW, **TEAMS}, {"denied": [action]})["deployment role"]
     assert (without.severity, teams.severity, action in teams.what) == ("fine", "error", True)
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ({}, "the Ray stack creates app test"),
+        ({"mlflow_apps": {APP: ("theirs", "Created")}}, "the Ray stack creates app test"),
+        ({"mlflow_apps": {APP: ("test", "Deleting")}}, "the Ray stack creates app test"),
+        (
+            {"mlflow_apps": {APP: ("test", "Created")}, "stacks > test-Ray": {**OUR_STACK, "resources": [APP]}},
+            "Created",
+        ),
+    ],
+)
+def test_a_new_mlflow_app_is_fine(edits: Json, said: str) -> None:
+    (found,) = judged(RECORDED, edits)["MLflow"]
+    assert (found.severity, said in found.what) == ("fine", True)
+
+
+def test_the_deployment_role_creates_an_app_where_one_is_asked_for() -> None:
+    edits = {"denied": ["sagemaker:CreateMlflowApp"]}
+    (without,) = judged(NEW, edits)["deployment role"]
+    (asked,) = judged(RECORDED, edits)["deployment role"]
+    assert (without.severity, asked.severity, "sagemaker:CreateMlflowApp" in asked.what) == ("fine", "error", True)
 
 
 def test_the_deployment_role_is_simulated_on_every_resource() -> None:
