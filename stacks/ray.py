@@ -74,7 +74,7 @@ class RayStack(EnvironmentStack):
                 maintenance_start=app.weekly_maintenance_window_start,
                 retain=app.on_destroy == "retain",
             )
-            self.output("MlflowApp", tracker.arn, "MLflow app; MLFLOW_TRACKING_URI of Ray's pods")
+            self.output("MlflowApp", tracker.arn, "MLflow app that the pods record in")
         if plan.pods_have_roles:
             access = ray.access or RayAccess()
             after.append(

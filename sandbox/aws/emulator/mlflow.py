@@ -13,6 +13,7 @@ from sandbox.aws.emulator.context import Context, tag_map, word
 from sandbox.aws.emulator.errors import ServiceError
 from sandbox.aws.emulator.json_service import JsonService
 from sandbox.aws.emulator.roles import Roles
+from service_rules.mlflow import app_host
 
 Json = dict[str, Any]
 TYPE = "AWS::SageMaker::MlflowApp"
@@ -67,6 +68,11 @@ class MlflowOperations:
         self.apps.pop(arn, None)
         self._tags.pop(arn, None)
         return {"Arn": arn}
+
+    def CreatePresignedMlflowAppUrl(self, data: Json) -> Json:
+        """Answer an address that nothing serves."""
+        name = self._find(data["Arn"])["Arn"].rpartition("/")[2]
+        return {"AuthorizedUrl": f"https://{app_host(self._hooks.region())}/auth?app={name}&authToken={word(12)}"}
 
     def ListMlflowApps(self, _data: Json) -> Json:
         """Answer all apps."""

@@ -59,6 +59,7 @@ def test_an_app_comes_changes_and_goes(emulator: Emulator, stacks: Stacks) -> No
     )  # fmt: skip
     assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "vision"}]
     assert [app["Arn"] for app in sagemaker.list_mlflow_apps()["Summaries"]] == [arn]
+    assert sagemaker.create_presigned_mlflow_app_url(Arn=arn)["AuthorizedUrl"].startswith("https://")
     later = copy.deepcopy(asked)
     later["App"]["Properties"]["WeeklyMaintenanceWindowStart"] = "Tue:04:00"
     stacks.update(name, later)
