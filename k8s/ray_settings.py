@@ -69,7 +69,7 @@ def _common(plan: Plan, bindings: Bindings) -> dict[str, str]:
     # a driver started by the Jobs API inherits the head's (or its worker's) environment
     resilience = recovery(plan)
     access = plan.settings.ray.access
-    server = bindings.mlflow_arn or (access.mlflow_arn if access else None)
+    server = bindings.mlflow_arn if plan.mlflow_app else access.mlflow_arn if access else None
     mlflow = {TRACKING_VARIABLE: server} if server else {}
     # boto3 and MLflow's plugin want a region; HyperPod's nodes answer no metadata to pods
     base = tier_base(plan)

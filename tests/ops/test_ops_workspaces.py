@@ -80,7 +80,9 @@ class Apps:
     def pages(self, *asked: str) -> list[dict[str, Any]]:
         assert asked == ("sagemaker", "list_mlflow_apps", "Summaries")
         client = boto3.client("sagemaker", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
-        assert asked[2] in client.meta.service_model.operation_model("ListMlflowApps").output_shape.members
+        shape = client.meta.service_model.operation_model("ListMlflowApps").output_shape
+        assert shape is not None
+        assert asked[2] in shape.members
         assert client.can_paginate(asked[1])
         self.asked += 1
         return APPS

@@ -57,7 +57,7 @@ def own_role(everything: Assembly, references: References, app: dict[str, Any]) 
 
 
 def test_the_app_is_what_the_api_takes(app: dict[str, Any]) -> None:
-    model = botocore.session.get_session().get_service_model("sagemaker")
+    model: Any = botocore.session.get_session().get_service_model("sagemaker")
     shape = model.operation_model("CreateMlflowApp").input_shape
     report = ParamValidator().validate(app, shape)
     assert not report.has_errors(), report.generate_report()
