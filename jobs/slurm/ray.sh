@@ -28,6 +28,8 @@ for ip in "$head_ip" "$own_ip"; do
     fi
 done
 
+# Ray itself gives its dashboard 60 s, which an environment on shared storage or a busy node may need for its imports alone
+export RAY_DASHBOARD_STARTUP_TIMEOUT_S="${RAY_DASHBOARD_STARTUP_TIMEOUT_S:-$START_LIMIT_S}"
 export RAY_USAGE_STATS_ENABLED=0 RUN_WORKERS="${RUN_WORKERS:-$((world * ranks))}"
 # of this start alone: nothing of an earlier one is found, and its name cannot be foreseen by others on the machine
 temp=$(mktemp -d "${TMPDIR:-/tmp}/ray-XXXXXX")
