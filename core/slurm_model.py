@@ -53,8 +53,10 @@ class AccountingDatabase(Settings):
     endpoint: Annotated[str, shapes.HOST.field(max_length=253)]
     """Host name of the database."""
     secret_arn: Annotated[str, shapes.SECRET_ARN.field(max_length=2048)]
-    """Secret in AWS Secrets Manager with its user name and password. Encrypt it with the key `aws/secretsmanager`: the
-    nodes' role has no `kms:Decrypt`."""
+    """Secret in AWS Secrets Manager with its user name and password."""
+    kms_key_arn: Annotated[str, shapes.KEY_ARN.field()] | None = None
+    """Key of the secret: the nodes' role may decrypt with it, through Secrets Manager alone. Its key policy must let
+    the account's roles use it. Default: the secret has the key `aws/secretsmanager`, which needs no permission."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port. Default: the service's, 3306 of MySQL."""
     name: Annotated[str, shapes.DATABASE.field()] | None = None

@@ -7,6 +7,7 @@ from core import names, needs
 from core.ground import GroundPlan
 from core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
 from core.plan import Plan
+from core.slurm_plan import SlurmPlan
 from hyperpod_ray.cluster import ControlPlaneGround
 from hyperpod_ray.egress import ClusterEgress
 from hyperpod_ray.endpoints import EndpointCall
@@ -81,6 +82,9 @@ def _network(scope: Construct, plan: GroundPlan) -> Network:
             efa_file_system=plan.efa_storage,
         )
     assert isinstance(settings, NewNetwork)  # noqa: S101  (narrowing only)
+    small: str | None = "ControlPlane"
+    if isinstance(plan, SlurmPlan):  # without a control plane: interface endpoints alone, and NAT gateways need none
+        small = "Endpoints" if settings.closed else None
     return ClusterNetwork(
         scope,
         "Network",
@@ -94,5 +98,6 @@ def _network(scope: Construct, plan: GroundPlan) -> Network:
         protected=plan.settings.protected,
         outside_ports=ports,
         efa_file_system=plan.efa_storage,
+        small_subnets=small,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )

@@ -52,6 +52,7 @@ class SlurmStack(EnvironmentStack):
             repository=repository,
             pull_from=needs.slurm_repositories(plan),
             secret_arn=database.secret_arn if database else None,
+            secret_key_arn=database.kms_key_arn if database else None,
         )
         self.hyperpod = cluster(
             self,

@@ -26,6 +26,7 @@ class Network(Construct):
     node_subnets: dict[str, ec2.ISubnet]
     """By availability zone ID."""
     control_plane_subnets: list[ec2.ISubnet]
+    """The small ones: of the control plane and of interface endpoints. Empty where the cluster has neither."""
     node_security_group: ec2.ISecurityGroup
     file_system_security_group: ec2.SecurityGroup
 
@@ -40,7 +41,7 @@ class Network(Construct):
 class ClusterNetwork(Network):
     """A new VPC for one HyperPod cluster.
 
-    Creates `AWS::EC2::VPC`, per zone a node and a control-plane subnet placed by availability zone **ID**, flow logs,
+    Creates `AWS::EC2::VPC`, per zone a node and a small subnet placed by availability zone **ID**, flow logs,
     and the security groups of nodes and file system; and the function that takes every rule from the VPC's default
     security group, for which CloudFormation has no resource. The way out is `ClusterEgress`.
 
@@ -58,6 +59,8 @@ class ClusterNetwork(Network):
         protected: Keep the flow logs when the network is destroyed.
         outside_ports: TCP ports of destinations outside the cluster.
         efa_file_system: Whether nodes reach the file system over EFA, which needs all traffic between the two.
+        small_subnets: Name of the small subnets, which hold a control plane or interface endpoints. None: there are
+            none, and their range stays free.
         keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
             then stay behind, as their deletion would fail; they cost nothing. None: destroy takes everything.
     """
@@ -77,6 +80,7 @@ class ClusterNetwork(Network):
         protected: bool = False,
         outside_ports: Sequence[int] = (),
         efa_file_system: bool = False,
+        small_subnets: str | None = "ControlPlane",
         keep_zone: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -85,8 +89,9 @@ class ClusterNetwork(Network):
         # The node subnets come first so that their addresses do not depend on the small subnets behind them.
         subnets = [
             ec2.SubnetConfiguration(name="Nodes", subnet_type=private, cidr_mask=node_subnet_prefix),
-            ec2.SubnetConfiguration(name="ControlPlane", subnet_type=private, cidr_mask=27),
         ]
+        if small_subnets is not None:
+            subnets.append(ec2.SubnetConfiguration(name=small_subnets, subnet_type=private, cidr_mask=27))
         vpc = ec2.Vpc(
             self,
             "Vpc",
@@ -104,7 +109,9 @@ class ClusterNetwork(Network):
         self.node_subnets = {
             subnet.availability_zone: subnet for subnet in vpc.select_subnets(subnet_group_name="Nodes").subnets
         }
-        self.control_plane_subnets = vpc.select_subnets(subnet_group_name="ControlPlane").subnets
+        self.control_plane_subnets = []
+        if small_subnets is not None:
+            self.control_plane_subnets = vpc.select_subnets(subnet_group_name=small_subnets).subnets
         group = named_log_group(
             self,
             "FlowLogs",

@@ -34,6 +34,7 @@ class SlurmExecutionRole(Construct):
         repository: The one that the Image stack makes. None: no image is built.
         pull_from: ARNs of other repositories that jobs pull from.
         secret_arn: Secret of the accounting database. None: the database is on the controller.
+        secret_key_arn: Customer managed key of that secret. None: the service's own.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class SlurmExecutionRole(Construct):
         repository: ecr.IRepository | None,
         pull_from: Sequence[str],
         secret_arn: str | None,
+        secret_key_arn: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
@@ -60,6 +62,16 @@ class SlurmExecutionRole(Construct):
             statements.append(
                 iam.PolicyStatement(
                     sid="AccountingSecret", actions=["secretsmanager:GetSecretValue"], resources=[secret_arn]
+                )
+            )
+        if secret_key_arn is not None:
+            through = {"kms:ViaService": f"secretsmanager.{stack.region}.amazonaws.com"}
+            statements.append(
+                iam.PolicyStatement(
+                    sid="AccountingSecretKey",
+                    actions=["kms:Decrypt"],
+                    resources=[secret_key_arn],
+                    conditions={"StringEquals": through},
                 )
             )
         iam.ManagedPolicy(

@@ -109,17 +109,25 @@ def accounting_needs_continuous(plan: SlurmPlan) -> Iterator[Finding]:
 
 @rule("hyperpod", "region", orchestrator="slurm")
 def accounting_secret_is_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
-    """The controller reads the database's password in its own Region."""
+    """The controller reads the database's password in its own Region, and decrypts it there."""
     database = plan.settings.hyperpod.accounting_database
-    if database is not None and (region := database.secret_arn.split(":")[3]) != plan.settings.region:
-        yield error(
-            "hyperpod",
-            "accounting_database",
-            "secret_arn",
-            what=f"a secret of {region}",
-            expected=f"a secret of {plan.settings.region}",
-            fix="name a secret of the Region, or replicate it",
-        )
+    if database is None:
+        return
+    ours = plan.settings.region
+    replica = "name a secret of the Region, or replicate it"
+    named = [("secret_arn", database.secret_arn, "secret", replica)]
+    if database.kms_key_arn is not None:
+        named.append(("kms_key_arn", database.kms_key_arn, "key", "name the key of the secret in the Region"))
+    for setting, arn, kind, fix in named:
+        if (region := arn.split(":")[3]) != ours:
+            yield error(
+                "hyperpod",
+                "accounting_database",
+                setting,
+                what=f"a {kind} of {region}",
+                expected=f"a {kind} of {ours}",
+                fix=fix,
+            )
 
 
 @rule("hyperpod", "instance_types", orchestrator="slurm")

@@ -29,6 +29,7 @@ CONTROLLER, LOGIN, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1", f"{GROUPS}/2"
 MORE = {"name": "more", "type": "ml.p5.48xlarge", "count": 1, "slurm": {"role": "compute", "partitions": ["train"]}}
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf"
 DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
+DATABASE_KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 EKS_SECTIONS = {"eks", "ray", "registries", "training", "observability", "helm"}
 
 
@@ -61,6 +62,10 @@ CASES = [
     Case("accounting_secret_is_of_the_region",
          {"hyperpod/accounting_database": {**DATABASE, "secret_arn": SECRET.replace("us-west-2", "us-east-1")}},
          "hyperpod.accounting_database.secret_arn", "a secret of us-east-1", {"hyperpod/accounting_database": DATABASE}),
+    Case("accounting_secret_is_of_the_region",
+         {"hyperpod/accounting_database": {**DATABASE, "kms_key_arn": DATABASE_KEY.replace("us-west-2", "us-east-1")}},
+         "hyperpod.accounting_database.kms_key_arn", "a key of us-east-1",
+         {"hyperpod/accounting_database": {**DATABASE, "kms_key_arn": DATABASE_KEY}}),
     Case("controller_is_off_accelerators", {f"{LOGIN}/type": "ml.g5.8xlarge"}, "hyperpod.instance_groups[1].type",
          "1 accelerators", severity="warning"),
     Case("controller_is_off_accelerators", {f"{CONTROLLER}/type": "ml.g5.8xlarge"}, "hyperpod.instance_groups[0].type",

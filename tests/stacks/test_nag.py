@@ -14,13 +14,14 @@ import yaml
 from core import environment_names, load, load_any
 from core.loader import FOLDER
 from tests.stacks.conftest import PROJECT
+from tests.stacks.test_variants import VARIANTS
 
 ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """Rule and construct path of everything the pack finds in the shipped environments and in two examples."""
+    """Rule and construct path of what the pack finds in the shipped environments, two examples and Slurm's variants."""
     import aws_cdk as cdk
     from cdk_nag import AwsSolutionsChecks
 
@@ -31,7 +32,8 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     # the templates alone are validated in the other tests
     cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out), builtin_cloud_formation_validation=False)
     examples = [load_any(name, folder=FOLDER / "examples") for name in ("dynamic-storage", "slurm")]
-    for one in (*(load(name) for name in environment_names()), *examples):
+    variants = [load_any(name, folder=VARIANTS) for name in ("slurm-built", "slurm-options")]
+    for one in (*(load(name) for name in environment_names()), *examples, *variants):
         EnvironmentStage(cdk_app, plan=one.plan, project=PROJECT)
     cdk.Validations.of(cdk_app).add_plugins(AwsSolutionsChecks(cdk_app))
     # findings make the synth fail; the report is read below, the message is tens of pages

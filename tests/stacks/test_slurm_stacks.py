@@ -26,6 +26,7 @@ from tests.support.references import References
 
 EXAMPLES = FOLDER / "examples"
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf"
+KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 OF_KUBERNETES = ("AWS::EKS::", "Custom::AWSCDK-EKS", "AWS::APS::")
 OF_IMAGES = ("AWS::CodeBuild::", "AWS::ECR::")
 
@@ -169,7 +170,7 @@ def test_accounting_is_where_the_file_says(options: Assembly) -> None:
 def test_nodes_may_do_what_they_need_and_no_more(example: Assembly, options: Assembly) -> None:
     plain, full = statements(example), statements(options)
     assert set(plain) == {"NewInterfaces", "Interfaces", "TagInterfaces", "TakeBackInterfaces", "Describe"}
-    assert set(full) - set(plain) == {"RegistryToken", "PullImages", "AccountingSecret"}
+    assert set(full) - set(plain) == {"RegistryToken", "PullImages", "AccountingSecret", "AccountingSecretKey"}
     assert full["PullImages"]["Resource"] == "arn:aws:ecr:us-west-2:111122223333:repository/team/train"
     assert "ec2:Vpc" in plain["Interfaces"]["Condition"]["ArnEquals"]
     anywhere = {name for name, row in full.items() if row["Resource"] == "*"}
@@ -248,6 +249,28 @@ def test_the_secret_is_read_and_not_changed(options: Assembly) -> None:
     assert allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=SECRET))
     assert not allows(permissions(options), Request(action="secretsmanager:PutSecretValue", resource=SECRET))
     assert not allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=f"{SECRET}2"))
+
+
+def test_the_secrets_key_decrypts_through_secrets_manager_alone(example: Assembly, options: Assembly) -> None:
+    def asked(service: str, *, action: str = "kms:Decrypt", key: str = KEY) -> Request:
+        return Request(action=action, resource=key, context={"kms:ViaService": f"{service}.us-west-2.amazonaws.com"})
+
+    assert allows(permissions(options), asked("secretsmanager"))
+    for refused in (asked("s3"), asked("secretsmanager", action="kms:Encrypt"), asked("secretsmanager", key=f"{KEY}2")):
+        assert not allows(permissions(options), refused), refused
+    assert not allows(permissions(example), asked("secretsmanager"))
+
+
+def test_small_subnets_are_there_for_endpoints_alone(either: Assembly) -> None:
+    """No control plane stands in them; NAT gateways have public ones."""
+    small = [
+        key for key, row in either.of_type("AWS::EC2::Subnet").items()
+        if row["Properties"]["CidrBlock"].endswith("/27") and "Egress" not in key
+    ]  # fmt: skip
+    used = json.dumps([row["Properties"] for row in either.of_type("AWS::EC2::VPCEndpoint").values()])
+    assert len(small) == (2 if either.name == "slurm-options" else 0)
+    assert all("Endpoints" in key and key.partition("/")[2] in used for key in small)
+    assert "ControlPlane" not in json.dumps(either.templates)
 
 
 def test_nodes_start_after_what_they_need(options: Assembly) -> None:

@@ -29,7 +29,8 @@ def repository_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[
     """
     built = plan.built_image
     if built is None or not built.repository_exists:
-        yield skipped("the Image stack creates it" if built else "the image exists")
+        named = "the image exists" if plan.existing_image else "the file names no image"
+        yield skipped("the Image stack creates it" if built else named)
         return
     name = plan.image_repository
     answer = found(account, "ecr", "describe_repositories", repositoryNames=[name])

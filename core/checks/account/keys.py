@@ -16,11 +16,12 @@ from core.slurm_plan import SlurmPlan
 from core.yaml_source import Path
 
 Json = dict[str, Any]
+DATABASE = ("hyperpod", "accounting_database")
 
 
 @rule("hyperpod", eks=("ray",), needs="account", title="KMS keys")
 def keys_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
-    """Keys of node volumes and of buckets are there, enabled, and encrypt.
+    """Keys of node volumes, of buckets and of the accounting secret are there, enabled, and encrypt.
 
     https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
     """
@@ -31,6 +32,9 @@ def keys_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     access = plan.settings.ray.access if isinstance(plan, Plan) else None
     for index, arn in enumerate(access.kms_key_arns if access else []):
         named.setdefault(arn, ("ray", "access", "kms_key_arns", index))
+    database = plan.settings.hyperpod.accounting_database if isinstance(plan, SlurmPlan) else None
+    if database is not None and database.kms_key_arn is not None:
+        named.setdefault(database.kms_key_arn, (*DATABASE, "kms_key_arn"))
     if not named:
         yield skipped("the file names none")
     for arn, path in named.items():
@@ -78,7 +82,7 @@ def _key(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[F
         )
     else:
         yield fine(*path, what=f"{short} {key['KeyState']}")
-        if path[0] == "hyperpod":
+        if path[:2] == GROUPS:
             yield from _grants(plan, account, path, arn)
 
 
@@ -107,7 +111,7 @@ def accounting_secret_exists(plan: SlurmPlan, account: Account) -> Iterator[Find
     if database is None:
         yield skipped("accounting is on the controller")
         return
-    path = ("hyperpod", "accounting_database", "secret_arn")
+    path = (*DATABASE, "secret_arn")
     name = database.secret_arn.rpartition(":")[2]
     answer = found(account, "secretsmanager", "describe_secret", SecretId=database.secret_arn)
     if answer is None:
@@ -125,13 +129,17 @@ def accounting_secret_exists(plan: SlurmPlan, account: Account) -> Iterator[Find
             fix=f"aws secretsmanager restore-secret --secret-id {name.rpartition('-')[0]}",
         )
     elif (key := str(answer.get("KmsKeyId") or "")) and not key.endswith("alias/aws/secretsmanager"):
-        yield warning(
-            *path,
-            what=f"{name} is encrypted with {key.rpartition('/')[2]}, and the nodes' role has no kms:Decrypt",
-            expected="the key aws/secretsmanager, or a key policy that lets the nodes' role decrypt",
-            fix=f"aws secretsmanager update-secret --secret-id {name.rpartition('-')[0]} "
-            "--kms-key-id alias/aws/secretsmanager",
-        )
+        # the service answers with what the secret was given: an ARN, an ID or an alias, which names no key
+        short, ours = key.rpartition("/")[2], (database.kms_key_arn or "").rpartition("/")[2]
+        if ours and (short == ours or ":alias/" in key or key.startswith("alias/")):
+            yield fine(*path, what=f"{name}, encrypted with {short}")
+        else:
+            yield warning(
+                *path,
+                what=f"{name} is encrypted with {short}, and the nodes' role may not decrypt with it",
+                expected=f"the key {ours}, which the file names" if ours else "the key aws/secretsmanager",
+                fix="set hyperpod.accounting_database.kms_key_arn to the ARN of that key",
+            )
     else:
         yield fine(*path, what=name)
 

@@ -50,6 +50,10 @@ EXISTING: Json = {
     f"{GROUPS}/2/volume_kms_key_arn": KEY,
 }
 """Likewise: everything that can be named is."""
+KEYED: Json = {
+    **{key: value for key, value in EXISTING.items() if "volume" not in key},
+    "hyperpod/accounting_database": {"endpoint": "db.example.com", "secret_arn": SECRET, "kms_key_arn": KEY},
+}
 THERE: Json = {"secrets": {SECRET: {"Name": "slurm"}}}
 BUILT: Json = {**NEW, "image": {}}
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
@@ -94,7 +98,9 @@ CASES: list[tuple[str, Json, Json, str, str, str]] = [
     ("file system of another VPC", EXISTING, {f"file_systems > {FILE_SYSTEM} > VpcId": "vpc-0aaaaaaaaaaaaaaaa"}, "file system", "error", "vpc-0aaaaaaaaaaaaaaaa"),
     ("no secret", EXISTING, {"secrets": {}}, "accounting secret", "error", "no such secret"),
     ("secret goes away", EXISTING, {f"secrets > {SECRET}": {"DeletedDate": datetime(2026, 11, 1, tzinfo=UTC)}}, "accounting secret", "error", "scheduled for deletion"),
-    ("secret with a key of its own", EXISTING, {f"secrets > {SECRET}": {"KmsKeyId": KEY}}, "accounting secret", "warning", "no kms:Decrypt"),
+    ("secret with a key of its own", EXISTING, {f"secrets > {SECRET}": {"KmsKeyId": KEY}}, "accounting secret", "warning", "the nodes' role may not decrypt with it"),
+    ("secret with another key than the file's", KEYED, {f"secrets > {SECRET}": {"KmsKeyId": KEY.replace("-", "0")}}, "accounting secret", "warning", "which the file names"),
+    ("key of the secret is disabled", KEYED, {f"keys > {KEY}": {"KeyState": "Disabled"}, f"secrets > {SECRET}": {"KmsKeyId": KEY}}, "KMS keys", "error", "is Disabled"),
     # names that are taken
     ("HyperPod cluster of others", NEW, {"hyperpod > train-slurm": {"ClusterName": "train-slurm", "ClusterArn": ARN, "ClusterStatus": "InService"}}, "cluster names", "error", "no stack has it"),
     ("HyperPod cluster goes away", NEW, {"hyperpod > train-slurm": {"ClusterName": "train-slurm", "ClusterArn": ARN, "ClusterStatus": "Deleting"}}, "cluster names", "error", "is Deleting"),
@@ -126,6 +132,26 @@ def test_sabotage(case: tuple[str, Json, Json, str, str, str]) -> None:
     assert {one for one, _ in found} == {title}, shown
     for _, one in found:
         assert_form(one)
+
+
+@pytest.mark.parametrize("key", [KEY, KEY.rpartition("/")[2], "alias/slurm", KEY.rpartition(":")[0] + ":alias/slurm"])
+def test_a_key_that_the_file_names_may_be_the_secrets(key: str) -> None:
+    """Secrets Manager answers with what the secret was given: an ARN, an ID or an alias."""
+    found = judged(KEYED, {f"secrets > {SECRET}": {"KmsKeyId": key}})[1]
+    assert bad(found) == []
+    (secret,) = found["accounting secret"]
+    assert (secret.severity, "encrypted with" in secret.message) == ("fine", True)
+    (there,) = found["KMS keys"]
+    assert (there.severity, "Enabled" in there.message) == ("fine", True), "and no grant of volumes is asked for"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [(NEW, "the file names no image"), (EXISTING, "the image exists"), (BUILT, "the Image stack creates it")],
+)
+def test_an_image_that_nobody_names_is_not_there(file: Json, said: str) -> None:
+    (found,) = judged(file, {})[1]["repository"]
+    assert (found.severity, said in found.message) == ("skipped", True), found.message
 
 
 def test_roles_of_eks_are_not_missed() -> None:
