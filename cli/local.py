@@ -460,16 +460,19 @@ def register_demo(root: typer.Typer) -> None:
             return OK if run(rehearsal=rehearsal, keep=keep) else ERROR
 
 
-SLURM_FAULTS = ("process", "node", "controller", "batch-host")
+SLURM_FAULTS = ("process", "node", "controller", "batch-host", "spare")
 """Faults of `rehearsal.slurm`, which is imported only when it runs; a test compares the two."""
 
 
 @command(app, examples=["local slurm", "local slurm --launcher ray", "local slurm --faults node,batch-host -o json"])
 def slurm(  # noqa: PLR0917
     faults: Annotated[
-        str,
-        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(SLURM_FAULTS)}."),
-    ] = ",".join(SLURM_FAULTS),
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help=f"Faults to inject, in this order: {', '.join(SLURM_FAULTS)} (Ray). Default: all of the launcher.",
+        ),
+    ] = None,
     launcher: Annotated[
         Literal["torchrun", "ray"],
         typer.Option(metavar="NAME", help="What starts the ranks: torchrun (train.sbatch) or ray (ray.sbatch)."),
@@ -491,13 +494,13 @@ def slurm(  # noqa: PLR0917
     Needs Debian's packages slurm-wlm and munge. Starts a controller and four nodes, and ends them.
     """
     from rehearsal.slurm import commands
-    from rehearsal.slurm.rehearse import Options
+    from rehearsal.slurm.rehearse import FAULTS_OF, Options
     from sandbox import leash
 
     with rehearsal_errors():
         leash.hold()
         options = Options(
-            faults=_listed(faults),
+            faults=FAULTS_OF[launcher] if faults is None else _listed(faults),
             launcher=launcher,
             job=job,
             interval=interval,

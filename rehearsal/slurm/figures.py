@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rehearsal.events import Event
 from rehearsal.report import FaultReport, RunReport
 
 SCHEMA_VERSION = 1
@@ -31,7 +32,7 @@ class Recovery:
 
     Args:
         report: Times and losses, as of every rehearsal.
-        by: What brought the run back: `auto-resume`, `requeue`, `Ray` within the running step, or `no pause`.
+        by: What brought the run back: `auto-resume`, `requeue`, `spare`, `Ray` within the running step, or `no pause`.
         nodes_before: Nodes of the job when the fault hit.
         nodes_after: Its nodes at the first new step.
         restarts: `Restarts` of the job then: how often Slurm queued it again.
@@ -77,13 +78,43 @@ class SlurmReport:
         return json.dumps({**asdict(self), "survived": self.survived}, indent=1, default=str)
 
 
-def how(*, restarts_before: int, restarts_after: int, interrupted: bool, started: bool) -> str:
-    """What brought the run back. `started`: the training script began again, and not its workers alone."""
+def how(*, restarts_before: int, restarts_after: int, interrupted: bool, started: bool, from_memory: bool) -> str:
+    """What brought the run back.
+
+    Args:
+        restarts_before: How often Slurm had queued the job again before the fault.
+        restarts_after: And after it.
+        interrupted: Whether work was restored.
+        started: Whether the training script began again, and not its workers alone.
+        from_memory: Whether the others gave their state to the rank that was lost.
+    """
     if restarts_after > restarts_before:
         return "requeue"
     if not interrupted:
         return "no pause"
-    return "auto-resume" if started else "Ray"
+    if started:
+        return "auto-resume"
+    return "spare" if from_memory else "Ray"
+
+
+def warm_spares(events: Sequence[Event], *, since: float) -> int:
+    """How many spares could take a rank at once, as the coordinator last said; 0 where it has said nothing since."""
+    said = (
+        event.values["warm_spares"] for event in reversed(events) if "warm_spares" in event.values and event.t > since
+    )
+    return int(next(said, 0))
+
+
+def rank_to_lose(ranks: Mapping[str, Mapping[str, Any]], *, batch_host: str, first_address: int) -> str:
+    """The node of the highest rank that is not on the batch host, whose loss nothing on the node survives.
+
+    Args:
+        ranks: Of a `generation` event: who holds each rank.
+        batch_host: Where Ray's head is.
+        first_address: Node nK has the address whose last part is this and K.
+    """
+    found = [f"n{int(str(ranks[rank]['node']).rpartition('.')[2]) - first_address}" for rank in sorted(ranks, key=int)]
+    return next(name for name in reversed(found) if name != batch_host)
 
 
 def rows(report: SlurmReport) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,26 +24,55 @@ from rehearsal.ray_hosts.machine import rehearsal_bin
 from rehearsal.report import Injected, compare, measure
 from rehearsal.slurm.cluster import Cluster, free_ports
 from rehearsal.slurm.conf import TIMERS, TIMERS_OF, TUNED
-from rehearsal.slurm.figures import Recovery, SlurmReport, how, needed_steps
+from rehearsal.slurm.figures import Recovery, SlurmReport, how, needed_steps, rank_to_lose, warm_spares
 from rehearsal.slurm.install import found, require
 from rehearsal.slurm.replacement import Replacement
 
-FAULTS = ("process", "node", "controller", "batch-host")
+FAULTS = ("process", "node", "controller", "batch-host", "spare")
 LAUNCHERS = {"torchrun": "jobs/slurm/train.sbatch", "ray": "jobs/slurm/ray.sbatch"}
 """What starts the ranks, and the script that does."""
+FAULTS_OF = {"torchrun": FAULTS[:-1], "ray": FAULTS}
+"""What a launcher can lose: under torchrun nothing stands by."""
 RAY_RANK = "ray::RayTrainWorker"
 RAY_OPTIONS = "--num-gpus=0 --object-store-memory=100000000"
 """Of `ray start`: four nodes share this machine's memory."""
 AWAY_S = 4.0
 RANKS = 2
+FIRST_ADDRESS = 10
 _OWN_ADDRESSES = """#!/bin/sh
 case "$1 $2" in
-"show node") {scontrol} "$@" | sed "s/NodeAddr=127.0.0.1 /NodeAddr={network}.$((10 + ${{3#n}})) /" ;;
+"show node") {scontrol} "$@" | sed "s/NodeAddr=127.0.0.1 /NodeAddr={network}.$(({first} + ${{3#n}})) /" ;;
 *) exec {scontrol} "$@" ;;
 esac
 """
 """Slurm's daemons listen on one address of a machine, and Ray takes 127.0.0.1 for the address of the network. In a job,
 `scontrol` says an address of loopback for each node instead, as if each were a machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How a job is submitted for a fault.
+
+    Args:
+        options: Of sbatch.
+        nodes: That it asks for.
+        spares: Ranks that stand by, one on a node.
+    """
+
+    options: tuple[str, ...] = ()
+    nodes: int = RANKS
+    spares: int = 0
+
+
+REPAIRED = Kind(options=("--no-kill",))
+"""The stand-in's need, not HyperPod's. The plugin changes a job's allocation from inside Slurm; a program outside can
+do that only with a job that a lost node does not end."""
+REQUEUED = Kind()
+"""A job with `--no-kill` outlives its batch script, so that is never right for a lost batch host."""
+SPARED = Kind(options=("--no-kill", "--export=ALL,RAY_SURVIVES=1"), nodes=RANKS + 1, spares=1)
+"""As docs/slurm.md has it: the step outlives a lost node."""
+KINDS = {"batch-host": REQUEUED, "spare": SPARED}
+"""Of the faults that ask for another one than `REPAIRED`."""
 _ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 _POLL_S = 0.1
 
@@ -64,7 +93,7 @@ class Options:
         job_arguments: Further arguments of the job.
     """
 
-    faults: tuple[str, ...] = FAULTS
+    faults: tuple[str, ...] = FAULTS_OF["torchrun"]
     launcher: str = "torchrun"
     job: str = "finetune"
     interval: int = 10
@@ -85,6 +114,11 @@ class Options:
         if self.launcher not in LAUNCHERS:
             raise LocalError(
                 f"--launcher: {self.launcher}", expected=" or ".join(LAUNCHERS), fix="correct the option"
+            )  # fmt: skip
+        if other := [fault for fault in self.faults if fault not in FAULTS_OF[self.launcher]]:
+            raise LocalError(
+                f"--faults: {', '.join(other)} with --launcher {self.launcher}", expected="--launcher ray",
+                fix="add --launcher ray, or remove the fault",
             )  # fmt: skip
         if self.timers not in TIMERS:
             raise LocalError(f"--timers: {self.timers}", expected=" or ".join(TIMERS), fix="correct the option")
@@ -124,7 +158,8 @@ class Scene:
         self.tail = Tail(self.storage / self.run / "events.jsonl")
         self.log = cluster.layout.folder / "job.log"
         self.id = ""
-        self.no_kill, self.submissions = True, 0
+        self.kind: Kind | None = None
+        self.submissions, self.submitted_t = 0, 0.0
 
     # ---- the job ----
 
@@ -140,7 +175,10 @@ class Scene:
             address = folder / "scontrol"
             # by chance: the next free one would be another rehearsal's too, which starts now
             network = f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}"
-            address.write_text(_OWN_ADDRESSES.format(scontrol=found("scontrol"), network=network), encoding="utf-8")
+            address.write_text(
+                _OWN_ADDRESSES.format(scontrol=found("scontrol"), network=network, first=FIRST_ADDRESS),
+                encoding="utf-8",
+            )
             address.chmod(0o755)
         port, client_port = map(str, free_ports(2))
         programs = ",".join(f"{name}={found(name)}" for name in ("srun", "salloc", "scontrol"))
@@ -169,24 +207,22 @@ class Scene:
             "REHEARSAL_SLURM_PROGRAMS": programs,
         }
 
-    def submit(self, *, no_kill: bool) -> None:
-        """The line that a user types. `no_kill` is the stand-in's need, not HyperPod's.
-
-        The plugin changes a job's allocation from inside Slurm. A program outside can do that only with a job that a
-        lost node does not end; and such a job outlives its batch script, so it is never right for a lost batch host.
-        """
+    def submit(self, kind: Kind) -> None:
+        """The line that a user types."""
         workers = "0" if self.options.launcher == "torchrun" else str(RANKS)
-        own = self.job.arguments(storage=self.storage, run=self.run, workers=workers, delay_s=self.options.step_delay_s)
+        job = replace(self.job, spares=kind.spares)
+        own = job.arguments(storage=self.storage, run=self.run, workers=workers, delay_s=self.options.step_delay_s)
         script = LAUNCHERS[self.options.launcher]
-        line = ["--parsable", f"--nodes={RANKS}", f"--output={self.log}", script, self.options.job]
-        kind = ["--no-kill"] if no_kill else []
-        self.no_kill = no_kill
+        line = ["--parsable", f"--nodes={kind.nodes}", f"--output={self.log}", script, self.options.job]
+        self.kind, self.submitted_t = kind, time.time()
         self.submissions += 1
-        self.id = self.cluster.ask("sbatch", *kind, *line, *own, env=self.environment(), cwd=self.project).strip()
+        asked = self.cluster.ask("sbatch", *kind.options, *line, *own, env=self.environment(), cwd=self.project)
+        self.id = asked.strip()
         if not self.id:
             raise LocalError("sbatch failed", expected="a job", fix="see slurmctld's log", code=1)
         again = "submitted again" if self.submissions > 1 else "submitted"
-        shown = " ".join(["sbatch", *kind, f"--nodes {RANKS} {script} {self.options.job} …"])
+        more = [f"--spares {kind.spares}"] if kind.spares else []
+        shown = " ".join(["sbatch", *kind.options, f"--nodes {kind.nodes} {script} {self.options.job} …", *more])
         self.note(f"{again}: {shown} (job {self.id})")
 
     def cancel(self) -> None:
@@ -240,6 +276,9 @@ class Scene:
         start = next((event for event in reversed(self.tail.events) if event.kind == "start" and event.worker), None)
         if last is None or save is None or start is None or save.t < start.t:
             return False
+        spares = self.kind.spares if self.kind else 0
+        if warm_spares(self.tail.events, since=self.submitted_t) < spares:
+            return False
         into = (last.step or 0) - (save.step or 0)
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9
@@ -260,10 +299,16 @@ class Scene:
             t = time.time()
             self.cluster.kill_controller()
             return t, "slurmctld"
-        name = self.cluster.job(self.id)["BatchHost"] if fault == "batch-host" else nodes[-1]
+        name = nodes[-1]
+        if fault != "node":
+            batch_host = self.cluster.job(self.id)["BatchHost"]
+            holders = self.tail.last("generation")
+            name = batch_host
+            if fault == "spare" and holders is not None:
+                name = rank_to_lose(holders.values["ranks"], batch_host=batch_host, first_address=FIRST_ADDRESS)
         t = time.time()
         self.cluster.kill_node(name)
-        self.replacement.lose(name, noticed=fault == "node")
+        self.replacement.lose(name, noticed=fault != "batch-host")
         return t, name
 
     def _rank_on(self, node: str) -> int:
@@ -287,10 +332,10 @@ class Scene:
 
     def suffer(self, fault: str) -> Recovery:
         """One fault, from the good moment to the first new step."""
-        no_kill = fault != "batch-host"
-        if no_kill != self.no_kill:
+        kind = KINDS.get(fault, REPAIRED)
+        if kind != self.kind:
             self.cancel()
-            self.submit(no_kill=no_kill)
+            self.submit(kind)
         self.until(self.settled, doing=f"before {fault}")
         nodes, restarts = self.cluster.nodes_of(self.id), int(self.cluster.job(self.id).get("Restarts", 0))
         t, target = self.inject(fault, nodes)
@@ -306,13 +351,19 @@ class Scene:
         self.until(lambda: self.recovered(fault, injected), doing=f"recovering from {fault}")
         report = measure(injected, self.tail.events, until=time.time())
         after = int(self.cluster.job(self.id).get("Restarts", 0))
-        started = any(event.kind == "start" and not event.worker and event.t > t for event in self.tail.events)
+        after_it = [event for event in self.tail.events if event.t > t]
+        started = any(event.kind == "start" and not event.worker for event in after_it)
+        from_memory = any(event.kind == "restore" and event.values.get("path") == "memory" for event in after_it)
+        if fault == "spare":
+            self.until(lambda: target not in self.cluster.nodes_of(self.id), doing=f"without {target}")
+            self.kind = None  # its spare is spent
         self.note(f"{fault}: a new step after {report.resumed_after_s} s, {report.steps_lost} steps done again")
         return Recovery(
             report=report, nodes_before=tuple(nodes), nodes_after=tuple(self.cluster.nodes_of(self.id)),
             restarts=after,
             by=how(
-                restarts_before=restarts, restarts_after=after, interrupted=report.interrupted, started=started
+                restarts_before=restarts, restarts_after=after, interrupted=report.interrupted, started=started,
+                from_memory=from_memory,
             ),
         )  # fmt: skip
 
@@ -350,7 +401,7 @@ def rehearse(
     try:
         scene = Scene(cluster, options=options, note=noted, project=project)
         version = cluster.ask("sinfo", "--version").strip()
-        scene.submit(no_kill=options.faults[0] != "batch-host")
+        scene.submit(KINDS.get(options.faults[0], REPAIRED))
         twin = Undisturbed(scene.job, bin_folder=scene.bin, storage=scene.storage)
         try:
             faults = [scene.suffer(fault) for fault in options.faults]

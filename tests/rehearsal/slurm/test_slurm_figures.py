@@ -11,12 +11,23 @@ from rich.console import Console
 
 from cli import local
 from cli.main import main
+from rehearsal.events import Event
 from rehearsal.options import PROJECT
 from rehearsal.ray_hosts.errors import LocalError
 from rehearsal.report import FaultReport, RunReport
 from rehearsal.slurm import commands, install
-from rehearsal.slurm.figures import BEFORE_S, Recovery, SlurmReport, how, needed_steps, rows, verdict
-from rehearsal.slurm.rehearse import FAULTS, LAUNCHERS, Options
+from rehearsal.slurm.figures import (
+    BEFORE_S,
+    Recovery,
+    SlurmReport,
+    how,
+    needed_steps,
+    rank_to_lose,
+    rows,
+    verdict,
+    warm_spares,
+)
+from rehearsal.slurm.rehearse import FAULTS, FAULTS_OF, LAUNCHERS, Options
 
 FAULT = FaultReport(
     fault="node", run="r", target="n2", t=1.0, step=14, detected_after_s=1.0, detected_by="x", resumed_after_s=20.0,
@@ -77,16 +88,50 @@ def test_any_other_loss_or_end_is_no_survival(broken: SlurmReport) -> None:
 
 
 @pytest.mark.parametrize(
-    ("restarts", "interrupted", "started", "by"),
+    ("restarts", "interrupted", "started", "from_memory", "by"),
     [
-        (1, True, True, "requeue"),
-        (0, True, True, "auto-resume"),
-        (0, True, False, "Ray"),
-        (0, False, False, "no pause"),
+        (1, True, True, False, "requeue"),
+        (0, True, True, False, "auto-resume"),
+        (0, True, False, False, "Ray"),
+        (0, True, False, True, "spare"),
+        (0, True, True, True, "auto-resume"),
+        (0, False, False, False, "no pause"),
     ],
 )
-def test_what_brought_it_back(restarts: int, interrupted: bool, started: bool, by: str) -> None:
-    assert how(restarts_before=0, restarts_after=restarts, interrupted=interrupted, started=started) == by
+def test_what_brought_it_back(restarts: int, interrupted: bool, started: bool, from_memory: bool, by: str) -> None:
+    assert (
+        how(
+            restarts_before=0, restarts_after=restarts, interrupted=interrupted, started=started,
+            from_memory=from_memory,
+        )
+        == by
+    )  # fmt: skip
+
+
+def test_a_spare_counts_when_it_is_warm_and_of_this_job() -> None:
+    """An earlier job of the run had one too; what the coordinator says last counts."""
+    said = [Event(t=float(t), kind=kind, values={"warm_spares": n}) for t, kind, n in (
+        (1, "spare", 1), (11, "generation", 0), (12, "spare", 1),
+    )]  # fmt: skip
+    assert warm_spares(said, since=10.0) == 1
+    assert warm_spares(said[:2], since=10.0) == 0
+    assert warm_spares(said[:1], since=10.0) == 0
+    assert warm_spares([Event(t=13.0, kind="step", step=1)], since=0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("addresses", "batch_host", "lost"),
+    [
+        ({"0": "127.5.5.11", "1": "127.5.5.13"}, "n1", "n3"),
+        ({"0": "127.5.5.12", "1": "127.5.5.11"}, "n1", "n2"),  # the spare is on n3
+        ({"2": "127.5.5.12", "10": "127.5.5.13"}, "n1", "n3"),
+    ],
+)
+def test_a_node_with_a_rank_is_lost_and_never_that_of_the_head(
+    addresses: dict[str, str], batch_host: str, lost: str
+) -> None:
+    ranks = {rank: {"node": address, "pid": 1} for rank, address in addresses.items()}
+    assert rank_to_lose(ranks, batch_host=batch_host, first_address=10) == lost
 
 
 def test_a_run_has_room_for_each_fault() -> None:
@@ -100,6 +145,21 @@ def test_a_run_has_room_for_each_fault() -> None:
 
 def test_the_commands_faults_are_the_rehearsals() -> None:
     assert local.SLURM_FAULTS == FAULTS
+    assert Options().faults == FAULTS_OF["torchrun"] == ("process", "node", "controller", "batch-host")
+    assert FAULTS_OF["ray"] == FAULTS
+
+
+@pytest.mark.parametrize("launcher", sorted(LAUNCHERS))
+def test_without_the_option_a_launcher_loses_all_that_it_can(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Options]()
+
+    def noted(*, options: Options, **_: object) -> bool:
+        asked.append(options)
+        return True
+
+    monkeypatch.setattr(commands, "slurm", noted)
+    assert main(["local", "slurm", "--launcher", launcher]) == 0
+    assert asked[0].faults == FAULTS_OF[launcher]
 
 
 def test_each_launcher_has_its_script() -> None:
@@ -116,6 +176,7 @@ def test_each_launcher_has_its_script() -> None:
     [
         (["--faults", "earthquake"], "--faults: earthquake. Expected of process, node"),
         (["--faults", ""], "--faults: none. Expected of process"),
+        (["--faults", "node,spare"], "--faults: spare with --launcher torchrun. Expected --launcher ray"),
         (["--launcher", "mpi"], "'mpi' is not one of 'torchrun', 'ray'"),
         (["--interval", "2"], "--interval: 2. Expected 4 or more"),
         (["--fault-timeout", "0"], "--fault-timeout: 0. Expected more than 0"),
