@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cli.options import Env, Listing, Output, Yes, command, group, target
+from cli.options import Env, Listing, Output, Yes, any_target, command, group, target
 from ops.output import Format
 
 if TYPE_CHECKING:
@@ -31,14 +31,20 @@ app = group(
 )
 
 
-def _source(address: str, here: list[Path] | None = None) -> Source:
+Storage = Annotated[
+    str,
+    typer.Option(metavar="FOLDER", help="On Slurm: folder of runs on the nodes. Default: /fsx/runs."),
+]
+
+
+def _source(address: str, here: list[Path] | None = None, storage: str = "") -> Source:
     from ops.errors import BAD_USE, OpsError
     from ops.runs import Source
 
     for folder in here or []:
         if not folder.is_dir():
             raise OpsError(f"--here: {folder}", expected="a folder of runs", fix="correct the path", code=BAD_USE)
-    return Source(address=address, here=tuple(here or ()))
+    return Source(address=address, here=tuple(here or ()), storage=storage)
 
 
 @command(app, "list", examples=["runs list prod", "runs list prod --state running -o json"])
@@ -51,6 +57,7 @@ def listing(  # noqa: PLR0917
     ] = True,
     address: Address = "",
     here: Here = None,
+    storage: Storage = "",
 ) -> int:
     """List runs, newest first.
 
@@ -58,15 +65,19 @@ def listing(  # noqa: PLR0917
     """
     from ops import runs as verb
 
-    return verb.listing(target(env), form=form, source=_source(address, here), state=state, progress=progress)
+    return verb.listing(
+        any_target(env), form=form, source=_source(address, here, storage), state=state, progress=progress
+    )
 
 
 @command(app, examples=["runs show prod job-20261122-101500-0a1b2c", "runs show prod first"])
-def show(env: Env, run: RunName, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
+def show(  # noqa: PLR0917
+    env: Env, run: RunName, form: Output = Format.table, address: Address = "", here: Here = None, storage: Storage = ""
+) -> int:
     """Show one run: progress, checkpoints, the end of its log. Values of its environment variables are not shown."""
     from ops import runs as verb
 
-    return verb.show(target(env), run, form=form, source=_source(address, here))
+    return verb.show(any_target(env), run, form=form, source=_source(address, here, storage))
 
 
 @command(app, examples=["runs logs prod job-20261122-101500-0a1b2c --follow"])
@@ -91,14 +102,21 @@ def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int
 
 
 @command(app, examples=["runs compare prod first second", "runs compare prod first second -o json"])
-def compare(env: Env, runs: RunNames, form: Output = Format.table, address: Address = "", here: Here = None) -> int:
+def compare(  # noqa: PLR0917
+    env: Env,
+    runs: RunNames,
+    form: Output = Format.table,
+    address: Address = "",
+    here: Here = None,
+    storage: Storage = "",
+) -> int:
     """Compare runs side by side.
 
     Shows progress, loss at the last step that all reached, rate, recoveries and checkpoints.
     """
     from ops import runs as verb
 
-    return verb.compare(target(env), runs, form=form, source=_source(address, here))
+    return verb.compare(any_target(env), runs, form=form, source=_source(address, here, storage))
 
 
 @command(app, examples=["runs best prod", "runs best prod first second --metric accuracy --mode max"])
@@ -110,25 +128,29 @@ def best(  # noqa: PLR0917
     form: Output = Format.table,
     address: Address = "",
     here: Here = None,
+    storage: Storage = "",
 ) -> int:
     """Print the folder of the best complete checkpoint. Exit code 3 when no checkpoint has the metric."""
     from ops import runs as verb
 
-    return verb.best(target(env), runs or [], metric=metric, mode=mode, form=form, source=_source(address, here))
+    return verb.best(
+        any_target(env), runs or [], metric=metric, mode=mode, form=form, source=_source(address, here, storage)
+    )
 
 
 @command(app, examples=["runs plot prod first", "runs plot prod first second --out loss.svg"])
-def plot(
+def plot(  # noqa: PLR0917
     env: Env,
     runs: RunNames,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG file. Default: the terminal.")] = None,
     address: Address = "",
     here: Here = None,
+    storage: Storage = "",
 ) -> int:
     """Draw the loss of runs over their steps."""
     from ops import runs as verb
 
-    return verb.plot(target(env), runs, out=out, source=_source(address, here))
+    return verb.plot(any_target(env), runs, out=out, source=_source(address, here, storage))
 
 
 @command(

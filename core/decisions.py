@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from core.names import ENVIRONMENT_TAG
-
 Orchestrator = Literal["eks", "slurm"]
 
 
@@ -83,23 +81,18 @@ ON_SLURM: dict[str, Decision] = {
         use="hyperpod-ray status {env} --web, with nodes and jobs; hyperpod-ray nodes shell {env} NODE, to log in",
     ),
     "cost": WORKS,
-    "cost --so-far": Instead(
-        why="it reads the runs of a Ray cluster", use="hyperpod-ray status {env} --web, which has what this month cost"
-    ),
-    "cost --actual": Instead(
-        why="it reads the runs of a Ray cluster",
-        use=f"hyperpod-ray cost {{env}}; the bill is in AWS Cost Explorer by the tag {ENVIRONMENT_TAG}",
-    ),
+    "cost --so-far": WORKS,
+    "cost --actual": WORKS,
     # --- train
     "submit": Instead(why=JOBS, use=SBATCH),
     "ray-job": Instead(why=NO_KUBERNETES, use=SBATCH),
-    "runs list": Instead(why=JOBS, use="hyperpod-ray status {env}, which has the queue; on a login node squeue"),
-    "runs show": Instead(why=JOBS, use=LOGIN + "scontrol show job ID, and /fsx/runs/NAME/progress.json"),
+    "runs list": WORKS,
+    "runs show": WORKS,
     "runs logs": Instead(why=JOBS, use=LOGIN + "tail -f slurm-ID.out, in the folder in which sbatch was called"),
     "runs stop": Instead(why=JOBS, use=LOGIN + "scancel ID; the run saves and can be continued"),
-    "runs compare": Instead(why=JOBS, use=RUNS),
-    "runs best": Instead(why=JOBS, use=RUNS),
-    "runs plot": Instead(why=JOBS, use=RUNS),
+    "runs compare": WORKS,
+    "runs best": WORKS,
+    "runs plot": WORKS,
     "runs pull": Instead(why=JOBS, use=RUNS),
     # --- this machine
     "data": APART,

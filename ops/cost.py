@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from core import names
 from ops import output, spending
-from ops.clients import AnyTarget, Target
+from ops.clients import AnyTarget, SlurmTarget, Target
 from ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from ops.output import Format
 from pricing import price_file, price_list, prices
@@ -23,7 +22,13 @@ PRICING_REGION = "us-east-1"
 
 
 def run(
-    target: AnyTarget, *, form: Format, offline: bool, update: bool, so_far: bool = False, actual: bool = False
+    target: Target | SlurmTarget,
+    *,
+    form: Format,
+    offline: bool,
+    update: bool,
+    so_far: bool = False,
+    actual: bool = False,
 ) -> int:
     """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`.
 
@@ -51,16 +56,9 @@ def run(
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     today = output.now().date()
     spent: dict[str, Any] = {}
-    if (so_far or actual) and not isinstance(target, Target):
-        raise OpsError(
-            "--so-far and --actual read Ray's runs beside the bill",
-            expected="orchestrator eks",
-            fix=f"hyperpod-ray cost {target.name}, and AWS Cost Explorer by the tag {names.ENVIRONMENT_TAG}",
-            code=BAD_USE,
-        )
-    if so_far and isinstance(target, Target):
+    if so_far:
         spent["so_far"] = spending.so_far(target, asked.over(known), form=form)
-    if actual and isinstance(target, Target):
+    if actual:
         spent["actual"] = spending.actual(target, form=form, day=today)
     if spent and form is not Format.json:
         return OK

@@ -17,14 +17,15 @@ from typing import Any, NoReturn
 from core import job
 from core.findings import meant
 from core.names import COMMAND_ANNOTATION
-from ops import output, own_cluster, pod_log, queues, run_plot, run_state
-from ops.clients import Target
+from ops import output, own_cluster, pod_log, queues, run_plot, run_state, slurm_runs
+from ops.clients import SlurmTarget, Target
 from ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
 from ops.gather import moment
 from ops.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, is_ours, jobs_of
 from ops.output import Format
 from ops.run_state import Mode, State
 
+AnyRuns = Target | SlurmTarget
 TAIL_LINES = 20
 MOST_FOLDERS = 30
 """Run folders that one list reads: those of the newest runs."""
@@ -40,6 +41,22 @@ class Source:
     """A dashboard that is reachable already."""
     here: tuple[Path, ...] = ()
     """Folders of runs on this machine."""
+    storage: str = ""
+    """Folder of runs on the nodes of Slurm. Default: where `jobs/slurm` puts them."""
+
+    def of(self, target: AnyRuns) -> None:
+        """Refuse what the environment's orchestrator does not have."""
+        on_slurm = isinstance(target, SlurmTarget)
+        if self.address and on_slurm:
+            raise OpsError(
+                f"--address: {self.address}", expected="an environment on EKS: Slurm has no Jobs API",
+                fix="remove it", code=BAD_USE,
+            )  # fmt: skip
+        if self.storage and not on_slurm:
+            raise OpsError(
+                f"--storage: {self.storage}", expected="an environment on Slurm: Ray knows each run's folder",
+                fix="remove it", code=BAD_USE,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +93,7 @@ class Run:
         return ((self.ended or output.now()) - self.started).total_seconds() if self.started else None
 
 
-def listing(target: Target, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
+def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
     """Show the runs, newest first, with what each says of its progress."""
     found, states = seen(target, source, state=state, progress=progress)
     if form is Format.json:
@@ -85,7 +102,7 @@ def listing(target: Target, *, form: Format, source: Source, state: str = "", pr
         return OK
     if not found:
         output.log("no runs" + (f" with state {state}" if state else ""))
-        output.log(f"next: hyperpod-ray submit {target.name} -- python train.py")
+        output.log(f"next: {_submit_line(target)}")
         return OK
     from rich.text import Text
 
@@ -103,7 +120,7 @@ def listing(target: Target, *, form: Format, source: Source, state: str = "", pr
 
 
 def seen(
-    target: Target, source: Source, *, state: str = "", progress: bool = True, names: Sequence[str] = ()
+    target: AnyRuns, source: Source, *, state: str = "", progress: bool = True, names: Sequence[str] = ()
 ) -> tuple[list[Run], dict[str, State]]:
     """The runs of a source, newest first, and what their folders say.
 
@@ -117,8 +134,9 @@ def seen(
     Raises:
         OpsError: One of `names` is no run.
     """
-    if source.here:
-        states = run_state.read_here([str(folder) for folder in source.here], whole=True)
+    source.of(target)
+    if source.here or isinstance(target, SlurmTarget):
+        states = _of_folders(target, source)
         found = [_of_folder(one) for one in states]
         chosen = [pick(found, name, environment=target.name) for name in names] if names else found
         listed = sorted(chosen, key=_newest, reverse=True) if not names else chosen
@@ -130,6 +148,19 @@ def seen(
             found = [pick(found, name, environment=target.name) for name in names]
         found = [run for run in found if state in ("", run.state.lower())]
         return found, _states(target, jobs, found) if progress else {}
+
+
+def _of_folders(target: AnyRuns, source: Source) -> list[State]:
+    """Runs that are known by their folders alone: of this machine, or of the nodes of Slurm."""
+    if source.here or not isinstance(target, SlurmTarget):
+        return run_state.read_here([str(folder) for folder in source.here], whole=True)
+    return slurm_runs.read(target, source.storage or slurm_runs.STORAGE)
+
+
+def _submit_line(target: AnyRuns) -> str:
+    if isinstance(target, SlurmTarget):
+        return "sbatch jobs/slurm/train.sbatch finetune --name NAME, on a login node"
+    return f"hyperpod-ray submit {target.name} -- python train.py"
 
 
 @contextlib.contextmanager
@@ -162,14 +193,14 @@ def _states(target: Target, jobs: Jobs | None, found: Sequence[Run]) -> dict[str
     return states
 
 
-def show(target: Target, name: str, *, form: Format, source: Source) -> int:
+def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
     """Show one run: its state and progress, its checkpoints, and the end of its log."""
     (run,), states = seen(target, source, names=[name])
     there = states.get(run.folder)
     lines: list[str] = []
-    if run.own_cluster:
+    if run.own_cluster and isinstance(target, Target):
         lines = pod_log.text_of(target, run.id, namespace=run.namespace, lines=TAIL_LINES).splitlines()
-    elif not source.here:
+    elif not source.here and isinstance(target, Target):
         with jobs_of(target, address=source.address) as jobs:
             lines = jobs.tail(run.id, lines=TAIL_LINES)
     if form is Format.json:
@@ -201,12 +232,12 @@ def show(target: Target, name: str, *, form: Format, source: Source) -> int:
         console.print(f"\nthe last {len(lines)} lines of its log" if len(lines) > 1 else "\nthe last line of its log")
         for line in lines:
             console.print(line)
-    if run.state not in ENDED and not source.here:
+    if run.state not in ENDED and not source.here and isinstance(target, Target):
         output.log(f"next: hyperpod-ray runs logs {target.name} {run.id} --follow")
     return OK
 
 
-def compare(target: Target, names: Sequence[str], *, form: Format, source: Source) -> int:
+def compare(target: AnyRuns, names: Sequence[str], *, form: Format, source: Source) -> int:
     """Show runs beside each other: progress, loss at the last step that all of them reached, rate, recoveries."""
     found, states = _with_states(target, names, source=source)
     common = min(state.curve[-1][1] for state in states) if all(state.curve for state in states) else None
@@ -224,7 +255,7 @@ def compare(target: Target, names: Sequence[str], *, form: Format, source: Sourc
     return OK
 
 
-def best(target: Target, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
+def best(target: AnyRuns, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
     """Show the complete checkpoint with the best value of a metric, of all runs or of some. Exit code 3: none."""
     found, states = seen(target, source, names=names)
     there = [state for run in found if (state := states.get(run.folder))]
@@ -253,7 +284,7 @@ def best(target: Target, names: Sequence[str], *, metric: str, mode: Mode, form:
     return OK
 
 
-def plot(target: Target, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
+def plot(target: AnyRuns, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
     """Draw the loss of runs over their steps: into an SVG file, or in the terminal."""
     found, states = _with_states(target, names, source=source)
     drawn = [state for state in states if run_plot.points(state)]
@@ -272,7 +303,7 @@ def plot(target: Target, names: Sequence[str], *, out: Path | None, source: Sour
     return OK
 
 
-def _with_states(target: Target, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
+def _with_states(target: AnyRuns, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
     """Runs and their states; refuses a run that says nothing of itself."""
     found, states = seen(target, source, names=names)
     silent = [run.name or run.id for run in found if run.folder not in states]

@@ -30,6 +30,7 @@ COMMAND = f"{PATH}; sinfo -h -N -o '{NODES}' && echo {MARK} && squeue -h -o '{JO
 SESSION = ("Starting session", "Exiting session", "Cannot perform start session")
 """Beginnings of the lines that Session Manager's plugin prints itself."""
 SECONDS = 40
+CONTROLLER_FIX = "see whether slurmctld runs: sudo systemctl status slurmctld"
 Runner = Callable[[Sequence[str]], str]
 
 
@@ -46,7 +47,7 @@ def look(
     controller = controller_of(target, instances)
     if controller is None:
         return None
-    return parsed((run or _run)(session(target, cluster, controller, COMMAND)))
+    return parsed((run or answer)(session(target, cluster, controller, COMMAND)))
 
 
 def controller_of(target: SlurmTarget, instances: Sequence[Instance]) -> Instance | None:
@@ -80,7 +81,7 @@ def update(
     Raises:
         OpsError: As `look`; or Slurm refuses.
     """
-    (run or _run)(session(target, cluster, controller, update_command(nodes, reason=reason)))
+    (run or answer)(session(target, cluster, controller, update_command(nodes, reason=reason)))
 
 
 def update_command(nodes: Sequence[str], *, reason: str) -> str:
@@ -89,25 +90,40 @@ def update_command(nodes: Sequence[str], *, reason: str) -> str:
     return f'{PATH}; sudo -n "$(command -v scontrol)" {shlex.join(words)} && echo {DONE}'
 
 
-def _run(command: Sequence[str]) -> str:
+def answer(
+    command: Sequence[str],
+    *,
+    seconds: float = SECONDS,
+    what: str = "Slurm to answer",
+    fix: str = CONTROLLER_FIX,
+) -> str:
+    """What a command on a node prints, `DONE` included.
+
+    Args:
+        command: Of `session`.
+        seconds: How long it may take.
+        what: What is expected of the node, for messages.
+        fix: What to do where the command failed.
+
+    Raises:
+        OpsError: The AWS CLI or its plugin is missing; the command failed, or took too long.
+    """
     for program, how in (("aws", "install the AWS CLI"), (PLUGIN, f"install it ({INSTALL})")):
         if shutil.which(program) is None:
             raise OpsError(
-                f"'{program}' is not installed, and Slurm is asked over Session Manager",
+                f"'{program}' is not installed, and the node is asked over Session Manager",
                 expected="the AWS CLI and its Session Manager plugin",
                 fix=how,
             )
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise OpsError(
-            f"no answer within {SECONDS} s", expected="Slurm to answer", fix="see whether slurmctld runs"
-        ) from None
+        raise OpsError(f"no answer within {seconds:g} s", expected=what, fix=fix) from None
     if DONE not in ended.stdout.split():
         raise OpsError(
             said_last(ended.stdout, ended.stderr) or f"exit code {ended.returncode}",
-            expected="Slurm to answer over Session Manager",
-            fix="see whether slurmctld runs: sudo systemctl status slurmctld",
+            expected=f"{what} over Session Manager",
+            fix=fix,
         )
     return ended.stdout
 

@@ -12,7 +12,7 @@ import core
 from core import AnyFile, names
 from ops import bill, gather, output, record
 from ops.bill import Bill
-from ops.clients import AnyTarget, Target
+from ops.clients import AnyTarget, SlurmTarget, Target
 from ops.errors import BAD_USE, OK, OpsError
 from ops.money import Spend, run_usd, spend
 from ops.output import Format
@@ -20,7 +20,7 @@ from pricing import price_file, prices
 from pricing.prices import Prices
 
 
-def so_far(target: Target, known: Prices, *, form: Format) -> dict[str, Any]:
+def so_far(target: Target | SlurmTarget, known: Prices, *, form: Format) -> dict[str, Any]:
     """Show what is there now since the beginning of the month; the JSON of it."""
     seen = gather.snapshot(target)
     found = spend(target.plan, seen, known)
@@ -35,7 +35,7 @@ def so_far(target: Target, known: Prices, *, form: Format) -> dict[str, Any]:
         for written in [record.of(run)]
     ]
     if form is not Format.json:
-        _show_spend(found, runs, form)
+        _show_spend(found, runs, form, work="Ray worker" if seen.orchestrator == "eks" else "job of Slurm")
         for item in seen.unseen:
             output.log(f"{item.source} could not be asked: {item.why}")
     return {
@@ -54,7 +54,7 @@ def so_far(target: Target, known: Prices, *, form: Format) -> dict[str, Any]:
     }
 
 
-def actual(target: Target, *, form: Format, day: date) -> dict[str, Any]:
+def actual(target: AnyTarget, *, form: Format, day: date) -> dict[str, Any]:
     """Show what AWS billed this month, and its forecast; the JSON of it."""
     target.aws.require_account()
     output.log(f"Cost Explorer charges ${bill.USD_PER_REQUEST} for each request; this takes two or more")
@@ -158,7 +158,7 @@ def _amount(value: float | None, *, estimate: bool = False) -> str:
     return "unknown" if value is None else f"{'~' if estimate else ''}{value:,.2f}"
 
 
-def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format) -> None:
+def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format, *, work: str) -> None:
     table = output.table("Name", "What is there now", ">$ per hour", ">Hours", ">$ this month")
     for item in found.items:
         amounts = [_amount(value, estimate=item.estimate) for value in (item.usd_per_hour, item.usd)]
@@ -170,7 +170,7 @@ def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     console.print(table)
     for one in found.idle:
         console.print(
-            f"idle: {one.gpus} GPUs in group {one.group}, {_amount(one.usd_per_hour)} $ an hour: no Ray worker on "
+            f"idle: {one.gpus} GPUs in group {one.group}, {_amount(one.usd_per_hour)} $ an hour: no {work} on "
             f"{', '.join(one.nodes)}"
         )
     useful = found.usd_per_useful_gpu_hour()
@@ -188,7 +188,7 @@ def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     )
 
 
-def _show_bill(target: Target, found: Bill, form: Format) -> None:
+def _show_bill(target: AnyTarget, found: Bill, form: Format) -> None:
     table = output.table("Service", ">$ this month")
     for service in found.services:
         table.add_row(service.name, f"{service.usd:,.2f}")

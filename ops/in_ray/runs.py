@@ -1,12 +1,12 @@
 """Reads run folders where they are mounted, and prints one line of JSON: `python -m hyperpod_ray_job.runs FOLDER...`.
 
 A run folder is what the training library writes: `progress.json`, `events.jsonl`, and checkpoints. With `--all` each
-FOLDER contains run folders. Times are seconds of this machine's clock, which is the cluster's.
+FOLDER contains run folders. Times are seconds of this machine's clock, which is the cluster's. On a node of Slurm it is
+the system's Python that reads, which may be 3.8: neither `itertools.pairwise` nor `isinstance(x, int | float)` here.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -25,6 +25,7 @@ MOST_BYTES = 64 << 20
 """Of `events.jsonl`, from its end."""
 RATE_STEPS = 50
 """Newest steps that count for the rate."""
+NUMBERS = (int, float)
 CHECKPOINT = re.compile(r"step-(\d{8})-([0-9a-f]{6})")
 
 
@@ -78,9 +79,9 @@ def read(folder: str) -> dict[str, Any]:
     checkpoints = _checkpoints(store)
     steps = [event for event in events if event.get("kind") == "step" and isinstance(event.get("step"), int)]
     others = [event for event in events if event.get("kind") != "step"]
-    pauses = sorted((after["t"] - before["t"] for before, after in itertools.pairwise(steps)), reverse=True)
+    pauses = sorted((after["t"] - before["t"] for before, after in _pairs(steps)), reverse=True)
     newest = steps[-RATE_STEPS:]
-    spans = sorted(after["t"] - before["t"] for before, after in itertools.pairwise(newest))
+    spans = sorted(after["t"] - before["t"] for before, after in _pairs(newest))
     return {
         "folder": folder,
         "found": bool(progress or events or checkpoints),
@@ -104,6 +105,11 @@ def read_all(storage: str) -> list[dict[str, Any]]:
     return [one for name in found if (one := read(f"{base}/{name}"))["found"]]
 
 
+def _pairs(listed: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Neighbours."""
+    return [(listed[place - 1], listed[place]) for place in range(1, len(listed))]
+
+
 def _kinds(events: list[dict[str, Any]]) -> set[str]:
     return {str(event.get("kind")) for event in events}
 
@@ -120,7 +126,7 @@ def _events(text: str | None) -> list[dict[str, Any]]:
     found = []
     for line in (text or "").splitlines():
         event = _object(line)  # a first line that was cut, or a last one that is being written, is none
-        if isinstance(event.get("t"), int | float):
+        if isinstance(event.get("t"), NUMBERS):
             found.append(event)
     return sorted(found, key=lambda event: event["t"])
 
@@ -135,7 +141,7 @@ def _curve(steps: list[dict[str, Any]]) -> list[list[float | None]]:
 
 
 def _number(value: Any) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, NUMBERS) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) else None
 
 

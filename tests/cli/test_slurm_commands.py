@@ -13,6 +13,7 @@ import pytest
 from cli.main import tree
 from core.decisions import APART, ON_SLURM, WORKS, Instead
 from core.loader import FOLDER
+from core.names import ENVIRONMENT_TAG
 from ops.clients import SlurmTarget
 from tests.cli.test_command_line import LEAVES, commands
 from tests.cli.test_one_command import problem
@@ -93,9 +94,9 @@ def test_what_to_use_instead_exists_and_works_on_slurm(words: str) -> None:
 
 
 def test_a_refusal_is_json_where_json_was_asked_for(account: SlurmAccount) -> None:
-    done = account.run("runs", "list", NAME, "-o", "json")
+    done = account.run("runs", "pull", NAME, "x", "--to", "y", "-o", "json")
     assert done.code == 2
-    assert "squeue" in done.json["error"]["fix"]
+    assert "look into /fsx/runs/NAME" in done.json["error"]["fix"]
 
 
 def test_the_line_of_sbatch_is_that_of_the_page() -> None:
@@ -153,6 +154,8 @@ ELSEWHERE = {
 """A step that the sandbox's and the reviews' tests prove, and what leads to it; it takes the environment."""
 HERE: dict[str, tuple[list[str], int, str]] = {
     "cost": (["--offline", "-o", "json"], 0, "usd_per_hour"),
+    "cost --actual": (["--offline", "-o", "json"], 0, '"usd_month": 1540.5'),
+    "cost --so-far": (["--offline", "-o", "json"], 0, '"busy_gpus": 0'),
     "env check": ([], 0, "ok slurm"),
     "env needs": ([], 0, "# What `slurm` needs"),
     "env show": ([], 0, "orchestrator: slurm"),
@@ -170,8 +173,10 @@ HERE: dict[str, tuple[list[str], int, str]] = {
     "wait": (["--for", "workers"], 0, "4/4 ready"),
 }
 """Options, exit code and what is said."""
-APART_TESTED = {"diff", "local deploy", "local destroy", "status --web"}
-"""Tests of their own below."""
+APART_TESTED = {"diff", "local deploy", "local destroy", "status --web"} | {
+    f"runs {verb}" for verb in ("list", "show", "compare", "best", "plot")
+}
+"""Tests of their own: below, and those of `runs` in tests/ops/test_ops_slurm_runs.py."""
 
 
 def test_every_working_command_is_run() -> None:
@@ -288,6 +293,26 @@ def test_all_environments_are_compared_with_it(account: SlurmAccount) -> None:
     rows = {row["environment"]: row for row in account.run("cost", "--all", "-o", "json").json["environments"]}
     assert rows[NAME]["gpus"] == 32
     assert len(rows) > 5
+
+
+def test_what_is_spent_so_far_is_counted_by_slurms_jobs(account: SlurmAccount) -> None:
+    found = account.state("running").run("cost", NAME, "--so-far", "--offline", "-o", "json").json["so_far"]
+    assert (found["gpus"], found["busy_gpus"]) == (32, 16)
+    assert {"controller", "login", "workers", "volumes of nodes"} <= {item["name"] for item in found["items"]}
+    assert [item["name"] for item in found["items"] if "EKS" in item["name"]] == []
+    (idle,) = found["idle"]
+    assert (idle["group"], idle["gpus"]) == ("workers", 16)
+    assert (found["unseen"], found["runs"]) == ([], [])
+    words = account.run("cost", NAME, "--so-far", "--offline").out
+    assert "no job of Slurm on" in " ".join(words.split())
+    assert "Ray" not in words
+
+
+def test_the_bill_is_asked_for_by_the_environments_tag(account: SlurmAccount) -> None:
+    done = account.run("cost", NAME, "--actual", "--offline")
+    assert (done.code, "Amazon SageMaker" in done.out) == (0, True), done.err
+    (asked,) = account.asked("GetCostAndUsage")
+    assert asked["Filter"]["Tags"] == {"Key": ENVIRONMENT_TAG, "Values": [NAME], "MatchOptions": ["EQUALS"]}
 
 
 def test_cost_has_no_control_plane(account: SlurmAccount) -> None:

@@ -72,7 +72,8 @@ def write_run(
 
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs, and things that are none; the environment `demo`."""
+    """Two runs, and things that are none; the environment `demo`. Tables are as wide as in a log."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     folder = tmp_path / "runs"
     write_run(folder, "first", monkeypatch, steps=32, slope=0.1)
     write_run(folder, "second", monkeypatch, steps=20, slope=0.05, every=1.0)

@@ -267,5 +267,13 @@ class SlurmAccount:
         name = arguments["logStreamNames"][0]
         return {"events": [{"logStreamName": name, "timestamp": 1, "message": "lifecycle: ready", "eventId": "1"}]}
 
+    def GetCostAndUsage(self, arguments: Json) -> Json:
+        cost = {"UnblendedCost": {"Amount": "540.5", "Unit": "USD"}}
+        groups = [{"Keys": ["Amazon SageMaker"], "Metrics": cost}]
+        return {"ResultsByTime": [{"TimePeriod": arguments["TimePeriod"], "Groups": groups, "Estimated": True}]}
+
+    def GetCostForecast(self, _: Json) -> Json:
+        return {"Total": {"Amount": "1000", "Unit": "USD"}}
+
     def GetMetricData(self, _: Json) -> Json:
         return {"MetricDataResults": []}
