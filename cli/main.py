@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import signal
@@ -129,8 +130,9 @@ reference.register(app)
 USAGE: Any = typer.BadParameter.__mro__[2]
 
 
+@functools.cache
 def tree() -> Any:
-    """The whole command tree, as click commands."""
+    """The whole command tree, as click commands; built once, for a process that runs many commands."""
     return typer.main.get_command(app)
 
 
