@@ -33,7 +33,7 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
     yield start
     for world in worlds:
-        process.stop(world.running, world.state)
+        world.stop()
 
 
 @pytest.fixture(scope="session")

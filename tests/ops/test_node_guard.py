@@ -27,6 +27,7 @@ def guarded(start_world: object, tmp_path_factory: pytest.TempPathFactory) -> It
     world: World = start_world()  # type: ignore[operator]
     with guarding(world, tmp_path_factory.mktemp("guard")) as made:
         yield made
+    world.stop()
 
 
 def test_two_pods_on_two_nodes_of_the_heads_group(guarded: Guarded) -> None:

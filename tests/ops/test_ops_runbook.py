@@ -48,6 +48,7 @@ def own(start_world: object) -> Iterator[World]:
                 taken.bind(("127.0.0.1", 8265))
                 taken.listen()
             yield made
+    made.stop()
 
 
 def test_the_page_has_commands() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 
 @pytest.fixture
-def dynamic(start_world: object) -> World:
+def dynamic(start_world: object) -> Iterator[World]:
     """An environment whose file system was made by its claim. Its stacks are small: they are not the matter."""
     made: World = start_world(seconds_per_state=1.0)  # type: ignore[operator]
     made.write(environment_text(mode="dynamic"))
@@ -23,7 +24,8 @@ def dynamic(start_world: object) -> World:
     made.until(
         lambda: [f for f in file_systems(made) if f["Lifecycle"] == "AVAILABLE"] != [], "the claim's file system"
     )
-    return made
+    yield made
+    made.stop()
 
 
 def file_systems(world: World) -> list[dict]:  # type: ignore[type-arg]
