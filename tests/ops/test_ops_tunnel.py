@@ -27,6 +27,7 @@ from ops.preflight import laptop as laptop_check
 from sandbox.aws import paths
 from tests.ops.world import ROOT, World, environment_text
 from tests.support import session_plugin
+from tests.support.emulator import until
 from tests.support.ports import free_port
 from tests.support.web import web_server
 
@@ -77,12 +78,17 @@ def bridged(faults: World) -> Iterator[None]:
     faults.request("DELETE", "/rehearsal/bridges")
 
 
-def gone(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid: int) -> bool:
+    """Whether it ends: what was killed a moment ago may still wait for a processor."""
+    until(lambda: not alive(pid))
+    return True
 
 
 def endpoint(world: World) -> tuple[str, str]:
@@ -159,7 +165,7 @@ def test_a_session_that_ends_is_replaced_and_ctrl_c_ends_it(laptop: Laptop, brid
         with socket.create_connection(("127.0.0.1", port), timeout=600) as client:
             client.sendall(b"GET /bytes/5 HTTP/1.0\r\n\r\n")
             assert client.recv(20).startswith(b"HTTP/1.1 200")
-        assert not gone(second["pid"])
+        assert alive(second["pid"])
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=600)
         assert process.returncode == 130

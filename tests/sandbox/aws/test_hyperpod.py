@@ -175,7 +175,8 @@ def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     name = clusters.create(group(), NodeProvisioningMode="Continuous")
     assert clusters.nodes(name) == {}
     assert clusters.api.describe_cluster(ClusterName=name)["InstanceGroups"][0]["CurrentCount"] == 0
-    failed = [e for e in clusters.api.list_cluster_events(ClusterName=name)["Events"] if e["EventLevel"] == "Error"]
+    failed = until(lambda: [e for e in clusters.api.list_cluster_events(ClusterName=name)["Events"]
+                            if e["EventLevel"] == "Error"])  # fmt: skip
     detail = clusters.api.describe_cluster_event(ClusterName=name, EventId=failed[0]["EventId"])["EventDetails"]
     assert "capacity" in detail["EventDetails"]["EventMetadata"]["InstanceGroup"]["FailureMessage"]
     emulator.control.clear_faults()
@@ -190,8 +191,8 @@ def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     emulator.control.fail_node(min(running), "NVRM: Xid 74")
     emulator.control.set_fault(operation="hyperpod.gpu", effect="no-capacity", count=-1)
     clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[min(running)])
-    until(lambda: len(clusters.nodes(name)) == 1)
-    assert shortages() == 2
+    until(lambda: shortages() == 2)  # it is reported at the look after the one that removes the node
+    assert len(clusters.nodes(name)) == 1
     emulator.control.clear_faults()
     clusters.all_running(name, 2)
     assert shortages() == 2

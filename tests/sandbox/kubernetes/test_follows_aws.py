@@ -160,6 +160,7 @@ def test_nodes_and_file_systems(world: World) -> None:
     second = ready("gpu")[0]["metadata"]["name"]
     cluster.kubectl("label", "node", second, f"{HEALTH}=UnschedulablePendingReplacement", "--overwrite")
     cluster.until(lambda: [n for n in ready("gpu") if n["metadata"]["name"] != second], "replaced on request")
+    cluster.until(lambda: len(cluster.get("nodes", "-l", f"{label}=gpu")["items"]) == 1, "the old node's object gone")
 
     _rebooted(cluster, lambda: ready("gpu"))
 
