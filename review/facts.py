@@ -9,14 +9,14 @@ from typing import Any
 import yaml
 
 
-@functools.cache
 def facts() -> dict[str, Any]:
     """The whole file."""
     return load_yaml("facts.yaml")
 
 
+@functools.cache
 def load_yaml(name: str) -> dict[str, Any]:
-    """A data file of this package."""
+    """A data file of this package, read once; nobody changes what is returned."""
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
     assert isinstance(data, dict)  # noqa: S101  (narrowing only)
