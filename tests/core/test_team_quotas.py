@@ -250,3 +250,33 @@ def test_the_regions_and_limits_are_the_registrys() -> None:
     for word in ("vision", "a", "a-b", "0" * 40, "-a", "a-", "A", "a_b"):
         ours = not problems(shared(team(word)))
         assert ours == bool(re.fullmatch(names_of.strip("^$"), word)), word
+
+
+def test_parts_that_fill_the_nodes_are_no_more_than_there_are() -> None:
+    """Eight parts come to 768 of 768 vCPUs; their sum as binary fractions is a little more than four."""
+    vcpus = [97] * 7 + [89]
+    assert sum(vcpus) == 4 * 192 < 192 * 4.000001
+    assert sum(one / 192 for one in vcpus) > 4
+    teams = [team(f"t{n}", {"type": "ml.p5.48xlarge", "vcpus": one}, HEAD) for n, one in enumerate(vcpus)]
+    said = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    assert said == []
+    teams[0]["quota"][0]["vcpus"] = 98
+    (message,) = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    assert "and there are 4" in message
+
+
+@pytest.mark.parametrize(("instances", "said"), [(3, None), (4, "come to 4 instances (vision 4), and there are 3")])
+def test_a_group_that_is_scaled_counts_with_the_nodes_it_can_have(instances: int, said: str | None) -> None:
+    """Its count is 0: what its workers can need is what there can be."""
+    file = shared(
+        team("vision", {"type": "ml.g5.48xlarge", "instances": instances}, HEAD),
+        **{
+            "hyperpod/managed_autoscaling": True,
+            "hyperpod/instance_groups/2": {"name": "burst", "type": "ml.g5.48xlarge", "count": 0},
+            "ray/autoscaling": True,
+            "ray/workers/1": {"name": "burst", "instance_group": "burst", "replicas": 0, "max_replicas": 3},
+        },
+    )
+    found = [one.message for one in problems(file) if "quotas of ml.g5.48xlarge" in one.message]
+    assert len(found) == (1 if said else 0), found
+    assert not said or said in found[0]

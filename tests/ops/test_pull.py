@@ -7,6 +7,8 @@ import os
 import shutil
 import zlib
 from collections import namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,25 @@ def test_a_stream_that_ends_early_is_asked_for_again(
     assert pull._copy([file], read, to=tmp_path / "to", of="x") == 6
     assert (tmp_path / "to" / "a").read_bytes() == b"abcdef"
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["a"]
+
+
+def test_what_did_not_arrive_is_not_counted(tmp_path: Path) -> None:
+    """The time that is left follows from what arrived: a part that is asked for again counts once."""
+    progress = pull._Progress(2 * len(SHARD))
+    progress.at(len(SHARD))
+    parts = iter([[SHARD[:100]], [SHARD[:-1], b"?"], [SHARD]])
+
+    @contextmanager
+    def read(_name: str) -> Iterator[list[bytes]]:
+        yield next(parts)
+
+    file = pull.File(name="a", bytes=len(SHARD), crc32=zlib.crc32(SHARD))
+    for words in ("100 bytes of", "CRC-32"):
+        with pytest.raises(OSError, match=words):
+            pull._receive(file, read, tmp_path / "a.part", progress=progress)
+        assert progress.done == len(SHARD)
+    pull._receive(file, read, tmp_path / "a.part", progress=progress)
+    assert progress.done == 2 * len(SHARD)
 
 
 def test_both_sides_use_one_mark() -> None:

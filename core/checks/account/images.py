@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.checks.account import policies
+from core.checks.account.keys import readable_secret
 from core.checks.lookup import known_groups
 from core.evidence import Account, code, found
 from core.findings import Finding, error, fine, rule, skipped, warning
 from core.ground import GroundPlan
+from core.image_build import CodeArtifact
 from core.images import Reference
 from core.plan import Plan
 
@@ -57,6 +59,55 @@ def repository_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[
             )
         )
     yield from wrong or [fine(*NAME, what=name)]
+
+
+@rule("image", "region", needs="account", title="package index")
+def package_index_is_there(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+    """What an image build needs of its package index is there: the repository of CodeArtifact, or the secret.
+
+    https://docs.aws.amazon.com/codeartifact/latest/APIReference/API_DescribeRepository.html
+    https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_DescribeSecret.html
+    """
+    built = plan.built_image
+    asked = built.index if built else None
+    if asked is None:
+        yield skipped("the build asks PyPI or no index" if built else "no image is built")
+        return
+    for name in ("codeartifact_arn", "secret_arn"):
+        arn = getattr(asked, name)
+        if arn and arn.split(":")[3] != plan.settings.region:
+            yield skipped(f"{name} is of {arn.split(':')[3]}: it was not asked")
+            return
+    if asked.codeartifact_arn:
+        yield _repository(account, CodeArtifact.parse(asked.codeartifact_arn))
+    elif asked.secret_arn:
+        path = ("image", "index", "secret_arn")
+        change = (
+            f"aws secretsmanager update-secret --secret-id {asked.secret_arn} --kms-key-id alias/aws/secretsmanager"
+        )
+        yield readable_secret(account, path, asked.secret_arn, reader="the build's role", of="the index", fix=change)
+    else:
+        yield skipped("an index by its address cannot be asked")
+
+
+def _repository(account: Account, wanted: CodeArtifact) -> Finding:
+    path, place = ("image", "index", "codeartifact_arn"), f"{wanted.domain}/{wanted.repository}"
+    answer = found(
+        account,
+        "codeartifact",
+        "describe_repository",
+        domain=wanted.domain,
+        domainOwner=wanted.owner,
+        repository=wanted.repository,
+    )
+    if answer is None:
+        return error(
+            *path,
+            what=f"{place}: no such repository in {wanted.region}",
+            expected=f"a repository of CodeArtifact, in a domain of {wanted.owner}",
+            fix="correct the ARN, or create the repository",
+        )
+    return fine(*path, what=place)
 
 
 def _policy(account: Account, name: str) -> str:

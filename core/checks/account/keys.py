@@ -111,37 +111,59 @@ def accounting_secret_exists(plan: SlurmPlan, account: Account) -> Iterator[Find
     if database is None:
         yield skipped("accounting is on the controller")
         return
-    path = (*DATABASE, "secret_arn")
-    name = database.secret_arn.rpartition(":")[2]
-    answer = found(account, "secretsmanager", "describe_secret", SecretId=database.secret_arn)
+    yield readable_secret(
+        account,
+        (*DATABASE, "secret_arn"),
+        database.secret_arn,
+        reader="the nodes' role",
+        of="the database",
+        key_arn=database.kms_key_arn,
+        fix="set hyperpod.accounting_database.kms_key_arn to the ARN of that key",
+    )
+
+
+def readable_secret(
+    account: Account, path: Path, arn: str, *, reader: str, of: str, fix: str, key_arn: str | None = None
+) -> Finding:
+    """Whether a secret with a user and a password is there, and a role of the stacks can decrypt it.
+
+    Args:
+        account: Who is asked. The value is never asked for.
+        path: Setting that names the secret.
+        arn: The secret.
+        reader: Who reads it.
+        of: Whose user and password it has.
+        fix: What to do about a key that the reader may not use.
+        key_arn: Key that the reader may use, besides aws/secretsmanager. Default: none.
+    """
+    name = arn.rpartition(":")[2]
+    answer = found(account, "secretsmanager", "describe_secret", SecretId=arn)
     if answer is None:
-        yield error(
+        return error(
             *path,
-            what=f"{name}: no such secret in {plan.settings.region}",
-            expected="a secret with the database's user name and password",
+            what=f"{name}: no such secret in {arn.split(':')[3]}",
+            expected=f"a secret with the user name and password of {of}",
             fix="correct the ARN, or create the secret",
         )
-    elif answer.get("DeletedDate"):
-        yield error(
+    if answer.get("DeletedDate"):
+        return error(
             *path,
             what=f"{name} is scheduled for deletion",
             expected="a secret that can be read",
             fix=f"aws secretsmanager restore-secret --secret-id {name.rpartition('-')[0]}",
         )
-    elif (key := str(answer.get("KmsKeyId") or "")) and not key.endswith("alias/aws/secretsmanager"):
+    if (key := str(answer.get("KmsKeyId") or "")) and not key.endswith("alias/aws/secretsmanager"):
         # the service answers with what the secret was given: an ARN, an ID or an alias, which names no key
-        short, ours = key.rpartition("/")[2], (database.kms_key_arn or "").rpartition("/")[2]
+        short, ours = key.rpartition("/")[2], (key_arn or "").rpartition("/")[2]
         if ours and (short == ours or ":alias/" in key or key.startswith("alias/")):
-            yield fine(*path, what=f"{name}, encrypted with {short}")
-        else:
-            yield warning(
-                *path,
-                what=f"{name} is encrypted with {short}, and the nodes' role may not decrypt with it",
-                expected=f"the key {ours}, which the file names" if ours else "the key aws/secretsmanager",
-                fix="set hyperpod.accounting_database.kms_key_arn to the ARN of that key",
-            )
-    else:
-        yield fine(*path, what=name)
+            return fine(*path, what=f"{name}, encrypted with {short}")
+        return warning(
+            *path,
+            what=f"{name} is encrypted with {short}, and {reader} may not decrypt with it",
+            expected=f"the key {ours}, which the file names" if ours else "the key aws/secretsmanager",
+            fix=fix,
+        )
+    return fine(*path, what=name)
 
 
 def _symmetric(key: Json) -> bool:

@@ -232,6 +232,7 @@ def images_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
         yield fine("image", what=f"built from {built.folder}/ into repository '{plan.image_repository}'")
     named: list[tuple[Path, str | None]] = [
         (("image", "uri"), plan.existing_image),
+        (("image", "base"), built.base if built else None),
         (("ray", "gcs_fault_tolerance", "redis_image"), gcs.redis_image if gcs else None),
     ]
     for path, uri in named:

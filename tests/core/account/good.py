@@ -127,6 +127,7 @@ GOOD: Json = {
         }
     },
     "mlflow": {"team": "Created"},
+    "packages": {f"{ACCOUNT}/ml/pypi": {}},
     "file_systems": {
         FILE_SYSTEM: {
             "FileSystemType": "LUSTRE",

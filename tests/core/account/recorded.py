@@ -293,6 +293,11 @@ class RecordedAccount:
 
     # --- the others ------------------------------------------------------------------------------------------------
 
+    def _codeartifact_describe_repository(self, asked: Json) -> Json:
+        place = "/".join(asked[key] for key in ("domainOwner", "domain", "repository"))
+        self._one("packages", place, "ResourceNotFoundException")
+        return {"repository": {"name": asked["repository"], "domainName": asked["domain"]}}
+
     def _secretsmanager_describe_secret(self, asked: Json) -> Json:
         return {"ARN": asked["SecretId"], **self._one("secrets", asked["SecretId"], "ResourceNotFoundException")}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from core.evidence import Evidence
 from core.findings import RULES, Finding
@@ -46,6 +48,11 @@ ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 APP = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:mlflow-app/app-ABCDEF123456"
 RUNS = f"mlflow-test-{ACCOUNT}-{REGION}"
 RECORDED = {**NEW, "ray/tracking": {"mlflow_app": {}}}
+PACKAGES = f"arn:aws:codeartifact:{REGION}:{ACCOUNT}:repository/ml/pypi"
+LOGIN = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:index-AbCdEf"
+COPY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/ray@sha256:{'b' * 64}"
+BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
+BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
@@ -148,6 +155,12 @@ CASES = [
     Sabotage("MLflow bucket left behind", {"buckets": {RUNS: REGION}}, (("bucket names", "error", "name the app that uses it in ray.access.mlflow_arn"),), file=RECORDED),
     Sabotage("MLflow app left behind", {"mlflow_apps": {APP: ("test", "Created")}}, (("MLflow", "warning", f"set ray.access.mlflow_arn: {APP}"),), file=RECORDED),
     Sabotage("MLflow app that failed", {"mlflow_apps": {APP: ("test", "UpdateFailed")}, "stacks > test-Ray": {**OUR_STACK, "resources": [APP]}}, (("MLflow", "error", f"{APP} is UpdateFailed"),), file=RECORDED),
+    # --- what an image build needs
+    Sabotage("no repository of packages", {"packages": {f"{ACCOUNT}/ml/pypi": None}}, (("package index", "error", f"ml/pypi: no such repository in {REGION}"),), file=BY_ARTIFACT),
+    Sabotage("no secret of the index", {"secrets": {}}, (("package index", "error", f"index-AbCdEf: no such secret in {REGION}"),), file=BY_ADDRESS),
+    Sabotage("secret of the index goes away", {"secrets": {LOGIN: {"DeletedDate": datetime(2026, 11, 1, tzinfo=UTC)}}}, (("package index", "error", "scheduled for deletion"),), file=BY_ADDRESS),
+    Sabotage("secret of the index with a key of its own", {"secrets": {LOGIN: {"KmsKeyId": KEY}}}, (("package index", "warning", "the build's role may not decrypt with it"),), file=BY_ADDRESS),
+    Sabotage("no base image", {"images > team/ray": []}, (("image", "error", f"{COPY} is not in ECR"),), file={**NEW, "image": {"base": COPY}}),
     Sabotage("EKS name of another stack", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": ["test-eks"]}}, (("cluster names", "error", "EKS cluster test-eks belongs to stack theirs-Eks"),), file=NEW),
     Sabotage("EKS name by hand", {"eks > test-eks": {"status": "ACTIVE", "version": "1.35"}}, (("cluster names", "error", "name it in eks.existing"),), file=NEW),
     Sabotage("HyperPod name of another environment", {"hyperpod > test": {"ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService", "InstanceGroups": []}, "stacks > old-HyperPod": {"status": "CREATE_COMPLETE", "resources": [ARN]}}, (("cluster names", "error", "belongs to stack old-HyperPod"),), file=NEW),
@@ -239,6 +252,46 @@ def test_the_deployment_role_creates_quotas_where_there_are_teams(action: str) -
     (without,) = judged(NEW, {"denied": [action]})["deployment role"]
     (teams,) = judged({**NEW, **TEAMS}, {"denied": [action]})["deployment role"]
     assert (without.severity, teams.severity, action in teams.what) == ("fine", "error", True)
+
+
+@pytest.mark.parametrize(
+    ("file", "edits", "severity", "said"),
+    [
+        (BY_ARTIFACT, {}, "fine", "ml/pypi"),
+        (BY_ADDRESS, {"secrets": {LOGIN: {"Name": "index"}}}, "fine", "index-AbCdEf"),
+        (NEW, {}, "skipped", "PyPI"),
+        ({**NEW, "image": {"index": {"url": "https://pypi.example.com/simple"}}}, {}, "skipped", "cannot be asked"),
+        (
+            {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES.replace(REGION, "eu-west-1")}}},
+            {},
+            "skipped",
+            "eu-west-1",
+        ),
+        (EXISTING, {}, "skipped", "no image is built"),
+    ],
+)
+def test_what_a_build_needs_is_asked_for_where_it_can_be(file: Json, edits: Json, severity: str, said: str) -> None:
+    (found,) = judged(file, edits)["package index"]
+    assert (found.severity, said in found.what) == (severity, True), found
+
+
+def test_a_base_image_is_asked_for_by_its_digest() -> None:
+    found = judged({**NEW, "image": {"base": COPY}}, {"images > team/ray": [f"sha256:{'b' * 64}"]})["image"]
+    assert [one.severity for one in found] == ["fine", "fine"]
+
+
+@pytest.mark.parametrize(
+    ("file", "call"),
+    [
+        (BY_ARTIFACT, "codeartifact.describe_repository"),
+        (BY_ADDRESS, "secretsmanager.describe_secret"),
+        (RECORDED, "sagemaker.list_mlflow_apps"),
+    ],
+)
+def test_a_denied_right_is_no_answer(file: Json, call: str) -> None:
+    """A rule that is denied its question says nothing: `preflight` then has the row unknown, with the right."""
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        judged(file, {"errors": {call: "AccessDeniedException"}})
 
 
 @pytest.mark.parametrize(
