@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops import connect, submit, training
+from ops import clients, connect, submit, training
 from sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
@@ -23,6 +23,10 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     if not install.installed():
         pytest.fail("the embedded AWS is not installed: hyperpod-ray local setup")
     worlds: list[World] = []
+    # beside a busy suite the embedded AWS and the Kubernetes API are slow, not away; a handshake counts as connecting
+    patch = pytest.MonkeyPatch()
+    patch.setattr(clients, "CONNECT_SECONDS", 120)
+    patch.setattr(clients, "READ_SECONDS", 900)
 
     def start(*, seconds_per_state: float = 1.5) -> World:
         state: Path = tmp_path_factory.mktemp("aws")
@@ -34,6 +38,7 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     yield start
     for world in worlds:
         world.stop()
+    patch.undo()
 
 
 @pytest.fixture(scope="session")

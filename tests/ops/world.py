@@ -377,7 +377,8 @@ class World:
 
     @staticmethod
     def until(condition: Callable[[], bool], what: str, *, seconds: float = 600) -> None:
-        end = time.monotonic() + seconds
+        end, pause = time.monotonic() + seconds, 0.3
         while not condition():
             assert time.monotonic() < end, f"{what} did not come within {seconds:.0f} s"
-            time.sleep(0.3)
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.1)  # what is waited for needs the processor too

@@ -15,10 +15,13 @@ import yaml
 from cli.main import main
 from core.loader import FOLDER
 from core.new_file import default_zones
+from ops import clients
 from tests.support import assemblies, boto_models
 from tests.support.emulator import Emulator
 
 boto_models.share()
+# beside a busy suite the embedded AWS and the Kubernetes API are slow, not away
+clients.CONNECT_SECONDS, clients.READ_SECONDS = 120, 900
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,9 @@ def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
     lost = nodes[0]["id"]
     with story.emulator.control.time_held():
         story.emulator.control.fail_node(lost, "NVRM: Xid 74: NVLink error")
-        seen = until(
-            lambda: (status := story.ops("status", NAME, allowed=(0, 3)))["verdict"]["state"] != "Healthy" and status
-        )
-        assert seen["verdict"]["state"] == "Recovering"
-        assert lost in json.dumps(seen["verdict"])
+        # Kubernetes may lose the node a moment later than HyperPod
+        until(lambda: (found := story.ops("status", NAME, allowed=(0, 3))["verdict"])["state"] == "Recovering"
+              and lost in json.dumps(found))  # fmt: skip
     until(lambda: story.ops("status", NAME, allowed=(0, 3))["verdict"]["state"] == "Healthy")
     events = story.ops("nodes", "events", NAME)
     assert "Xid 74" in json.dumps(events)

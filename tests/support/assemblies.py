@@ -6,6 +6,7 @@ at the same time wait for the first. One that fails is not kept.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -108,7 +109,11 @@ def _of_these_sources() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     # a few, as another run may be at work with other sources
-    for old in sorted(parent.iterdir(), key=lambda place: place.stat().st_mtime)[:-KEEP]:
+    ages = []
+    for place in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another run was faster to remove it
+            ages.append((place.stat().st_mtime, place))
+    for _, old in sorted(ages)[:-KEEP]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 

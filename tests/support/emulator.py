@@ -23,6 +23,7 @@ from sandbox.aws import client, install, process
 ROOT = Path(__file__).resolve().parents[2]
 # ends a hang; no test is about it
 PATIENCE_SECONDS = 600.0
+LONGEST_PAUSE = 0.5
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 
 
@@ -79,14 +80,19 @@ def running(folder: Path, *, seconds_per_state: float = 0.1, **options: Any) -> 
 
 
 def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS, every: float = 0.05) -> Any:
-    """Wait for a condition, asked every so many seconds, return what it gave; the limit is no assertion on speed."""
-    end = time.monotonic() + seconds
+    """Wait for a condition and return what it gave; the limit is no assertion on speed.
+
+    It is asked every so many seconds at first, and less often the longer it takes: what is waited for needs the
+    processor too.
+    """
+    end, pause = time.monotonic() + seconds, every
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(every)
+        time.sleep(pause)
+        pause = min(max(every, LONGEST_PAUSE), pause * 1.1)
 
 
 def command_lines(state: Path) -> dict[int, str]:

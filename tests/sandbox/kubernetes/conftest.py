@@ -20,6 +20,7 @@ import yaml
 
 from sandbox.aws import install
 from tests.support import kubectl
+from tests.support.emulator import until
 
 PROJECT = Path(__file__).resolve().parents[3]
 PYTHON = PROJECT / ".venv-emulator" / "bin" / "python"
@@ -118,11 +119,10 @@ class Cluster:
 
     def until(self, check: Callable[[], Any], what: str) -> Any:
         """Poll until a check answers something true; the time limit is only there to end a hang."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not (found := check()):
-            assert time.monotonic() < end, f"never: {what}"
-            time.sleep(0.2)
-        return found
+        try:
+            return until(check, seconds=PATIENCE_SECONDS, every=0.2)
+        except AssertionError as error:
+            raise AssertionError(f"never: {what}: {error}") from None
 
     def client(self) -> Any:
         """An ApiClient of the Python `kubernetes` package."""
