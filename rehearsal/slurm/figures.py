@@ -151,4 +151,4 @@ def verdict(report: SlurmReport) -> str:
 def needed_steps(faults: Sequence[str], *, interval: int, step_delay_s: float, away_s: float) -> int:
     """Steps of a run that has room for each fault. Training continues while the controller is away."""
     alone = sum(fault == "controller" for fault in faults)
-    return interval * (2 * len(faults) + 2) + alone * int(3 * away_s / step_delay_s)
+    return interval * (2 * len(faults) + 2) + alone * int(2 * away_s / step_delay_s)

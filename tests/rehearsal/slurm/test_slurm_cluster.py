@@ -18,9 +18,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.slurm.cluster import Cluster
-from rehearsal.slurm.install import found, why_not
-from rehearsal.slurm.rehearse import LAUNCHERS
+from rehearsal.slurm.install import why_not
 
 PROJECT = Path(__file__).resolve().parents[3]
 PAGE = PROJECT / "docs" / "slurm.md"
@@ -130,8 +128,8 @@ def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], s
 
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], set[str], set[int]]:
-    """With torchrun, and all faults."""
-    return rehearse(page_command(0), tmp_path_factory.mktemp("report"))
+    """With torchrun, and all faults. Fewer steps than by default: they are waited for."""
+    return rehearse([*page_command(0), "--interval", "8"], tmp_path_factory.mktemp("report"))
 
 
 def test_every_fault_is_survived_with_the_losses_of_the_undisturbed_run(rehearsed: tuple[Any, ...]) -> None:
@@ -165,25 +163,3 @@ def test_nothing_listens_beyond_loopback_and_nothing_is_left(rehearsed: tuple[An
     _, addresses, left = rehearsed
     assert addresses == {"0100007F"}
     assert left == set()
-
-
-def test_the_scripts_are_ones_that_slurm_accepts(tmp_path: Path) -> None:
-    """Slurm reads the options of each script, and refuses one that it does not know: HyperPod's auto-resume too."""
-    cluster = Cluster.start(nodes=2)
-    env = {**os.environ, **cluster.env()}
-
-    def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
-        line = [str(found(arguments[0])), *arguments[1:]]
-        return subprocess.run(line, env=env, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
-
-    try:
-        for script in LAUNCHERS.values():
-            done = asked("sbatch", "--test-only", script, "finetune", "--name", "a")
-            assert (done.returncode, "to start at" in done.stderr) == (0, True), done.stderr
-            wrong = tmp_path / "wrong.sbatch"
-            wrong.write_text((PROJECT / script).read_text().replace("#SBATCH --requeue", "#SBATCH --requeu3"))
-            assert asked("sbatch", "--test-only", str(wrong), "finetune").returncode != 0
-        unknown = asked("srun", "--auto-resume=1", "true")
-        assert (unknown.returncode != 0, "auto-resume" in unknown.stderr) == (True, True), unknown.stderr
-    finally:
-        assert cluster.stop() == []

@@ -1,4 +1,4 @@
-"""`nodes` on a real Slurm: the program's commands reach it as Session Manager would run them. One cluster for all.
+"""The scripts and `nodes` on a real Slurm: commands reach it as Session Manager would run them. One cluster for all.
 
 HyperPod is an account by botocore's models (`tests/support/slurm_account.py`); slurmctld, sinfo, squeue and scontrol
 are real. `sinfo --json` is the judge of what was done. Skipped, with the reason, where Slurm is not installed.
@@ -7,6 +7,8 @@ are real. `sinfo --json` is the judge of what was done. Skipped, with the reason
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from rehearsal.slurm.cluster import Cluster
 from rehearsal.slurm.install import found, why_not
+from rehearsal.slurm.rehearse import LAUNCHERS
 from tests.support.slurm_account import NAME, WORKERS, SlurmAccount
 
 pytestmark = [
@@ -24,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or ""),
 ]
 LIMIT_S = 900
+PROJECT = Path(__file__).resolve().parents[3]
 SLEEP = "#!/bin/sh\nsleep 36000\n"
 
 
@@ -57,6 +61,24 @@ def until(check: Any) -> None:
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_the_scripts_are_ones_that_slurm_accepts(cluster: Cluster, tmp_path: Path) -> None:
+    """Slurm reads the options of each script, and refuses one that it does not know: HyperPod's auto-resume too."""
+    env = {**os.environ, **cluster.env()}
+
+    def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+        line = [str(found(arguments[0])), *arguments[1:]]
+        return subprocess.run(line, env=env, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+
+    for script in LAUNCHERS.values():
+        done = asked("sbatch", "--test-only", script, "finetune", "--name", "a")
+        assert (done.returncode, "to start at" in done.stderr) == (0, True), done.stderr
+        wrong = tmp_path / "wrong.sbatch"
+        wrong.write_text((PROJECT / script).read_text().replace("#SBATCH --requeue", "#SBATCH --requeu3"))
+        assert asked("sbatch", "--test-only", str(wrong), "finetune").returncode != 0
+    unknown = asked("srun", "--auto-resume=1", "true")
+    assert (unknown.returncode != 0, "auto-resume" in unknown.stderr) == (True, True), unknown.stderr
 
 
 @pytest.fixture(scope="module")
