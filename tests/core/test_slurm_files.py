@@ -77,6 +77,10 @@ CASES = [
     Case("partitions_share_a_zone", {f"{GROUPS}/3": {**MORE, "availability_zone_id": "usw2-az1"}},
          "hyperpod.instance_groups[3].availability_zone_id", "EFA does not cross zones", {f"{GROUPS}/3": MORE},
          severity="warning"),
+    Case("partitions_share_a_zone",  # one group of the partition with EFA is enough
+         {f"{GROUPS}/3": {**MORE, "type": "ml.m5.2xlarge", "availability_zone_id": "usw2-az1"}},
+         "hyperpod.instance_groups[3].availability_zone_id", "spans usw2-az1 and usw2-az2",
+         {f"{GROUPS}/3": {**MORE, "type": "ml.m5.2xlarge"}}, severity="warning"),
     Case("nodes_have_addresses", {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 25},
          "hyperpod.instance_groups[2].count", "take 130 addresses",
          {"network/cidr": "10.0.0.0/20", "network/node_subnet_prefix": 24}),
@@ -107,6 +111,15 @@ def test_what_rules_of_slurm_let_through() -> None:
     assert problems({f"{WORKERS}/type": "ml.m5.2xlarge", f"{WORKERS}/min_count": GONE, f"{GROUPS}/3": apart}) == []
     unknown = problems({f"{GROUPS}/3": {**MORE, "type": "ml.p99.48xlarge", "availability_zone_id": "usw2-az1"}})
     assert {"hyperpod.instance_groups[3].type"} <= {one.path for one in unknown}
+
+
+def test_a_group_is_found_by_its_name() -> None:
+    found, _ = judged(SLURM)
+    assert found is not None
+    roles = {name: found.plan.group(name).slurm.role for name in ("controller", "login", "workers")}
+    assert roles == {"controller": "controller", "login": "login", "workers": "compute"}
+    with pytest.raises(KeyError):
+        found.plan.group("work")
 
 
 def test_a_folder_is_no_script() -> None:

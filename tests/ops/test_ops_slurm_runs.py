@@ -91,22 +91,31 @@ def test_what_others_keep_to_themselves_is_named(account: SlurmAccount, storage:
     hook = account.folder / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(
-        "import os\nreal = os.access\nos.access = lambda path, mode: not path.endswith('second') and real(path, mode)\n"
+        "import os\nreal = os.access\n"
+        "os.access = lambda path, mode: not path.endswith(('second', '.ray-7')) and real(path, mode)\n"
     )
     account.monkeypatch.setenv("PYTHONPATH", str(hook))
     done = account.run("runs", "list", NAME, "--storage", str(storage))
     assert done.code == 0, done.err
     assert "not readable on login: second" in done.err
+    assert ".ray-7" not in done.err
 
 
-def test_without_a_login_node_the_controller_reads(account: SlurmAccount, storage: Path) -> None:
+def test_without_a_login_node_that_runs_the_controller_reads(account: SlurmAccount, storage: Path) -> None:
     every = account.ListClusterNodes({})["ClusterNodeSummaries"]
-    account.ListClusterNodes = lambda _: {  # type: ignore[method-assign]
-        "ClusterNodeSummaries": [one for one in every if one["InstanceGroupName"] != "login"]
-    }
-    assert account.run("runs", "list", NAME, "--storage", str(storage)).code == 0
-    assert account.sessions[0]["Target"].endswith(f"_controller-{CONTROLLER}")
-    account.ListClusterNodes = lambda _: {"ClusterNodeSummaries": []}  # type: ignore[method-assign]
+
+    def of(nodes: list[dict[str, Any]]) -> None:
+        account.ListClusterNodes = lambda _: {"ClusterNodeSummaries": nodes}  # type: ignore[method-assign]
+
+    starts = [
+        {**one, "InstanceStatus": {"Status": "Pending"}} if one["InstanceGroupName"] == "login" else one
+        for one in every
+    ]  # fmt: skip
+    for nodes in (starts, [one for one in every if one["InstanceGroupName"] != "login"]):
+        of(nodes)
+        assert account.run("runs", "list", NAME, "--storage", str(storage)).code == 0
+        assert account.sessions[-1]["Target"].endswith(f"_controller-{CONTROLLER}")
+    of([])
     done = account.run("runs", "list", NAME)
     assert (done.code, "no controller or login node runs" in done.err) == (1, True), done.err
 

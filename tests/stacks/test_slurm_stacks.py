@@ -157,6 +157,8 @@ def test_the_script_extends_the_set_up(options: Assembly) -> None:
 def test_accounting_is_where_the_file_says(options: Assembly) -> None:
     database = options.one("AWS::SageMaker::Cluster")["Orchestrator"]["Slurm"]["AccountingDatabase"]
     assert database == {"Endpoint": "db.example.com", "SecretArn": SECRET, "Port": 3307, "Name": "acct"}
+    plan = load_any(options.name, folder=VARIANTS).plan
+    assert requests.create_cluster(plan)["Orchestrator"]["Slurm"]["AccountingDatabase"] == database, "as it is judged"
     assert statements(options)["AccountingSecret"]["Resource"] == SECRET
     egress = [
         rule
@@ -317,6 +319,10 @@ def test_a_closed_network_has_the_endpoints_that_nodes_call(options: Assembly) -
         "ec2messages",
     }  # fmt: skip
     assert not options.of_type("AWS::EC2::NatGateway")
+
+
+def test_the_repository_is_there_before_the_role_that_names_it(built: Assembly) -> None:
+    assert "slurm-built-Image" in built.before("slurm-built-HyperPod")
 
 
 def test_the_way_out_is_there_before_the_nodes(example: Assembly) -> None:

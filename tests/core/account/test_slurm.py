@@ -142,7 +142,16 @@ def test_a_key_that_the_file_names_may_be_the_secrets(key: str) -> None:
     (secret,) = found["accounting secret"]
     assert (secret.severity, "encrypted with" in secret.message) == ("fine", True)
     (there,) = found["KMS keys"]
-    assert (there.severity, "Enabled" in there.message) == ("fine", True), "and no grant of volumes is asked for"
+    assert (there.severity, "Enabled" in there.message) == ("fine", True)
+
+
+def test_grants_are_asked_for_keys_of_volumes_alone() -> None:
+    """A secret is decrypted by the role itself; a volume needs a grant."""
+    nobody: Json = {"key_policy": {"Version": "2012-10-17", "Statement": []}}
+    edits = {**nobody, f"secrets > {SECRET}": {"KmsKeyId": KEY}}
+    assert bad(judged(KEYED, edits)[1]) == []
+    ((title, found),) = bad(judged(EXISTING, nobody)[1])
+    assert (title, "create grants" in found.message) == ("KMS keys", True)
 
 
 @pytest.mark.parametrize(
