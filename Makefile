@@ -88,7 +88,7 @@ times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo a
 walk: setup emulator-env rehearsal-env local-charts  ## run what the pages print, as printed, in a fresh clone
 	$(BIN)/python -m tests.run --walk
 
-stories: setup rehearsal-env  ## two teams with real Ray, and Ray on a real Slurm: minutes that `make test` has no time for
+stories: setup rehearsal-env  ## two teams and commands by hand with real Ray, and Ray on a real Slurm: minutes that `make test` has no time for
 	$(BIN)/python -m tests.run --stories -rs
 
 browser: setup docs  ## open the page of `status --web` and the built site in headless Chromium; pictures in .cache/browser

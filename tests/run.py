@@ -139,11 +139,12 @@ def parts() -> list[Part]:
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = ("ops/test_ops_connect.py", "ops/test_ops_pull.py", "ops/test_ops_submit.py")
-    teams, day, slurm_ray = (
-        "rehearsal/test_two_teams_ray.py", "ops/test_researchers_day.py", "rehearsal/slurm/test_slurm_ray_cluster.py",
+    day = "ops/test_researchers_day.py"
+    stories = (
+        "rehearsal/test_two_teams_ray.py", "rehearsal/slurm/test_slurm_ray_cluster.py", "rehearsal/test_by_hand_ray.py",
     )  # fmt: skip
     folders = [
-        Part(paths=("rehearsal", *with_ray), without=(*slurm, teams, slurm_ray)),  # one Ray cluster at a time
+        Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=("ops",), without=(*with_ray, day)),
         Part(paths=("docs", "cli")),
@@ -157,7 +158,7 @@ def parts() -> list[Part]:
         Part(paths=("sandbox/kubernetes",)),
         Part(paths=("docs/walk_pages.py",), only="--walk"),
         Part(paths=("docs/walk_sandbox.py", day), only="--walk"),
-        Part(paths=(teams, slurm_ray), only="--stories"),
+        Part(paths=stories, only="--stories"),
     ]
     taken = tuple(path for part in folders for path in part.paths)
     return [*folders, Part(paths=(".",), without=taken, quick=True)]

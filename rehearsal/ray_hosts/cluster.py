@@ -23,7 +23,7 @@ import yaml
 from core.names import CLIENT_PORT, DASHBOARD_PORT, GCS_PORT
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.ray_hosts.jobs_api import Dashboard
+from rehearsal.ray_hosts.jobs_api import BY_HAND_SECONDS, Dashboard
 from rehearsal.ray_hosts.launcher import Launcher
 from rehearsal.ray_hosts.machine import (
     check_version,
@@ -332,7 +332,7 @@ class Cluster:
             )
 
     def _node_id(self, pod: Pod) -> str:
-        _, body = self.dashboard.request("/api/v0/nodes?limit=1000&detail=0")
+        _, body = self.dashboard.request("/api/v0/nodes?limit=1000&detail=0", timeout=BY_HAND_SECONDS)
         for row in body["data"]["result"]["result"] if body else []:
             if row["node_ip"] == pod.ip and row["state"] == "ALIVE":
                 return str(row["node_id"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from rehearsal.ray_hosts import isolation
 from rehearsal.ray_hosts.cluster import Cluster
 from rehearsal.ray_hosts.errors import LocalError
+from rehearsal.ray_hosts.jobs_api import BY_HAND_SECONDS
 from rehearsal.ray_hosts.source import manifest_of
 from rehearsal.ray_hosts.state import ROOT, Pod
 
@@ -31,7 +32,7 @@ def only(name: str | None) -> Cluster:
 
 
 def _status(cluster: Cluster) -> dict[str, object]:
-    nodes = cluster.dashboard.nodes()
+    nodes = cluster.dashboard.nodes(timeout=BY_HAND_SECONDS)
     return {
         "schema_version": 1,
         "name": cluster.state.name,

@@ -15,6 +15,9 @@ from typing import Any
 
 from rehearsal.ray_hosts.errors import LocalError
 
+BY_HAND_SECONDS = 60.0
+"""Whoever asks once waits longer for a busy head than a loop that asks again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dashboard:
@@ -54,10 +57,10 @@ class Dashboard:
         except ValueError:
             return answer.status, None
 
-    def nodes(self) -> dict[str, str]:
+    def nodes(self, *, timeout: float = 5) -> dict[str, str]:
         """Address → ALIVE or DEAD, as the GCS holds it. Empty while the head does not answer."""
         try:
-            status, body = self.request("/api/v0/nodes?limit=1000&detail=0")
+            status, body = self.request("/api/v0/nodes?limit=1000&detail=0", timeout=timeout)
         except OSError:
             return {}
         if status != http.client.OK or not body:

@@ -17,6 +17,9 @@ import threading
 import time
 from pathlib import Path
 
+if sys.argv[1] == "drain-node":  # what it was asked, for the test whose working directory this is
+    Path("drained").write_text(json.dumps(sys.argv[1:]))
+    sys.exit(0)
 options = dict(part[2:].partition("=")[::2] for part in sys.argv[2:] if part.startswith("--"))
 ip = options["node-ip-address"]
 nodes: dict[str, str] = {}
