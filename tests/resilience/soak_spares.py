@@ -24,6 +24,8 @@ from typing import Any
 from conftest import WORKER_ENVIRONMENT, forking
 from test_spares import Party, alive
 
+from resilience.spares.members import Limits
+
 # what is done, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
 KINDS = {
     "kill": 5, "spare": 1, "all": 2, "stop": 1, "die-before-shard": 2, "die-after-shard": 2, "die-before-metadata": 2,
@@ -42,8 +44,8 @@ class Soak:
         self.steps = 20 * kills
         self.party = Party(
             forker, folder, "soak", every=EVERY, active=self.active, per_node=per_node, spares=self.spares,
-            steps=self.steps, step_s=0.02,
-            settings={"silence_s": 4.0}, gates=[self.steps - 5],
+            steps=self.steps, step_s=0.02, gates=[self.steps - 5], limits=Limits(),
+            settings={"silence_s": 4.0, "hang_s": 8.0, "process_group_timeout_s": 20},
         )  # fmt: skip
         self.next = 0
         self.seen = dict.fromkeys(self.kinds, 0)

@@ -39,7 +39,7 @@ class Party:
         self.forker, self.folder, self.name, self.options = forker, folder, name, options
         self.active, self.per_node = options.pop("active", 2), options.pop("per_node", 1)
         self.every = options.pop("every", 100)
-        self.settings = PATIENT | options.pop("settings", {})
+        self.settings, self.limits = PATIENT | options.pop("settings", {}), options.pop("limits", UNHURRIED)
         self.url = folder / name
         self.url.mkdir(parents=True, exist_ok=True)
         self.pids: dict[int, int] = {}
@@ -51,7 +51,7 @@ class Party:
 
     def start_coordinator(self) -> tuple[str, int]:
         run = Run(storage=str(self.folder), name=self.name, settings=Settings())
-        limits = replace(UNHURRIED, silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
+        limits = replace(self.limits, silence_s=self.settings["silence_s"], hang_s=self.settings["hang_s"])
         self.coordinator = Coordinator(
             run=run, active=self.active, spares=self.options.get("spares", 1), limits=limits, token="secret",
             least=self.options.get("least"),
