@@ -63,7 +63,7 @@ def test_gloo_is_cut_where_its_abort_does_nothing_and_a_new_group_opens() -> Non
 
 
 def test_a_generation_that_ended_before_its_store_was_reached_is_not_waited_for() -> None:
-    opening = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    opening = Groups(node=NODE, timeout_s=240, backend="gloo")
     opening.cut()  # there is no socket yet
     with pytest.raises(ConnectionError, match="generation 1 ended") as error:
         opening.open(gen=1, rank=0, world=2, host=NODE, port=opening.store.port, over=lambda: True)
