@@ -19,6 +19,8 @@ DRIVER, SUPERVISOR = "train.py", "resilience.supervise"
 STANDBY = "driver-standby"
 """The name of the process that becomes the next driver, while it waits."""
 GRACE_S = 30.0
+PATIENT = {"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "900"}
+"""No rank of the undisturbed run is lost: one that is waited for is short of processor time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,7 @@ class Undisturbed:
         command += [str(job.folder / DRIVER), *job.arguments(storage=storage, run=run, workers="0", delay_s=0)]
         env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(job.project), "RAY_USAGE_STATS_ENABLED": "0"}
         env |= {"HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        env |= PATIENT
         env |= leash.inherited()
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, start_new_session=True)

@@ -27,6 +27,8 @@ COMMAND = "python main.py 'two words' \"$HOME\" && echo piped | cat"
 OWN_RUN = "own-run"
 """Folder of the head's home that is the run folder of such a job."""
 RAY = ROOT / ".venv-rehearsal" / "bin" / "ray"
+STARTS = 10
+"""Ray gives a node 30 s to start (ray/_private/node.py, no setting), too few on a machine that is busy."""
 
 
 @dataclass(frozen=True)
@@ -119,20 +121,31 @@ def ray_head(home: Path, *, token: str, **variables: str) -> Iterator[Head]:
         *("--num-cpus=1", '--resources={"driver": 1}'),
     ]
     mark, log = f"ray-head-{gcs}", home / "log"
-    process = _start(command, log, mark=mark, token=token, **variables, **{in_ray.FOLDER_VARIABLE: str(home / OWN_RUN)})
-    try:
-        jobs = Jobs(f"http://127.0.0.1:{port}", token=token)
+    given, variables = variables, {**variables, in_ray.FOLDER_VARIABLE: str(home / OWN_RUN)}
+    jobs = Jobs(f"http://127.0.0.1:{port}", token=token)
+
+    def started() -> bool:
+        """Whether it answers, and its agent, which takes the jobs; False where it has ended meanwhile."""
         end = time.monotonic() + 900
-        while True:
-            try:
+        while process.poll() is None:
+            assert time.monotonic() < end, log.read_text()
+            with contextlib.suppress(Exception):
                 jobs.json("GET", "/api/jobs/")
-                socket.create_connection(("127.0.0.1", agent), timeout=60).close()  # it is what takes jobs
-                break
-            except Exception:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, log.read_text()
-                time.sleep(0.1)
-        yield Head(url=f"http://127.0.0.1:{port}", token=token, gcs=f"127.0.0.1:{gcs}", home=home, variables=variables)
+                socket.create_connection(("127.0.0.1", agent), timeout=60).close()
+                return True
+            time.sleep(0.1)
+        return False
+
+    starts = STARTS
+    process = _start(command, log, mark=mark, token=token, **variables)
+    try:
+        while not started():
+            starts -= 1
+            assert starts, log.read_text()
+            _end(mark, process)
+            shutil.rmtree(temp, ignore_errors=True)
+            process = _start(command, log, mark=mark, token=token, **variables)
+        yield Head(url=f"http://127.0.0.1:{port}", token=token, gcs=f"127.0.0.1:{gcs}", home=home, variables=given)
     finally:
         _end(mark, process)
         shutil.rmtree(temp, ignore_errors=True)

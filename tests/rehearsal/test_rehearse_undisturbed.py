@@ -14,7 +14,14 @@ from rehearsal.ray_hosts.errors import LocalError
 from tests.support.emulator import until
 
 PROJECT = Path(__file__).resolve().parents[2]
-STUBBORN = "#!/bin/sh\ntrap '' TERM\nsleep 600 &\necho $! > \"$0.child\"\nwait\nwait\n"
+STUBBORN = """#!/bin/sh
+echo $RESILIENCE_PROCESS_GROUP_TIMEOUT_S > "$0.limit"
+trap '' TERM
+sleep 3600 &
+echo $! > "$0.child"
+wait
+wait
+"""
 
 
 def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +35,7 @@ def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monk
     )  # fmt: skip
     child = Path(f"{torchrun}.child")
     rank = int(until(lambda: child.exists() and child.read_text()))
+    assert int(Path(f"{torchrun}.limit").read_text()) >= 900, "a rank that waits is short of processor time, not lost"
     with pytest.raises(LocalError, match=r"stands still at step 0\. Expected a step within 0\.1 s"):
         twin.events(timeout_s=0.1)
     assert twin.process.returncode == -signal.SIGKILL
