@@ -94,7 +94,6 @@ class Party:
 
     def until_gate(self, gate: int = GATE) -> None:
         """Every rank waits before this step: all have finished, and copied, the one before."""
-        self.until(lambda: self.events("generation"))
         self.until(lambda: all((self.folder / f"at-{gate}-{pid}").exists() for pid in self.rank_pids().values()))
 
     def until_warm(self, spares: int) -> None:
@@ -113,7 +112,7 @@ class Party:
         self.until(lambda: not any(alive(pid) for pid in self.pids.values()))
 
     def rank_pids(self) -> dict[int, int]:
-        ranks = self.events("generation")[-1]["ranks"]
+        ranks = self.until(lambda: self.events("generation"))[-1]["ranks"]  # a spare may be warm before the first one
         return {int(rank): holder["pid"] for rank, holder in ranks.items()}
 
     def log(self) -> str:
