@@ -133,7 +133,7 @@ def test_work_resumed_from_the_newest_checkpoint(rehearsed: dict[str, Any]) -> N
     report = rehearsed["report"]
     saves = [event for event in events_of(report).events if event.kind == "save"]
     for fault in report["faults"]:
-        newest = max(event.step for event in saves if event.t < fault["t"])
+        newest = max(event.step or 0 for event in saves if event.t < fault["t"])
         assert fault["checkpoint_step"] >= newest >= report["settings"]["interval_steps"]
         assert fault["checkpoint"].startswith(f"step-{fault['checkpoint_step']:08d}")
 
