@@ -104,6 +104,7 @@ def run_of(
     known = [RunEvent(**_shown(event)) for event in happened]
     metrics = numbers(progress.get("metrics"))
     pauses = [pause for pause in map(number, _list(progress.get("pauses_s"))) if pause is not None]
+    part_pauses = [pause for pause in map(number, _list(progress.get("part_pauses_s"))) if pause is not None]
     starts = filter(None, (moment(progress.get(key)) for key in ("started_t", "begun_t")))
     return Run(
         name=str(progress.get("name") or name),
@@ -117,11 +118,14 @@ def run_of(
         step_seconds=number(progress.get("step_s")),
         best_step_seconds=number(progress.get("best_step_s")),
         longest_pause_seconds=pauses[1] if len(pauses) > 1 else None,
+        part_seconds=number(progress.get("part_s")),
+        longest_part_pause_seconds=part_pauses[1] if len(part_pauses) > 1 else None,
         loss=metrics.get("loss"),
         metrics=metrics,
         started=max(starts, default=None),
         state_since=moment(progress.get("state_t")),
         last_step_at=moment(progress.get("last_step_t")),
+        last_part_at=moment(progress.get("last_part_t")),
         last_checkpoint_at=moment(progress.get("last_checkpoint_t")),
         last_checkpoint_step=whole(progress.get("last_checkpoint_step")),
         world_size=whole(progress.get("world_size")),

@@ -318,12 +318,17 @@ class Run:
     """The lowest that this median has been with this number of ranks: the run's own history."""
     longest_pause_seconds: float | None = None
     """The longest pause between two steps that happened at least twice: saves and validations that are no hang."""
+    part_seconds: float | None = None
+    """Median seconds between parts of a step, such as micro-batches, where the loop notes them."""
+    longest_part_pause_seconds: float | None = None
+    """The longest pause between two parts that happened at least twice."""
     loss: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     started: datetime | None = None
     """When the newest attempt began."""
     state_since: datetime | None = None
     last_step_at: datetime | None = None
+    last_part_at: datetime | None = None
     last_checkpoint_at: datetime | None = None
     last_checkpoint_step: int | None = None
     world_size: int | None = None

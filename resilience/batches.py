@@ -106,6 +106,9 @@ class Steps(Protocol):
     def begin_step(self) -> None:
         """A step begins."""
 
+    def part_done(self) -> None:
+        """A batch of the step under way is done, and it has more."""
+
     def end_step(self) -> None:
         """The step under way, if any, is done."""
 
@@ -149,6 +152,7 @@ class Batches:
                 yield batch
                 if not left or (batch := next(batches, _END)) is _END:
                     break
+                training.part_done()
             training.end_step()
         place.next_part()
         training.between(True)

@@ -159,6 +159,10 @@ class Survive(TrainerCallback):
         self.training.end_step()
         self.training.begin_step()
 
+    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A batch of the step is done, and it has more."""
+        self.training.part_done()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Count its batches."""
         self.training.position.batch += self.trainer.current_gradient_accumulation_steps

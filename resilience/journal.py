@@ -5,9 +5,10 @@ The first says where it stands and is replaced atomically; the second says what 
 `progress.json`: version, name, state (starting, restoring, running, saving, paused, draining, recovering, done,
 failed) and state_t, t (unix seconds of this writing), started_t (driver) and begun_t (workers), last_step and
 last_step_t, step_s (median of the newest steps), best_step_s (the best that it has been) and pauses_s (the longest
-between two steps), last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps, world_size, attempt,
-metrics, last_error. Watch the *age* of the last step and checkpoint: after a head failover a dead job can read RUNNING
-for minutes. `hyperpod-ray status` does, by `resilience.publish`.
+between two steps), where the loop notes parts of its steps also last_part_t, part_s and part_pauses_s,
+last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps, world_size, attempt, metrics,
+last_error. Watch the *age* of the last step and checkpoint: after a head failover a dead job can read RUNNING for
+minutes. `hyperpod-ray status` does, by `resilience.publish`.
 
 `events.jsonl`: one JSON object a line with t, kind and what the kind needs (step, loss, world, rank, node, path,
 seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault, and in a run with spares

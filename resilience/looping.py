@@ -120,6 +120,9 @@ class Looping:
         self.about_to_step()
         self._open = True
 
+    def part_done(self) -> None:
+        """A batch of the step is done, and it has more."""
+
     def end_step(self) -> None:
         """The step over batches that is under way, if any, is done."""
         if self._open:

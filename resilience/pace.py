@@ -12,6 +12,8 @@ from typing import Any
 
 _STEPS = 50
 _PAUSES = 8
+_PARTED = 3
+"""Steps with parts until these count: a loop that runs ahead of its device stands at the same place in each step."""
 
 
 class Pace:
@@ -39,6 +41,10 @@ class Pace:
                 self.pauses = sorted([*self.pauses, gap], reverse=True)[:_PAUSES]
         self.last = now
 
+    def left(self) -> None:
+        """Forget the last moment: what follows it is no gap."""
+        self.last = None
+
     def fields(self) -> dict[str, Any]:
         """For `progress.json`: medians `step_s` and `best_step_s` in seconds, and `pauses_s`, longest first."""
         if not self.gaps:
@@ -51,6 +57,37 @@ class Pace:
             "best_step_s": None if self.best is None else round(self.best, 4),
             "pauses_s": [round(pause, 3) for pause in self.pauses],
         }
+
+
+class Parts:
+    """The same of the parts of a step, such as micro-batches, for loops that note them: a finer clock for long steps.
+
+    The end of a step is a part too, so that the gap at which a loop waits for its device is one of the gaps.
+    """
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.steps = 0
+        self._noted = False
+
+    def noted(self, now: float) -> None:
+        """A part ended at this moment of a clock that never goes back."""
+        self._noted = True
+        self.pace.stepped(now)
+
+    def stepped(self, now: float) -> None:
+        """The step ended."""
+        self.steps = self.steps + 1 if self._noted else 0
+        if self._noted:
+            self.pace.stepped(now)
+        else:
+            self.pace.left()
+        self._noted = False
+
+    def fields(self) -> dict[str, Any]:
+        """For `progress.json`: `part_s` and `part_pauses_s`. None unless the last few steps all had parts."""
+        found = self.pace.fields() if self.steps >= _PARTED else {}
+        return {"part_s": found.get("step_s"), "part_pauses_s": found.get("pauses_s")}
 
 
 def _numbers(found: Any) -> list[float]:

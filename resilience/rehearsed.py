@@ -43,6 +43,9 @@ class Rehearsed(Resumable):
         if self.step >= warm_up.STEPS:
             raise warm_up.RehearsalOverError
 
+    def part_done(self) -> None:
+        """Nothing."""
+
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Nothing."""
 

@@ -41,7 +41,7 @@ from resilience.journal import Journal
 from resilience.live import LIVE
 from resilience.looping import Looping
 from resilience.metrics import Metrics
-from resilience.pace import Pace
+from resilience.pace import Pace, Parts
 from resilience.ranks import Ranks, patience
 from resilience.restoring import Restorer
 from resilience.run import Run
@@ -103,7 +103,7 @@ class Resumable(Looping):
         )  # fmt: skip
         self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
-        self.pace = Pace(self.journal.progress, world=self.world)
+        self.pace, self.parts = Pace(self.journal.progress, world=self.world), Parts()
         self.shown = Metrics(run.name, enabled=self.rank == 0)
         self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
         self.hooks = FaultHooks(
@@ -205,7 +205,8 @@ class Resumable(Looping):
         pace = {}
         if self.journal.enabled:
             self.pace.stepped(time.monotonic())
-            pace = self.pace.fields()
+            self.parts.stepped(time.monotonic())
+            pace = self.pace.fields() | self.parts.fields()
         self.journal.update(
             state=self._running, last_step=self.step, metrics=metrics,
             last_step_t=round(time.time(), 3), world_size=self.world, total_steps=self.total_steps,
@@ -230,6 +231,16 @@ class Resumable(Looping):
         if reason == "leave" and self.step != self.total_steps:
             raise SystemExit(torchrun.LEFT)
 
+    def part_done(self) -> None:
+        """Note that a part of the step under way is done, such as a micro-batch.
+
+        Steps may take minutes; with their parts, `status` reports a hang as soon as of short steps. Loops over
+        `batches`, of Lightning and of transformers note them by themselves.
+        """
+        if self.journal.enabled:
+            self.parts.noted(time.monotonic())
+            self.journal.update(last_part_t=round(time.time(), 3))
+
     def save(self, reason: str = "interval", *, wait: bool = False) -> None:
         """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
         if self.generation is not None:
@@ -240,6 +251,7 @@ class Resumable(Looping):
         with self.unhurried():
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
         if stands:
+            self.parts.pace.left()
             self.journal.update(now=True, state=self._running)
 
     @contextlib.contextmanager
@@ -265,6 +277,7 @@ class Resumable(Looping):
             yield
             self.ranks.meet()
         self.shown.began()
+        self.parts.pace.left()
         self.journal.update(now=True, state=self._running)
 
     def told(self, metrics: Mapping[str, Any]) -> None:
@@ -288,8 +301,9 @@ class Resumable(Looping):
     def restore(self) -> None:
         """Load the newest complete checkpoint; `steps` does it first of all."""
         self.journal.update(
-            now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt
-        )
+            now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt,
+            last_part_t=None, **self.parts.fields(),
+        )  # fmt: skip
         self.journal.event(
             "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),
             attempt=self.attempt,

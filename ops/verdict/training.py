@@ -163,16 +163,26 @@ def _run(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
         yield _without_steps(seen, job, run, began)
         return
     # a save or a pause that has just ended is no step, and the next one is due from then on
-    age = (run.at - max(run.last_step_at, run.state_since or run.last_step_at)).total_seconds()
+    marks = (run.last_step_at, run.state_since, run.last_part_at)
+    age = (run.at - max(mark for mark in marks if mark)).total_seconds()
     if age > patience(run):
-        yield _hangs(seen, job, run, run.step_age_seconds or age)
+        yield _hangs(seen, job, run, age if parted(run) else run.step_age_seconds or age)
         return
     yield from _slow(seen, job, run)
     yield from _late_checkpoint(seen, job, run)
 
 
 def patience(run: Run) -> float:
-    """Seconds without a step after which a run hangs, by its own history."""
+    """Seconds without a step, or without a part of one where the run notes them, after which it hangs.
+
+    By the run's own history. Parts count once it has published their pace, which takes a few steps.
+    """
+    if parted(run):
+        return max(
+            HANG_SECONDS,
+            HANG_STEPS * (run.part_seconds or 0.0),
+            HANG_PAUSES * (run.longest_part_pause_seconds or 0.0),
+        )
     return max(
         HANG_SECONDS,
         HANG_STEPS * (run.step_seconds or 0.0),
@@ -180,14 +190,20 @@ def patience(run: Run) -> float:
     )
 
 
+def parted(run: Run) -> bool:
+    """Whether the run notes parts of its steps, and their pace is known."""
+    return bool(run.last_part_at and run.part_seconds and run.longest_part_pause_seconds)
+
+
 def _hangs(seen: Snapshot, job: Job, run: Run, age: float) -> Finding:
-    usual = f"usually one in {_seconds(run.step_seconds)}" if run.step_seconds else "its first steps"
+    mark, usually = ("part of a step", run.part_seconds) if parted(run) else ("step", run.step_seconds)
+    usual = f"usually one in {_seconds(usually)}" if usually else "its first steps"
     saved = ""
     if run.last_checkpoint_step is not None and run.step is not None:
         saved = f"; its checkpoint of step {run.last_checkpoint_step} is {_age(run.checkpoint_age_seconds)} old"
     return Finding(
         kind="action-required",
-        what=f"run '{run.name}' hangs: no step for {_seconds(age)} after step {run.step}, {usual}{saved}",
+        what=f"run '{run.name}' hangs: no {mark} for {_seconds(age)} after step {run.step}, {usual}{saved}",
         why=_said_by_hyperpod(seen, job, run) or run.last_error,
         since=run.last_step_at,
         next=f"{_logs(seen, job)}; then {_stop(seen, job)}, and submit the same command again",

@@ -117,6 +117,10 @@ class Kept(Looping):
         self.state, self.position, self.device = state, state.position, state.device
         self.snapshot, self.copy, self.stop, self.pauses = Snapshot(state), copy, stop, 0
         self.losses: dict[int, float] = {}
+        self.parts = 0
+
+    def part_done(self) -> None:
+        self.parts += 1
 
     def restore(self) -> None:
         if self.copy is not None:
@@ -191,6 +195,7 @@ def test_every_step_of_every_loader_can_be_the_last(kind: str) -> None:
 def test_gradients_are_accumulated_within_a_step() -> None:
     whole = loop("shuffled", copy=None, accumulate=3)
     assert len(whole.losses) == EPOCHS * 2  # 3 + 2 batches an epoch
+    assert whole.parts == EPOCHS * 3  # the last batch of a step is the step's end
     for stop in range(1, len(whole.losses)):
         first = loop("shuffled", copy=None, stop=stop, accumulate=3)
         assert first.losses | loop("shuffled", copy=first.copy, accumulate=3).losses == whole.losses

@@ -103,6 +103,30 @@ def undisturbed(tmp_path: Path) -> dict[str, Any]:
     return fit(Run(storage=str(tmp_path), name="undisturbed", save_every_steps=EVERY, settings=Settings()))
 
 
+def test_parts_of_a_step_have_their_pace(run: Run) -> None:
+    noted: list[dict[str, Any]] = []
+
+    def at_step(training: Resumable, step: int) -> None:
+        noted.append(dict(training.journal.progress))
+        if step < 6:
+            training.part_done()
+        if step == 3:
+            with training.pause():
+                assert training.parts.pace.last is not None
+            assert training.parts.pace.last is None, "a pause is no gap"
+
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        fit(run, at_step=at_step, stop_at=8)
+    paces = [one.get("part_s") is not None for one in noted]
+    assert paces == [False] * 3 + [True] * 4 + [False], "three steps with parts, until one without"
+    assert noted[4]["last_part_t"]
+    dist.destroy_process_group()
+    noted.clear()
+    fit(run, at_step=at_step)
+    again = noted[0]
+    assert (again["last_part_t"], again["part_s"], again["part_pauses_s"]) == (None, None, None), "of this attempt only"
+
+
 def test_a_stopped_run_ends_with_the_very_same_weights(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=5)
     fit_stopped(run, at=10)
