@@ -32,6 +32,15 @@ MAXIMUM_DESCRIPTION = 1024
 """Characters of an alarm's description.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"""
 
+NOT_CREATED = (
+    "*failed*as part of instance replacement*",
+    "*Instance creation*failed*",
+    "*Failed to provision*",
+    "*Failed to start Instance*",
+)
+"""Descriptions of events about an instance that could not be created: the alarm counts them, and `status` quotes why.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html"""
+
 # --- sections of the runbook -----------------------------------------------------------------------------------------
 
 HANG = "The job hangs"

@@ -52,7 +52,8 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
     for number, item in enumerate(ready):
         result = by_id.get(f"free{number}") or {}
         if result.get("Values"):
-            free[item.id] = (result["Values"][0] / GIB, result["Timestamps"][0])
+            at, value = max(zip(result["Timestamps"], result["Values"], strict=True))
+            free[item.id] = (value / GIB, at)
     return tuple(
         replace(item, free_gib=round(free[item.id][0], 1), free_at=free[item.id][1]) if item.id in free else item
         for item in listed

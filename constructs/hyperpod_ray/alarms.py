@@ -61,14 +61,8 @@ def _gpu_faults(_namespaces: Sequence[str]) -> str:
 
 
 DESCRIPTION = "$.detail.EventDetails.Description"
-NOT_CREATED = (
-    "*failed*as part of instance replacement*",
-    "*Instance creation*failed*",
-    "*Failed to provision*",
-    "*Failed to start Instance*",
-)
 LIFECYCLE = ("*lifecycle script execution*has Failed*",)
-"""Descriptions of events as
+"""Description of an event as
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html has them."""
 
 
@@ -85,7 +79,7 @@ def _unhealthy(_namespaces: Sequence[str]) -> str:
 
 
 def _failed_instances(_namespaces: Sequence[str]) -> str:
-    return f"{{ {_any_of(NOT_CREATED)} }}"
+    return f"{{ {_any_of(notifications.NOT_CREATED)} }}"
 
 
 def _failed_scripts(_namespaces: Sequence[str]) -> str:
@@ -93,7 +87,7 @@ def _failed_scripts(_namespaces: Sequence[str]) -> str:
 
 
 def _other_errors(_namespaces: Sequence[str]) -> str:
-    return f'{{ ($.detail.EventDetails.EventLevel = "Error") && {_none_of((*NOT_CREATED, *LIFECYCLE))} }}'
+    return f'{{ ($.detail.EventDetails.EventLevel = "Error") && {_none_of((*notifications.NOT_CREATED, *LIFECYCLE))} }}'
 
 
 def _silent_nodes(_namespaces: Sequence[str]) -> str:

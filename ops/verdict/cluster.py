@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from core import names
+from core.notifications import NOT_CREATED
 from ops import durations
-from ops.snapshot import Group, Snapshot
+from ops.snapshot import ClusterEvent, Group, Snapshot
 from ops.verdict.finding import (
     DEAD_STACK,
     QUIET,
@@ -112,10 +114,7 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
     leaving = [
         instance for instance in seen.instances if instance.group == group.name and instance.status == "ShuttingDown"
     ]
-    refused = next(
-        (event for event in seen.events if event.group == group.name and event.level == "Error" and not event.instance),
-        None,
-    )
+    refused = _refused(seen, group)
     newest = max((event.time for event in seen.events if event.group == group.name), default=None)
     if refused and not leaving:
         return Finding(
@@ -123,7 +122,7 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
             what=what,
             why=refused.failure or refused.description,
             since=refused.time,
-            next=f"{command(seen, 'preflight')} (quota, zone, training plan); the service keeps trying",
+            next=f"{command(seen, 'preflight')}; it compares quota, zone and training plan; the service keeps trying",
             subject=group.name,
         )
     if leaving or (newest and seen.at - newest < QUIET):
@@ -144,3 +143,28 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
         next=f"hyperpod-ray nodes events {seen.environment} --group {group.name}",
         subject=group.name,
     )
+
+
+def _refused(seen: Snapshot, group: Group) -> ClusterEvent | None:
+    """The newest error since which the group got no node: of the group, or of an instance that was never created.
+
+    A lack of capacity is an event of the instance, as AWS documents it, although there is no such instance.
+    """
+    launched = max(
+        (instance.launched for instance in seen.instances if instance.group == group.name and instance.launched),
+        default=None,
+    )
+    there = {instance.id for instance in seen.instances}
+    found = [
+        event
+        for event in seen.events
+        if event.group == group.name
+        and event.level == "Error"
+        and (launched is None or event.time > launched)
+        and (not event.instance or (event.instance not in there and _not_created(event)))
+    ]
+    return max(found, key=lambda event: event.time, default=None)
+
+
+def _not_created(event: ClusterEvent) -> bool:
+    return any(fnmatchcase(event.description, words) for words in NOT_CREATED)

@@ -109,7 +109,8 @@ def _judged(seen: Snapshot, controller: Controller) -> Finding | None:
         return None
     what = f"{_named(controller)} runs with {controller.ready} of {controller.wanted} pods"
     excused = [node for node in controller.nodes if not seen.answers(node) or _fresh(seen, node)]
-    if controller.nodes and len(excused) == len(controller.nodes):
+    alone = controller.kind == "Deployment" and not controller.ready  # nothing of it is anywhere else
+    if controller.nodes and len(excused) == len(controller.nodes) and not alone:
         return None  # the nodes have findings of their own
     describe = f"kubectl -n {controller.namespace} describe {controller.kind.lower()} {controller.workload}"
     if _young(seen, controller):
@@ -150,8 +151,12 @@ def _next(seen: Snapshot, controller: Controller) -> str:
         return deploy(seen)
     if not controller.present:
         release = names.OPERATOR_CHART if workload == names.OPERATOR_CHART else names.DEPENDENCIES_CHART
-        where = namespace if workload == names.OPERATOR_CHART else names.KUBE_SYSTEM
-        return f"helm -n {where} get manifest {release} | kubectl -n {where} apply -f -"
+        if release == names.OPERATOR_CHART:
+            return f"helm -n {namespace} get manifest {release} | kubectl -n {namespace} apply -f -"
+        # its objects are of two namespaces, and kubectl refuses those of another one than its own
+        label = "app" if namespace == names.HYPERPOD_NAMESPACE else "app.kubernetes.io/name"
+        only = f"-l {label}={workload} " if not workload.startswith("neuron") else ""
+        return f"helm -n {names.KUBE_SYSTEM} get manifest {release} | kubectl -n {namespace} apply {only}-f -"
     if controller.wanted == 0 and controller.kind == "Deployment":
         return f"kubectl -n {namespace} scale deployment {workload} --replicas={REPLICAS}"
     return f"kubectl -n {namespace} describe {controller.kind.lower()} {workload}"

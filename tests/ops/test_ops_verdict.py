@@ -77,6 +77,19 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
         replace(without(healthy(), THREE), events=(event(4, group="workers", level="Error", failure="insufficient ml.g5.8xlarge capacity"),)),
         "Action required", "1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (insufficient ml.g5.8xlarge capacity)",
     ),
+    "no capacity, as AWS reports it: of an instance that is not there": (
+        replace(without(healthy(), THREE), events=(replace(event(4, THREE, level="Error", failure="no sufficient capacity"), description="Instance creation in Cluster c and InstanceGroup workers failed"),)),
+        "Action required", "(no sufficient capacity) next hyperpod-ray preflight demo; it compares",
+    ),
+    "an instance that failed and is gone is no lack of capacity": (
+        replace(without(healthy(), THREE), events=(event(4, THREE, level="Error", failure="Xid 74"),)), "Recovering", "replacements are on the way",
+    ),
+    "an error of an instance that is there is no lack of capacity": (
+        replace(without(healthy(), THREE), events=(replace(event(4, TWO, level="Error"), description="Instance creation failed"),)), "Recovering", "replacements are on the way",
+    ),
+    "no capacity before the group's newest node is over": (
+        replace(without(healthy(), THREE), events=(event(4, TWO), event(400, group="workers", level="Error", failure="no capacity"))), "Recovering", "replacements are on the way",
+    ),
     "InService with missing nodes, replacement under way": (
         replace(without(healthy(), THREE), events=(event(4, THREE),)), "Recovering", "replacements are on the way",
     ),
