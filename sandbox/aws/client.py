@@ -84,6 +84,10 @@ class Client:
         """Make a HyperPod node faulty, as the health-monitoring agent would."""
         return self._call("POST", "fail-node", {**self._scope(), "node_id": node_id, "message": message})
 
+    def set_hyperpod(self, cluster: str, **state: Any) -> dict[str, Any]:
+        """Set what HyperPod says of a cluster (see `sandbox.aws.emulator.hyperpod.states`), and publish its event."""
+        return self._call("POST", "hyperpod", {**self._scope(), "cluster": cluster, **state})
+
     @contextmanager
     def time_held(self) -> Iterator[None]:
         """Stop the emulator's time inside the block: no state changes by itself, so that a test can look at it."""

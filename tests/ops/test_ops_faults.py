@@ -58,6 +58,10 @@ def test_each_fault_has_its_verdict_and_its_command_and_an_end(fault: Fault) -> 
     assert (end.state, end.findings) == ("Healthy", ()), said(end)
 
 
+def test_the_page_counts_what_is_played() -> None:
+    assert f"plays all {len(FAULTS)} faults" in (ROOT / "docs" / "embedded-aws.md").read_text("utf-8")
+
+
 def test_what_is_rehearsed_has_its_test() -> None:
     for fault in FAULTS:
         file, _, test = fault.rehearsed.partition("::")

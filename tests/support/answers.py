@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -123,6 +123,47 @@ class Answers:
         self.instances = [item for item in self.instances if item["InstanceId"] != of.id]
         self.nodes = [item for item in self.nodes if item["metadata"]["name"] != names.node_name(of.id)]
 
+    def short(self, count: int = 1) -> None:
+        """A group has fewer nodes than it asks for."""
+        for of in (THREE, TWO)[:count]:
+            self.leave(of)
+        self.group(CurrentCount=3 - count)
+
+    def late(self, minutes: float) -> None:
+        """So long ago it happened, where nothing else has a time."""
+
+    def unjoined(self, of: Instance, minutes: float) -> None:
+        """An instance that runs since so long and is no node of the cluster."""
+        self.nodes.remove(self.node(of))
+        self.events[0]["EventTime"] = ago(minutes)
+
+    def outlived(self, of: Instance, minutes: float) -> None:
+        """A silent node whose instance HyperPod no longer has."""
+        self.silent(of, minutes)
+        self.instances.remove(self.instance(of))
+        self.group(TargetCount=2, CurrentCount=2)
+
+    def launched(self, of: Instance, minutes: float) -> None:
+        """The instance was started so long ago."""
+        self.instance(of)["LaunchTime"] = ago(minutes)
+
+    def recovery_is_off(self) -> None:
+        """`NodeRecovery: None`."""
+        self.cluster["NodeRecovery"] = "None"
+
+    def free(self, gib: float) -> None:
+        """Free space of the file system."""
+        self.free_gib = gib
+
+    def training_plan(self, status: str, ends: timedelta) -> None:
+        """A training plan of the workers."""
+        arn = f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:training-plan/block"
+        self.group(TrainingPlanArn=arn)
+        self.plan = {
+            "TrainingPlanArn": arn, "TrainingPlanName": "block", "Status": status, "StartTime": ago(60),
+            "EndTime": NOW + ends,
+        }  # fmt: skip
+
     def hyperpod_says(self, of: Instance, status: str, message: str = "") -> None:
         """`InstanceStatus` of a node."""
         self.instance(of)["InstanceStatus"] = {"Status": status, "Message": message}
@@ -188,7 +229,7 @@ class Answers:
         found["status"] = {"phase": "Pending", "conditions": [condition]}
 
     def controller(
-        self, name: str, *, wanted: int | None = None, ready: int = 0, minutes: float = 9, why: str = "", on: str = ""
+        self, name: str, *, wanted: int | None = None, ready: int = 0, minutes: float = 20, why: str = "", on: str = ""
     ) -> None:
         """A Deployment or DaemonSet of which so many pods run."""
         found = self.workloads[name]

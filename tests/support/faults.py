@@ -2,7 +2,7 @@
 
 The events are those that AWS documents, with other values. The verdict is `status`'s own, on what the services answer
 (`answers.py`). `tests/stacks/test_mails.py` judges the mails, `tests/ops/test_ops_faults.py` the verdicts, and both that
-they agree.
+they agree. `tests/ops/test_ops_faults_played.py` plays every row in a sandbox.
 """
 
 # ruff: noqa: E501  (rows read better unbroken)  # noqa: RUF100
@@ -20,7 +20,7 @@ import yaml
 
 from core import names, notifications
 from core.notifications import CONTROLLER, CRASHES, FAILED, FULL, HANG, NO_NODES, PENDING, UNREACHABLE, UNSCHEDULABLE
-from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago
+from tests.ops.snapshots import HEAD, ONE, SPARE_HEAD, THREE, ago
 from tests.support.answers import Answers
 
 AWS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "aws_events.yaml").read_text("utf-8"))
@@ -111,20 +111,15 @@ OPERATOR, COREDNS, PLUGIN, CSI = "KubeRay operator", "CoreDNS", "NVIDIA device p
 AGENT, GUARD = "HyperPod's health-monitoring agent", "node guard"
 
 
-def short(answers: Answers, count: int = 1, *, refused: bool = False) -> None:
-    """A group has fewer nodes than it asks for, and with them Ray's pods find no room."""
-    for of in (THREE, TWO)[:count]:
-        answers.leave(of)
-    answers.group(CurrentCount=3 - count)
-    if refused:
-        answers.events[0] |= {"InstanceId": "", "ResourceType": "InstanceGroup"}
-        answers.events[0].pop("InstanceId")
+def short(answers: Answers) -> None:
+    """A group has fewer nodes than it asks for."""
+    answers.short()
 
 
 def lost(answers: Answers) -> None:
     """A worker's node is lost, and the guard has freed its pod."""
     answers.hyperpod_says(ONE, "Failure", "EC2 status checks failed")
-    answers.silent(ONE, 2)
+    answers.silent(ONE, 1.5)
     answers.ends("w1", 1)
 
 
@@ -136,16 +131,7 @@ def failed(answers: Answers, **more: Any) -> None:
 
 def plan(status: str, ends: timedelta) -> Callable[[Answers], object]:
     """A training plan of the workers."""
-    arn = "arn:aws:sagemaker:us-west-2:000000000001:training-plan/block"
-
-    def happens(answers: Answers) -> None:
-        answers.group(TrainingPlanArn=arn)
-        answers.plan = {
-            "TrainingPlanArn": arn, "TrainingPlanName": "block", "Status": status, "StartTime": ago(60),
-            "EndTime": NOW + ends,
-        }  # fmt: skip
-
-    return happens
+    return lambda answers: answers.training_plan(status, ends)
 
 
 def both(*parts: Callable[[Answers], object]) -> Callable[[Answers], object]:
@@ -169,28 +155,28 @@ FAULTS = [
     Fault(name="cluster Deleting", section=FAILED, event=event("cluster-state", **{"detail.ClusterStatus": "Deleting"}), state="Action required", what="the cluster is being deleted", next="hyperpod-ray teardown demo"),
     Fault(name="cluster SystemUpdating", section=FAILED, event=event("cluster-state", **{"detail.ClusterStatus": "SystemUpdating"}), state="Recovering", what="the cluster is SystemUpdating"),
     Fault(name="cluster Updating", section=FAILED, event=event("cluster-state", **{"detail.ClusterStatus": "Updating"}), state="Recovering", what="the cluster is Updating"),
-    Fault(name="no capacity, as documented", section=NO_NODES, event=event("cluster-event", **{"detail.EventDetails.InstanceGroupName": "workers"}), happens=lambda a: short(a, refused=True), counted=frozenset({"InstanceFailed"}), what="1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (We currently do not have sufficient capacity", next="hyperpod-ray preflight demo", differs=EVENTS),
-    Fault(name="EC2 instance not provisioned", section=NO_NODES, event=cluster_event("Failed to provision EC2 Instance in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
-    Fault(name="replacement failed", section=NO_NODES, event=cluster_event("Instance i-1 creation failed as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
-    Fault(name="replacement not started", section=NO_NODES, event=cluster_event("Instance i-1 failed to start as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), state="Recovering", what="are missing although the cluster is InService (replacements are on the way)", differs=EVENTS),
-    Fault(name="lifecycle script failed", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Failed. To view lifecycle script logs, visit…", InstanceId=THREE.id), happens=both(lambda a: a.nodes.remove(a.node(THREE)), lambda a: a.events[0].update(EventTime=ago(20))), counted=frozenset({"LifecycleFailed"}), what="runs but is not in the Kubernetes cluster", next=f"hyperpod-ray logs demo --node {THREE.id} --kind lifecycle"),
+    Fault(name="no capacity, as documented", section=NO_NODES, event=event("cluster-event", **{"detail.EventDetails.InstanceGroupName": "workers"}), happens=short, counted=frozenset({"InstanceFailed"}), what="1 of 3 ml.g5.8xlarge of group 'workers' are missing although the cluster is InService (We currently do not have sufficient capacity", next="hyperpod-ray preflight demo", differs=EVENTS),
+    Fault(name="EC2 instance not provisioned", section=NO_NODES, event=cluster_event("Failed to provision EC2 Instance in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), what="are missing although the cluster is InService (We currently do not have sufficient capacity", next="hyperpod-ray preflight demo", differs=EVENTS),
+    Fault(name="replacement failed", section=NO_NODES, event=cluster_event("Instance i-1 creation failed as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), what="are missing although the cluster is InService (We currently do not have sufficient capacity", next="hyperpod-ray preflight demo", differs=EVENTS),
+    Fault(name="replacement not started", section=NO_NODES, event=cluster_event("Instance i-1 failed to start as part of instance replacement in Cluster c and IG g"), happens=short, counted=frozenset({"InstanceFailed"}), what="are missing although the cluster is InService (We currently do not have sufficient capacity", next="hyperpod-ray preflight demo", differs=EVENTS),
+    Fault(name="lifecycle script failed", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Failed. To view lifecycle script logs, visit…", InstanceId=THREE.id), happens=lambda a: a.unjoined(THREE, 20), counted=frozenset({"LifecycleFailed"}), what="runs but is not in the Kubernetes cluster", next=f"hyperpod-ray logs demo --node {THREE.id} --kind lifecycle"),
     Fault(name="lifecycle script started", section=NO_NODES, event=cluster_event("Instance lifecycle script execution for EC2 Instance i-1 has Started", "Info"), state="Healthy"),
     Fault(name="update failed", section=UPKEEP, event=cluster_event("Rollback failed for IG g in Cluster c. Some instances may be in FailedMaintenance state.", **GROUP_ONLY), happens=lambda a: a.group(SoftwareUpdateStatus="Failed"), counted=frozenset({"ClusterError"}), what="the last software update of group 'workers' failed", next="hyperpod-ray nodes events demo --group workers"),
     Fault(name="network interface not made", section=NO_NODES, event=cluster_event("Failed to create Customer ENI for instance in Cluster c and IG g", **GROUP_ONLY), happens=short, counted=frozenset({"ClusterError"}), what="1 of 3 ml.g5.8xlarge of group 'workers' are missing", next="hyperpod-ray preflight demo", differs=EVENTS),
     Fault(name="update skipped", section=UPKEEP, event=cluster_event("UpdateClusterSoftware for Instance i-1 in IG g skipped due to PodDisruptionBudget", "Warn"), state="Healthy"),
     Fault(name="scaling", section=NO_NODES, event=cluster_event("InstanceGroup g scaling started successfully in Cluster c", "Info", **GROUP_ONLY), state="Healthy"),
     Fault(name="head's node is faulty", section=UNSCHEDULABLE, happens=lambda a: a.hyperpod_says(HEAD, "Failure"), what="CPU nodes are not replaced automatically; Ray's head is on it: ray-head", next=REPLACE),
-    Fault(name="node recovery is off", section=UNSCHEDULABLE, happens=both(lambda a: a.cluster.update(NodeRecovery="None"), lambda a: a.hyperpod_says(THREE, "Failure")), what="is faulty and node recovery is off; Ray has all its workers without it", next=f"hyperpod-ray nodes replace demo {THREE.id}"),
+    Fault(name="node recovery is off", section=UNSCHEDULABLE, happens=both(lambda a: a.recovery_is_off(), lambda a: a.hyperpod_says(THREE, "Failure")), what="is faulty and node recovery is off; Ray has all its workers without it", next=f"hyperpod-ray nodes replace demo {THREE.id}"),
     Fault(name="worker's node is lost", section=UNREACHABLE, happens=lost, state="Recovering", what="is faulty; the service replaces it; Ray's pod is on it: w1 (EC2 status checks failed)", rehearsed="ops/test_ops_commands.py::test_a_worker_dies_and_comes_back"),
     Fault(name="a spare's node is lost", section=UNREACHABLE, happens=lambda a: a.hyperpod_says(THREE, "Failure"), state="Recovering", what="the service replaces it; Ray has all its workers without it"),
-    Fault(name="deep health checks", section=UNSCHEDULABLE, happens=lambda a: a.hyperpod_says(THREE, "DeepHealthCheckInProgress"), what="is in its deep health checks", next=f"hyperpod-ray logs demo --node {THREE.id}"),
+    Fault(name="deep health checks", section=UNSCHEDULABLE, happens=both(lambda a: a.late(400), lambda a: a.hyperpod_says(THREE, "DeepHealthCheckInProgress")), what="is in its deep health checks", next=f"hyperpod-ray logs demo --node {THREE.id}"),
     Fault(name="node is silent for a minute", section=UNREACHABLE, happens=lambda a: a.silent(ONE, 1), state="Recovering", what="does not answer Kubernetes, though HyperPod says Running"),
     Fault(name="node is silent and stays", section=UNREACHABLE, happens=lambda a: a.silent(ONE, 9), alarms=frozenset({"NodesSilent"}), what="does not answer Kubernetes, though HyperPod says Running (RayCluster 'ray' says ready, but w1 is on it)", next=f"hyperpod-ray nodes reboot demo {ONE.id}", rehearsed="ops/test_ops_commands.py::test_an_unreachable_node_under_a_ready_ray_cluster"),
     Fault(name="a pod ends and does not end", section=UNREACHABLE, happens=both(lambda a: a.silent(ONE, 12), lambda a: a.ends("w1", 9)), what="has been Terminating on", next=f"hyperpod-ray nodes free demo {ONE.id}", rehearsed="ops/test_node_guard.py::test_a_lost_nodes_pods_are_replaced_and_it_may_return"),
-    Fault(name="node's object outlives the instance", section=UNREACHABLE, happens=both(lambda a: a.silent(THREE, 9), lambda a: setattr(a, "instances", [i for i in a.instances if i["InstanceId"] != THREE.id]), lambda a: a.group(TargetCount=2, CurrentCount=2)), what="is still a Kubernetes node, but HyperPod no longer has the instance", next=f"hyperpod-ray nodes free demo hyperpod-{THREE.id}"),
+    Fault(name="node's object outlives the instance", section=UNREACHABLE, happens=lambda a: a.outlived(THREE, 9), what="is still a Kubernetes node, but HyperPod no longer has the instance", next=f"hyperpod-ray nodes free demo hyperpod-{THREE.id}"),
     Fault(name="no room for a pod", section=PENDING, happens=lambda a: a.unscheduled("w2", "0/5 nodes are available: 3 Insufficient nvidia.com/gpu."), what="pod w2 finds no room in group 'workers', and no node is on its way (0/5 nodes are available", next="kubectl -n ray describe pod w2; raise the group's count"),
-    Fault(name="a replacement is late", section=NO_NODES, happens=both(short, lambda a: a.unscheduled("w2", "0/4 nodes are available")), alarms=frozenset({"ReplacementOverdue", "WorkersMissing"}), what="are missing although the cluster is InService (nothing has happened on them for half an hour)", next="hyperpod-ray nodes events demo --group workers", rehearsed="ops/test_ops_commands.py::test_in_service_hides_missing_nodes_but_status_does_not"),
-    Fault(name="a pod waits for a node that comes", section=PENDING, happens=both(lambda a: a.hyperpod_says(THREE, "Pending"), lambda a: a.unscheduled("w2", "0/4 nodes are available"), lambda a: a.instance(THREE).update(LaunchTime=ago(5))), state="Recovering", what="pod w2 waits for a node in group 'workers' (0/4 nodes"),
+    Fault(name="a replacement is late", section=NO_NODES, happens=both(lambda a: a.late(45), short, lambda a: a.unscheduled("w2", "0/4 nodes are available")), alarms=frozenset({"ReplacementOverdue", "WorkersMissing"}), what="are missing although the cluster is InService (nothing has happened on them for half an hour)", next="hyperpod-ray nodes events demo --group workers", rehearsed="ops/test_ops_commands.py::test_in_service_hides_missing_nodes_but_status_does_not"),
+    Fault(name="a pod waits for a node that comes", section=PENDING, happens=both(lambda a: a.hyperpod_says(THREE, "Pending"), lambda a: a.unscheduled("w2", "0/4 nodes are available"), lambda a: a.launched(THREE, 5)), state="Recovering", what="pod w2 waits for a node in group 'workers' (0/4 nodes"),
     Fault(name="no image", section=PENDING, happens=lambda a: a.waits("w2", "ImagePullBackOff", "repository does not exist"), what="pod w2 cannot get its image (ImagePullBackOff) (repository does not exist)", next="hyperpod-ray preflight demo"),
     Fault(name="a container crashes", section=CRASHES, happens=lambda a: a.waits("w2", "CrashLoopBackOff", "back-off 5m0s restarting failed container", restarts=7), alarms=frozenset({"CrashLoop"}), what="pod w2 does not stay up (OOMKilled, 7 restarts)", next="kubectl -n ray logs w2 --previous"),
     Fault(name="operator scaled to zero", section=CONTROLLER, happens=lambda a: a.controller(OPERATOR, wanted=0), alarms=frozenset({"OperatorDown"}), what="the KubeRay operator is scaled to zero", next="kubectl -n kuberay-operator scale deployment kuberay-operator --replicas=2", rehearsed="ops/test_ops_commands.py::test_the_operator_at_zero_is_not_healthy_and_back_it_is"),
@@ -206,14 +192,14 @@ FAULTS = [
     Fault(name="daemons of a lost node are no fault of theirs", section=CONTROLLER, happens=both(lambda a: a.silent(THREE, 1), lambda a: a.controller(PLUGIN, ready=2, on=names.node_name(THREE.id))), state="Recovering", what="does not answer Kubernetes"),
     Fault(name="device plugin runs nowhere", section=CONTROLLER, happens=lambda a: a.controller(PLUGIN, wanted=0), what="the NVIDIA device plugin runs on no node", next="kubectl -n kube-system describe daemonset hyperpod-dependencies-nvidia-device-plugin"),
     Fault(name="device plugin crashes", section=CONTROLLER, happens=lambda a: a.controller(PLUGIN, why="CrashLoopBackOff"), what="the NVIDIA device plugin does not run", next="describe daemonset"),
-    Fault(name="health agent is gone", section=CONTROLLER, happens=lambda a: a.gone(AGENT), what="HyperPod's health-monitoring agent is gone", next="helm -n kube-system get manifest hyperpod-dependencies | kubectl -n kube-system apply -f -"),
+    Fault(name="health agent is gone", section=CONTROLLER, happens=lambda a: a.gone(AGENT), what="HyperPod's health-monitoring agent is gone", next="helm -n kube-system get manifest hyperpod-dependencies | kubectl -n aws-hyperpod apply -l app=health-monitoring-agent -f -"),
     Fault(name="guard is not ready", section=CONTROLLER, happens=lambda a: a.controller(GUARD), what="the node guard does not run", next="describe deployment node-guard"),
     Fault(name="guard is gone", section=CONTROLLER, happens=lambda a: a.gone(GUARD), what="the node guard is gone", next="hyperpod-ray deploy demo"),
     Fault(name="controllers are not there yet", section=CONTROLLER, happens=both(lambda a: a.stack("Platform", "CREATE_IN_PROGRESS"), lambda a: a.gone(OPERATOR)), state="Recovering", what="a deployment is under way"),
-    Fault(name="file system nearly full", section=FULL, happens=lambda a: setattr(a, "free_gib", 100.4), alarms=frozenset({"FileSystemNearlyFull"}), what="file system fs-0123456789abcdef0 is nearly full: 100 of 1,200 GiB are free", next="delete old runs under /fsx, or raise storage.capacity_gib and hyperpod-ray deploy demo"),
-    Fault(name="file system with room", section=FULL, happens=lambda a: setattr(a, "free_gib", 130.0), state="Healthy"),
+    Fault(name="file system nearly full", section=FULL, happens=lambda a: a.free(100.4), alarms=frozenset({"FileSystemNearlyFull"}), what="file system fs-0123456789abcdef0 is nearly full: 100 of 1,200 GiB are free", next="delete old runs under /fsx, or raise storage.capacity_gib and hyperpod-ray deploy demo"),
+    Fault(name="file system with room", section=FULL, happens=lambda a: a.free(130.0), state="Healthy"),
     Fault(name="stack failed, with the resource's words", section=FAILED, happens=lambda a: a.stack("Platform", "ROLLBACK_COMPLETE", resource=("Volume", "Custom::Kubernetes", "spec is immutable")), what="stack demo-Platform is ROLLBACK_COMPLETE (Volume (Custom::Kubernetes): spec is immutable)", next="correct the cause, then hyperpod-ray deploy demo", rehearsed="sandbox/test_deploys.py::test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_again"),
-    Fault(name="last change rolled back", section=FAILED, happens=lambda a: a.stack("Ray", "UPDATE_ROLLBACK_COMPLETE"), state="Healthy", what="the last change of stack demo-Ray failed and was rolled back (The following", next="hyperpod-ray deploy demo"),
+    Fault(name="last change rolled back", section=FAILED, happens=lambda a: a.stack("Ray", "UPDATE_ROLLBACK_COMPLETE"), state="Healthy", what="the last change of stack demo-Ray failed and was rolled back (", next="hyperpod-ray deploy demo"),
     Fault(name="training runs", section=HANG, happens=lambda a: a.trains(), state="Healthy"),
     Fault(name="a run hangs", section=HANG, happens=lambda a: a.trains(last_step_t=50), alarms=frozenset({"GpusIdle", "NoTrainingStep"}), what="run 'first' hangs: no step for 50 s after step 4000, usually one in 0.9 s; its checkpoint of step 3900 is 4 min old", next=f"{RUNS} logs demo raysubmit_1; then {RUNS} stop demo raysubmit_1", differs="the alarm reads the GPUs and knows no run: its command lists them", rehearsed="ops/test_ops_training.py::test_a_hanging_run_of_a_real_job_is_found"),
     Fault(name="a slow step is no hang", section=HANG, happens=lambda a: a.trains(step_s=30.0, best_step_s=20.0, last_step_t=55), state="Healthy"),

@@ -17,6 +17,7 @@ from sandbox.aws.emulator.hyperpod.nodes import NodeOperations
 from sandbox.aws.emulator.hyperpod.operations import ClusterOperations
 from sandbox.aws.emulator.hyperpod.plans import PlanOperations
 from sandbox.aws.emulator.hyperpod.records import public
+from sandbox.aws.emulator.hyperpod.states import States
 from sandbox.aws.emulator.mlflow import MlflowOperations
 from sandbox.aws.emulator.network import Network
 from sandbox.aws.emulator.roles import Roles
@@ -33,6 +34,7 @@ class SageMaker:
         self._hooks = context.hooks
         self._clusters = Clusters(context, network, roles)
         self._governance = GovernanceOperations(context, self._clusters)
+        self._states = States(self._clusters)
         self._mlflow = MlflowOperations(context, roles, self._clusters.tags)
         self.parts = (
             ClusterOperations(context, network, roles, self._clusters, mounts),
@@ -77,6 +79,10 @@ class SageMaker:
                     self._clusters.fail(cluster, node, message)
                     return {"ClusterName": cluster["ClusterName"], "InstanceId": node["InstanceId"]}
         raise ServiceError("ResourceNotFound", f"no cluster has a node {node_id}", 404)
+
+    def set_state(self, data: Json) -> Json:
+        """Put a cluster, its groups and nodes into states that nothing here leads to; see `States`."""
+        return self._states.set(data)
 
     def place(self, instance_id: str) -> tuple[str, str, list[str]]:
         """Execution role, subnet and security groups of an instance; `ResourceNotFound` where there is none."""

@@ -161,6 +161,9 @@ class Emulator:
                 message = str(data.get("message", "NVRM: Xid 74: NVLink error"))
                 with self._scope(data):
                     return 200, self._sagemaker.fail_node(str(data["node_id"]), message)
+            case "POST", "hyperpod":
+                with self._scope(data):
+                    return 200, self._sagemaker.set_state(data)
             case "POST", "token-review":
                 token, arn = str(data["token"]), str(data["cluster_arn"])
                 lookup = self._credentials.lookup

@@ -34,6 +34,8 @@ UNREACHABLE = names.UNREACHABLE
 OUT_OF_SERVICE = names.OUT_OF_SERVICE
 # a pod with this annotation set to "failed" ends badly: a hook for tests
 OUTCOME = "rehearsal.local/outcome"
+# a pod with this annotation keeps the status that a test gives it
+KEPT = "rehearsal.local/kept"
 
 
 class Kubelet:
@@ -63,6 +65,8 @@ class Kubelet:
             if not name:
                 continue
             marks.add(pod["metadata"]["uid"])
+            if KEPT in (pod["metadata"].get("annotations") or {}):
+                continue
             node = nodes.get(name)
             if node is None:
                 # pod garbage collection: its node is no more

@@ -7,8 +7,8 @@ HyperPod sets, the group's own labels and taints, and while it is checked or fau
 `UnschedulablePendingReboot` asks the service for just that, as in real life.
 
 When an instance goes, its node is NotReady at once and its object goes after 46 s (times `time_scale`), its pods with
-it. Fault hooks: `unreachable` keeps the object forever, NotReady after 41 s; `gone` deletes the object now;
-`restore` ends both.
+it. Fault hooks: `unreachable` keeps the object forever, NotReady after 41 s; `gone` deletes the object now,
+`absent` keeps it from joining again; `restore` ends each.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def allocatable(instance_type: str) -> dict[str, str]:
     return found
 
 
+def _accelerated(labels: Json) -> bool:
+    """Whether a node's type is one that the service replaces: CPU nodes stay until somebody acts."""
+    return bool((data.instance_types().get(labels.get(names.INSTANCE_TYPE_LABEL, "")) or {}).get("accelerators"))
+
+
 class Nodes:
     """Follows the instances of HyperPod clusters."""
 
@@ -78,6 +83,7 @@ class Nodes:
         self._lost: dict[str, float] = {}
         self._asked: set[str] = set()
         self._rebooting: set[str] = set()
+        self._absent: set[str] = set()
 
     # ---- from AWS --------------------------------------------------------------------------------------------------
 
@@ -218,7 +224,7 @@ class Nodes:
         own_labels = config.get("CurrentLabels") or config.get("DesiredLabels") or config.get("Labels") or {}
         found = self.api.find("v1", "Node", "", name)
         if found is None:
-            if status in ("Failure", "ShuttingDown"):
+            if status in ("Failure", "ShuttingDown") or name in self._absent:
                 return
             found = self._create(name, {**self._labels(cluster, node, detail), **own_labels}, node, detail)
         state = f"{status}:{hashlib.sha256(repr((own_taints, own_labels)).encode()).hexdigest()[:8]}"
@@ -295,8 +301,8 @@ class Nodes:
             meta, spec = current["metadata"], current.setdefault("spec", {})
             meta.setdefault("annotations", {})[STATE] = state
             meta.setdefault("labels", {}).update(labels)
-            # a node that failed waits for its replacement where recovery is on, else for somebody
-            recovers = meta["labels"].get(PREFIX + "node-recovery") == "Automatic"
+            # a node that failed waits for its replacement where recovery is on and the type has accelerators
+            recovers = meta["labels"].get(PREFIX + "node-recovery") == "Automatic" and _accelerated(meta["labels"])
             failed = names.REPLACE if recovers else "Unschedulable"
             meta["labels"][HEALTH] = "Schedulable" if healthy else (failed if status == "Failure" else "Unschedulable")
             if status == "DeepHealthCheckInProgress":
@@ -376,13 +382,17 @@ class Nodes:
     # ---- hooks and nodes that are given ----------------------------------------------------------------------------
 
     def hook(self, name: str, mode: str) -> Json:
-        """Put a node into a mode: `unreachable`, `gone` or `restore`."""
+        """Put a node into a mode: `unreachable`, `gone`, `absent` (`gone`, and it does not join again) or `restore`."""
+        if mode == "restore" and name in self._absent:
+            self._absent.discard(name)
+            return {"name": name, "mode": mode}
         node = self.api.find("v1", "Node", "", name)
         if node is None:
             raise not_found("nodes", "", name)
-        if mode not in ("unreachable", "gone", "restore"):
-            raise bad_request(f"mode must be unreachable, gone or restore, got {mode!r}")
-        if mode == "gone":
+        if mode not in ("unreachable", "gone", "absent", "restore"):
+            raise bad_request(f"mode must be unreachable, gone, absent or restore, got {mode!r}")
+        if mode in ("gone", "absent"):
+            self._absent |= {name} if mode == "absent" else set()
             self._delete(node)
             return {"name": name, "mode": mode}
 

@@ -73,6 +73,11 @@ def test_failing_a_node_that_is_not_there_says_so(emulator: Emulator) -> None:
         emulator.control.fail_node("i-1")
 
 
+def test_a_state_is_set_of_what_there_is_only(emulator: Emulator) -> None:
+    with pytest.raises(ControlError, match="Cluster nobody not found"):
+        emulator.control.set_hyperpod("nobody", fields={"ClusterStatus": "Failed"})
+
+
 def test_the_client_environment_names_only_loopback(emulator: Emulator) -> None:
     assert outside(emulator.control.environment()) == set()
 

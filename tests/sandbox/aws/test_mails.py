@@ -6,7 +6,6 @@ MiniStack's EventBridge is another hand's: its patterns and its transformer judg
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,62 +16,9 @@ from tests.sandbox.aws.test_hyperpod import Clusters, group
 from tests.support.emulator import Emulator, until
 from tests.support.eventbridge import matches, plain, transformed
 from tests.support.faults import AWS, FAULTS
+from tests.support.post import Post
 
 pytestmark = pytest.mark.emulator
-
-
-class Inbox:
-    """A queue that gets what subscribers of a topic get, or what a rule delivers."""
-
-    def __init__(self, emulator: Emulator, name: str) -> None:
-        self.sqs = emulator.boto("sqs")
-        self.url = self.sqs.create_queue(QueueName=f"{name}-{uuid.uuid4().hex[:8]}")["QueueUrl"]
-        attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
-        self.arn = attributes["Attributes"]["QueueArn"]
-        statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": self.arn}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
-        self.got: list[str] = []
-
-    def read(self) -> list[str]:
-        """Everything that came so far."""
-        while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", []):
-            for message in messages:
-                self.got.append(message["Body"])
-                self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
-        return self.got
-
-
-class Post:
-    """The rules of an environment for one cluster, with a reader of its mails and one of the events themselves."""
-
-    def __init__(self, emulator: Emulator, cluster_arn: str) -> None:
-        self.mails, self.events = Inbox(emulator, "mails"), Inbox(emulator, "events")
-        sns, self.bus = emulator.boto("sns"), emulator.boto("events")
-        topic = sns.create_topic(Name=f"mails-{uuid.uuid4().hex[:8]}")["TopicArn"]
-        raw = {"RawMessageDelivery": "true"}
-        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=self.mails.arn, Attributes=raw)
-        self.rules: list[str] = []
-        for mail in notifications.CLUSTER_MAILS:
-            account, region = cluster_arn.split(":")[4], cluster_arn.split(":")[3]
-            transformer = {
-                "InputPathsMap": mail.paths(),
-                "InputTemplate": mail.template("demo", account=account, region=region),
-            }
-            self._rule(mail.name, mail.pattern([cluster_arn]), {"Arn": topic, "InputTransformer": transformer})
-        self._rule("every", {"source": ["aws.sagemaker"], "resources": [cluster_arn]}, {"Arn": self.events.arn})
-
-    def _rule(self, name: str, pattern: dict[str, Any], target: dict[str, Any]) -> None:
-        rule = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.bus.put_rule(Name=rule, EventPattern=json.dumps(pattern))
-        failed = self.bus.put_targets(Rule=rule, Targets=[{"Id": "Target0", **target}])["FailedEntryCount"]
-        assert failed == 0
-        self.rules.append(rule)
-
-    def close(self) -> None:
-        for rule in self.rules:
-            self.bus.remove_targets(Rule=rule, Ids=["Target0"])
-            self.bus.delete_rule(Name=rule)
 
 
 @pytest.fixture
@@ -106,7 +52,7 @@ def test_a_fault_arrives_as_the_text_of_a_mail(emulator: Emulator, clusters: Clu
     clusters.all_running(name, 2)
     listed = clusters.api.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
     nodes = {node["InstanceGroupName"]: node["InstanceId"] for node in listed}
-    post = Post(emulator, clusters.api.describe_cluster(ClusterName=name)["ClusterArn"])
+    post = Post(emulator.boto, clusters.api.describe_cluster(ClusterName=name)["ClusterArn"])
     try:
         emulator.control.fail_node(nodes["gpu"])
         emulator.control.fail_node(nodes["head"])

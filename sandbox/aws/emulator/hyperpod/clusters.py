@@ -74,9 +74,9 @@ class Clusters:
     def advance(self, cluster: Json, now: float) -> None:
         """Bring a cluster and its nodes to the states of this time, and EventBridge what happened on the way."""
         self._advance(cluster, now)
-        self._deliver(cluster)
+        self.deliver(cluster)
 
-    def _deliver(self, cluster: Json) -> None:
+    def deliver(self, cluster: Json) -> None:
         """Hand the outbox to EventBridge: its rules match, transform and notify as for any event."""
         sent, cluster["_outbox"] = cluster.get("_outbox", []), []
         for detail_type, detail in sent:
@@ -138,6 +138,8 @@ class Clusters:
         for group in cluster["_groups"].values():
             nodes = of_group(cluster, group)
             name = group["InstanceGroupName"]
+            if name in cluster.get("_still", []):
+                continue
             short = len(nodes) < group["InstanceCount"]
             denied = self._denied(cluster, group) if short else ""
             if denied:

@@ -85,6 +85,7 @@ class ClusterOperations:
         cluster.update({k: data[k] for k in UPDATABLE if k in data})
         cluster["_groups"] = groups
         cluster["FailureMessage"] = ""
+        cluster.pop("_shown", None)
         self._clusters.begin(cluster, "Updating", "Cluster update started")
         self._clusters.reconcile(cluster)
         return {"ClusterArn": cluster["ClusterArn"]}
@@ -133,6 +134,8 @@ class ClusterOperations:
             raise ServiceError("ValidationException", f"Instance group {unknown[0]} not found")
         self._clusters.begin(cluster, "SystemUpdating", "Cluster software update started")
         done = cluster["_ready_at"]
+        for name in wanted or cluster["_groups"]:
+            cluster.get("_shown", {}).pop(name, None)
         for node in cluster["_nodes"]:
             if wanted and node["InstanceGroupName"] not in wanted:
                 continue
@@ -217,6 +220,7 @@ class ClusterOperations:
         if "InstanceRequirements" in group:
             types = group["InstanceRequirements"]["InstanceTypes"]
             detail["InstanceRequirements"] = {"CurrentInstanceTypes": types, "DesiredInstanceTypes": types}
+        detail |= cluster.get("_shown", {}).get(group["InstanceGroupName"], {})
         return detail
 
     def _taggable(self, arn: str) -> str:

@@ -47,6 +47,9 @@ class PlanOperations:
     def DescribeTrainingPlan(self, data: Json) -> Json:
         """Answer what an offering's plan would be, by its name or ARN."""
         name = data["TrainingPlanName"].rsplit("/", 1)[-1]
+        for cluster in self._clusters.records.values():
+            if name in cluster.get("_plans", {}):
+                return dict(cluster["_plans"][name])
         groups = [
             (c, g)
             for c in self._clusters.records.values()
