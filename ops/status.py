@@ -212,7 +212,8 @@ def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
     console.print(title)
     for finding in verdict.findings:
         for line in lines_of(finding):
-            console.print(line)
+            # a command is one line, however narrow the terminal: two lines cannot be copied as one command
+            console.print(line, soft_wrap=isinstance(line, Text))
 
 
 def lines_of(finding: Finding) -> list[Any]:
@@ -228,9 +229,11 @@ def lines_of(finding: Finding) -> list[Any]:
     if finding.expected_by:
         when.append(f"expected by {output.clock(finding.expected_by)}")
     made: list[Any] = [Padding(first, (0, 0, 0, 1))]
-    for label, text in (("why", finding.why), ("when", ", ".join(when)), ("next", finding.next)):
+    for label, text in (("why", finding.why), ("when", ", ".join(when))):
         if text:
             made.append(Padding(Text(f"{label}: ", style="note").append(text, style="default"), (0, 0, 0, 5)))
+    if finding.next:
+        made.append(Text("     next: ", style="note").append(finding.next, style="default"))
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core import names
-from ops import durations
+from ops import durations, output
 from ops.snapshot import Snapshot
 from ops.verdict.finding import (
     Finding,
@@ -26,8 +26,8 @@ def free_space(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(
             kind="action-required",
             what=f"file system {item.id} is nearly full: {item.free_gib:,.0f} of {item.capacity_gib:,} GiB are free",
-            why="a run whose checkpoints cannot be written ends",
-            since=item.free_at,
+            why="a run whose checkpoints cannot be written ends"
+            + (f"; measured {output.clock(item.free_at)}" if item.free_at else ""),
             next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(seen)}",
             subject=item.id,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from core import notifications
 from core.notifications import CONTROLLER, Notification
+from ops import output, status
 from ops.snapshot import Hang, Job, RayJob, RunEvent, Unseen
 from ops.verdict import Verdict, judge
 from ops.verdict.training import patience
@@ -157,6 +159,26 @@ def all_said(section: str) -> list[str]:
 def test_the_section_of_controllers_names_every_one() -> None:
     for name in ("KubeRay operator", "CoreDNS", "FSx CSI driver's", "NVIDIA device plugin", "node guard", "health-mon"):
         assert name in sections()[CONTROLLER]
+
+
+# --- for whoever reads it at night ---
+
+
+def test_a_command_is_one_line_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = BY_NAME["health agent is gone"].answers().snapshot()
+    out = io.StringIO()
+    monkeypatch.setenv("COLUMNS", "60")
+    status.headline(output.console(stream=out), seen, judge(seen))
+    (line,) = [line for line in out.getvalue().splitlines() if "next: " in line]
+    assert line.strip() == f"next: {judge(seen).findings[0].next}"
+    assert len(line) > 60
+
+
+def test_a_measurement_is_no_beginning() -> None:
+    """FSx says how full it is each minute, and not since when."""
+    (finding,) = verdict_on("file system nearly full").findings
+    assert finding.since is None
+    assert finding.why.endswith("; measured 2026-11-21 11:59 UTC")
 
 
 # --- more about verdicts ---------------------------------------------------------------------------------------------
