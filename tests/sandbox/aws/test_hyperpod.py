@@ -191,8 +191,8 @@ def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     emulator.control.fail_node(min(running), "NVRM: Xid 74")
     emulator.control.set_fault(operation="hyperpod.gpu", effect="no-capacity", count=-1)
     clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[min(running)])
-    until(lambda: shortages() == 2)  # it is reported at the look after the one that removes the node
-    assert len(clusters.nodes(name)) == 1
+    until(lambda: len(clusters.nodes(name)) == 1)
+    until(lambda: shortages() == 2)
     emulator.control.clear_faults()
     clusters.all_running(name, 2)
     assert shortages() == 2
