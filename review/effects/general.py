@@ -352,15 +352,17 @@ def _or_all(value: object) -> str:
 
 
 def _images(changes: Changes, findings: Findings) -> None:
-    """Images whose folder changed: in the template only the hash of an upload differs."""
-    for change in changes.of_kind(Kind.ASSET_ONLY):
+    """Images that are built again: of another folder, where only the hash of an upload differs, or in another way."""
+    for change in (*changes.of_kind(Kind.ASSET_ONLY), *changes.of_kind(Kind.CHANGED)):
         if change.type == "Custom::CDKContainerImageBuild":
             findings.add(
                 Row(
                     effect=Effect.SAFE,
                     code="image-built",
                     what=f"image {change.title}",
-                    change="content of its folder",
+                    change="content of its folder"
+                    if change.kind is Kind.ASSET_ONLY
+                    else "how it is built: base, package index, wheels or arguments",
                     consequence="Rebuilt during the deploy and pushed beside the old one; running pods keep theirs.",
                     where=change.title,
                 )
