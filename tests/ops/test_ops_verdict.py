@@ -87,6 +87,9 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
     "an error of an instance that is there is no lack of capacity": (
         replace(without(healthy(), THREE), events=(replace(event(4, TWO, level="Error"), description="Instance creation failed"),)), "Recovering", "replacements are on the way",
     ),
+    "an event that is no error refuses nothing": (
+        replace(without(healthy(), THREE), events=(event(4, group="workers"),)), "Recovering", "replacements are on the way",
+    ),
     "no capacity before the group's newest node is over": (
         replace(without(healthy(), THREE), events=(event(4, TWO), event(400, group="workers", level="Error", failure="no capacity"))), "Recovering", "replacements are on the way",
     ),
