@@ -12,13 +12,14 @@ from datetime import timedelta
 import pytest
 
 from core import notifications
+from core.names import node_name
 from core.notifications import CONTROLLER, Notification
 from ops import output, status
 from ops.snapshot import Hang, Job, RayJob, RunEvent, Unseen
 from ops.verdict import Verdict, judge
 from ops.verdict.training import patience
 from tests.cli.test_one_command import problem
-from tests.ops.snapshots import JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller
+from tests.ops.snapshots import HEAD, JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller, with_node
 from tests.ops.world import ROOT
 from tests.support.faults import FAULTS, Fault
 
@@ -189,6 +190,13 @@ def test_nothing_recovers_while_the_operator_is_down() -> None:
     verdict = verdict_on("operator down and a node lost")
     assert not verdict.recovering, said(verdict)
     assert all(finding.expected_by is None for finding in verdict.findings if finding.recovery == "pods")
+
+
+def test_a_young_node_does_not_excuse_an_operator_that_runs_nowhere() -> None:
+    seen = with_node(healthy(), HEAD, created=ago(2))
+    for ready, state in ((0, "Recovering"), (1, "Healthy")):
+        down = with_controller(seen, "KubeRay operator", ready=ready, since=ago(1), nodes=(node_name(HEAD.id),))
+        assert judge(down).state == state, said(judge(down))
 
 
 def test_a_daemon_that_no_node_needs_is_not_missed() -> None:
