@@ -21,6 +21,7 @@ from ops.verdict.training import patience
 from tests.cli.test_one_command import problem
 from tests.ops.snapshots import HEAD, JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller, with_node
 from tests.ops.world import ROOT
+from tests.support.answers import Answers
 from tests.support.faults import FAULTS, Fault
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -190,6 +191,14 @@ def test_nothing_recovers_while_the_operator_is_down() -> None:
     verdict = verdict_on("operator down and a node lost")
     assert not verdict.recovering, said(verdict)
     assert all(finding.expected_by is None for finding in verdict.findings if finding.recovery == "pods")
+
+
+def test_a_gone_device_plugin_comes_from_the_manifest_of_its_chart() -> None:
+    """kubectl takes the release's objects of one namespace only; NVIDIA's chart and the EFA chart label theirs so."""
+    answers = Answers()
+    answers.gone("NVIDIA device plugin")
+    (finding,) = judge(answers.snapshot()).action_required
+    assert finding.next.endswith("| kubectl -n kube-system apply -l app.kubernetes.io/name=nvidia-device-plugin -f -")
 
 
 def test_a_young_node_does_not_excuse_an_operator_that_runs_nowhere() -> None:
