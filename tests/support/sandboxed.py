@@ -242,9 +242,10 @@ class Sandboxed(Answers):
                 self.undone.pop()()
             except Exception as error:  # the other causes end too
                 failed.append(error)
+        self.dashboard_fails = ""
         if self.jobs or self.hangs:
             end = self.healed()
-            self.jobs, self.files, self.dashboard_fails = end.jobs, end.files, ""
+            self.jobs, self.files = end.jobs, end.files
         if changed:
             self.stage.settle()
         if failed:
