@@ -341,8 +341,7 @@ class Sandboxed(Answers):
         """Change an instance group of DescribeCluster."""
         super().group(name, **changes)
         self.stage.hyperpod(groups={name: changes})
-        before = {"SoftwareUpdateStatus": "Succeeded", "ImageVersionStatus": "UpToDate", "TrainingPlanArn": ""}
-        self.finally_(lambda: self.stage.hyperpod(groups={name: {key: before.get(key, "") for key in changes}}))
+        self.finally_(lambda: self.stage.hyperpod(groups={name: dict.fromkeys(changes)}))
 
     def training_plan(self, status: str, ends: timedelta) -> None:
         """A training plan of the workers."""

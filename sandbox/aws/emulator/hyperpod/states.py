@@ -41,7 +41,8 @@ class States:
         for name, shown in (data.get("groups") or {}).items():
             if name not in cluster["_groups"]:
                 raise KeyError(f"cluster {cluster['ClusterName']} has no group {name}")
-            cluster.setdefault("_shown", {}).setdefault(name, {}).update(shown)
+            known = {**cluster.setdefault("_shown", {}).get(name, {}), **shown}
+            cluster["_shown"][name] = {key: value for key, value in known.items() if value is not None}
         cluster.setdefault("_plans", {}).update(data.get("plans") or {})
         for node_id, state in (data.get("nodes") or {}).items():
             node = find_node(cluster, node_id)
