@@ -66,9 +66,10 @@ class TrainingImage(Construct):
         )
         # Our own hash, known at synth: the construct's tag is an attribute of the build, and an exported attribute that
         # another stack imports could never change.
-        self.content = FileSystem.fingerprint(
-            str(context), exclude=NO_CONTENT, extra_hash=json.dumps([dockerfile, dict(build_args or {})])
-        )
+        # It counts all that starts a build: one that pushes to a tag which is there fails, as tags are immutable.
+        build_secrets = environment.secrets if environment else None
+        counted = [dockerfile, dict(build_args or {}), *([build_secrets] if build_secrets else [])]
+        self.content = FileSystem.fingerprint(str(context), exclude=NO_CONTENT, extra_hash=json.dumps(counted))
         build = ContainerImageBuild(
             self,
             "Build",
@@ -79,7 +80,7 @@ class TrainingImage(Construct):
             exclude=NO_CONTENT,
             platform=assets.Platform.LINUX_AMD64,
             build_args=dict(build_args or {}) or None,
-            build_secrets=environment.secrets if environment else None,
+            build_secrets=build_secrets,
         )
         # CodeBuild's own group would have no retention and outlive the stack
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
