@@ -150,6 +150,32 @@ def test_what_hangs_is_named() -> None:
     assert "hangs: no part of a step for 50 s after step 10, usually one in 4 s" in loop.hangs_after(50)
 
 
+def test_the_age_is_that_of_the_part_and_not_of_the_step() -> None:
+    loop = Loop(micro_batches(16, 4, jitter=0))
+    for _ in loop.until(10):
+        pass
+    going = loop.until(20)
+    for _ in range(6):
+        next(going)
+    loop.now, _ = next(going)
+    assert "no part of a step for 50 s after step 10" in loop.hangs_after(50), "the step began 24 s before that"
+
+
+def test_a_run_that_has_noted_no_part_yet_is_judged_by_its_steps() -> None:
+    loop = Loop(micro_batches(16, 4, jitter=0))
+    for _ in loop.until(10):
+        pass
+    loop.fields["last_part_t"] = None
+    assert not loop.hangs_after(100)
+    assert "no step" in loop.hangs_after(1000)
+
+
+def test_one_long_pause_is_no_habit() -> None:
+    at = datetime.fromtimestamp(START, UTC)
+    run = journal.run_of({"pauses_s": [90, 8], "part_pauses_s": [300, 40]}, [], name="first", at=at)
+    assert (run.longest_pause_seconds, run.longest_part_pause_seconds) == (8, 40)
+
+
 def test_another_loop_without_parts_is_not_judged_by_the_parts_of_the_one_before() -> None:
     first = Loop(micro_batches(16, 4))
     for _ in first.until(10):
