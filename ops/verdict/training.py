@@ -205,7 +205,7 @@ def _hangs(seen: Snapshot, job: Job, run: Run, age: float) -> Finding:
         kind="action-required",
         what=f"run '{run.name}' hangs: no {mark} for {_seconds(age)} after step {run.step}, {usual}{saved}",
         why=_said_by_hyperpod(seen, job, run) or run.last_error,
-        since=run.last_step_at,
+        since=run.at - timedelta(seconds=age),
         next=f"{_logs(seen, job)}; then {_stop(seen, job)}, and submit the same command again",
         subject=run.name,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ops import journal
-from ops.verdict import judge
+from ops.verdict import Verdict, judge
 from resilience.pace import Pace, Parts
 from tests.ops.snapshots import JOB, healthy, said
 
@@ -78,11 +78,15 @@ class Loop:
 
     def hangs_after(self, seconds: float) -> str:
         """What `status` says so long after the last mark; empty where it says no hang."""
+        verdict = self.judged(seconds)
+        return said(verdict) if "hangs" in said(verdict) else ""
+
+    def judged(self, seconds: float) -> Verdict:
+        """What `status` judges so long after the last mark."""
         at = datetime.fromtimestamp(self.now + seconds, UTC)
         run = journal.run_of(self.fields, [], name="first", at=at, job=JOB.id, cluster="ray", namespace="ray")
         seen = replace(healthy(), at=at, jobs=(replace(JOB, run="first", started=datetime.fromtimestamp(START, UTC)),))
-        verdict = judge(replace(seen, runs=(run,)))
-        return said(verdict) if "hangs" in said(verdict) else ""
+        return judge(replace(seen, runs=(run,)))
 
 
 HEALTHY = {
@@ -159,6 +163,7 @@ def test_the_age_is_that_of_the_part_and_not_of_the_step() -> None:
         next(going)
     loop.now, _ = next(going)
     assert "no part of a step for 50 s after step 10" in loop.hangs_after(50), "the step began 24 s before that"
+    assert loop.judged(50).findings[0].since == datetime.fromtimestamp(loop.now, UTC)
 
 
 def test_a_run_that_has_noted_no_part_yet_is_judged_by_its_steps() -> None:
