@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -53,6 +53,15 @@ class Player:
         assert (code == 0) == (verdict["state"] in ("Healthy", "Steps unknown")), verdict
         return verdict
 
+    def until(self, shown: Callable[[Json], bool]) -> Json:
+        """The first verdict that shows something; the last one where none does, which says what is left."""
+        last = self.status()
+        with contextlib.suppress(AssertionError):
+            self.stage.world.until(
+                lambda: shown(last) or (last.update(self.status()) or shown(last)), "it", seconds=300
+            )
+        return last
+
     def mails(self) -> list[str]:
         """What came since the last look."""
         came = list(self.post.mails.read())
@@ -90,19 +99,18 @@ def test_the_fault_is_played_from_event_to_healthy(player: Player, fault: Fault)
             row.heard(fault.event)
         fault.happens(row)
         mails = _mails(player, row, fault)
-        verdict = player.status()
+        wanted = [row.translated(fault.what), row.translated(fault.next)]
+        # a daemon on the node that the row before brought back may still start
+        verdict = player.until(lambda one: one["state"] == fault.state and all(words in said(one) for words in wanted))
         text = said(verdict)
         assert verdict["state"] == fault.state, text
-        assert row.translated(fault.what) in text, text
-        assert row.translated(fault.next) in text, text
+        assert all(words in text for words in wanted), text
         found = [one for one in verdict["findings"] if row.translated(fault.what) in f"{one['what']} ({one['why']})"]
         for command in dict.fromkeys([*mails, *(one["next"] for one in found if fault.next and one["next"])]):
             _run(player, command)
     finally:
         row.end()
-    healed = player.status()
-    with contextlib.suppress(AssertionError):  # the last verdict says what is left
-        player.stage.world.until(lambda: healed.update(player.status()) or not healed["findings"], "Healthy")
+    healed = player.until(lambda one: not one["findings"])
     assert (healed["state"], healed["findings"]) == ("Healthy", []), said(healed)
 
 
