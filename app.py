@@ -15,8 +15,8 @@ PROJECT = Path(__file__).resolve().parent
 # `constructs/` is also the name of the package that aws_cdk imports: only its inner package is importable, from here.
 sys.path.insert(0, str(PROJECT / "constructs"))
 
-import core  # noqa: E402
-from core.loader import FOLDER  # noqa: E402
+from hyperpod_ray import core  # noqa: E402
+from hyperpod_ray.core.loader import FOLDER  # noqa: E402
 
 
 def main(*, outdir: str | None = None, context: dict[str, str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(*, outdir: str | None = None, context: dict[str, str] | None = None) ->
     use_pinned_node()
     import aws_cdk as cdk  # after use_pinned_node: importing it starts Node
 
-    from charts.errors import ChartError
-    from stacks.environment import EnvironmentStage
+    from hyperpod_ray.charts.errors import ChartError
+    from hyperpod_ray.stacks.environment import EnvironmentStage
 
     app = cdk.App(context={**feature_flags(), **(context or {})}, outdir=outdir)
     wanted = app.node.try_get_context("env")

@@ -30,7 +30,7 @@ def loop(config: dict[str, Any]) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    from resilience import Resumable
+    from hyperpod_ray_training import Resumable
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def loop(config: dict[str, Any]) -> None:
 
 def rank_main(arguments: argparse.Namespace) -> None:
     """What each rank runs under torchrun."""
-    from resilience import Run
+    from hyperpod_ray_training import Run
 
     way, every = arguments.way, arguments.steps_between
     run = Run(storage=arguments.storage, name=way, save_every_steps=every, async_save=way == "async", keep=None)

@@ -26,7 +26,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "constructs")]
 
-from sandbox.aws import process  # noqa: E402
+from hyperpod_ray_sandbox.aws import process  # noqa: E402
 from tests.ops.ray_head import ray_head  # noqa: E402
 from tests.ops.world import ACCOUNT, World, environment_text  # noqa: E402
 

@@ -24,8 +24,8 @@ from unittest import mock
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "constructs")]
 
-from core.names import instance_id  # noqa: E402
-from sandbox.aws import install, process  # noqa: E402
+from hyperpod_ray.core.names import instance_id  # noqa: E402
+from hyperpod_ray_sandbox.aws import install, process  # noqa: E402
 from tests.ops.guarded import Guarded, guarding  # noqa: E402
 from tests.ops.world import ACCOUNT, World  # noqa: E402
 

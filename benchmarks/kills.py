@@ -29,10 +29,10 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "constructs")]
 import boto3  # noqa: E402
 import yaml  # noqa: E402
 
-from core.loader import FOLDER  # noqa: E402
-from core.new_file import default_zones  # noqa: E402
-from sandbox import leash  # noqa: E402
-from sandbox.aws import install, process  # noqa: E402
+from hyperpod_ray.core.loader import FOLDER  # noqa: E402
+from hyperpod_ray.core.new_file import default_zones  # noqa: E402
+from hyperpod_ray_sandbox import leash  # noqa: E402
+from hyperpod_ray_sandbox.aws import install, process  # noqa: E402
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 LIMIT = 600.0

@@ -71,9 +71,9 @@ def main(argv: list[str]) -> int:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start a coordinator and two ranks; what rank 0 saw."""
-    from resilience import Run, Settings
-    from resilience.spares.coordinator import Coordinator
-    from resilience.spares.members import Limits
+    from hyperpod_ray_training import Run, Settings
+    from hyperpod_ray_training.spares.coordinator import Coordinator
+    from hyperpod_ray_training.spares.members import Limits
 
     run = Run(storage=str(folder), name="overhead", settings=Settings())
     (folder / run.name).mkdir()
@@ -107,8 +107,8 @@ def rank(given: dict[str, Any]) -> None:
     """One rank, as a worker of a run with spares."""
     import torch
 
-    from resilience import Run, Settings, resumable
-    from resilience.spares import loop as spares
+    from hyperpod_ray_training import Run, Settings, resumable
+    from hyperpod_ray_training.spares import loop as spares
 
     torch.set_num_threads(1)
     resumable.report_alone = lambda *_: None  # type: ignore[attr-defined]  # no Ray here
@@ -167,7 +167,7 @@ def train(config: dict[str, Any]) -> None:
     import torch
     import torch.distributed as dist
 
-    from resilience import Resumable
+    from hyperpod_ray_training import Resumable
 
     rounds, steps = config["rounds"], config["steps"]
     work = Work(width=config["width"], step_s=config["step_s"], wait_share=0.8 if config["work"] == "wait" else 0.0)

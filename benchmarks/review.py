@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-REVIEW = "from cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+REVIEW = "from hyperpod_ray.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
 
 
 def cpu(command: list[str], *, folder: Path, **variables: str) -> float:

@@ -26,8 +26,8 @@ sys.path[:0] = [{project!r}, {project!r} + "/constructs"]
 import app
 app.use_pinned_node()
 import aws_cdk as cdk
-import k8s.manifests
-import stacks.environment
+import hyperpod_ray.constructs.k8s.manifests
+import hyperpod_ray.constructs.stacks.environment
 from aws_cdk import aws_ec2 as ec2
 import cdk8s
 cdk8s.Chart(cdk8s.App(), "chart").to_json()

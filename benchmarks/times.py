@@ -21,7 +21,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT)]
 
-from sandbox import leash  # noqa: E402
+from hyperpod_ray_sandbox import leash  # noqa: E402
 
 PHASE = re.compile(r"^  (start|synth|bootstrap|deploy|diff|destroy) +([\d.]+)$", re.MULTILINE)
 

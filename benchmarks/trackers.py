@@ -1,4 +1,4 @@
-"""Judges `resilience.tracking` by the real clients: W&B without a network, MLflow with a SQLite store on disk.
+"""Judges `hyperpod_ray_training.tracking` by the real clients: W&B without a network, MLflow with a SQLite store on disk.
 
     python -m venv trackers && trackers/bin/pip install wandb mlflow-skinny sqlalchemy alembic
     PYTHONPATH=. trackers/bin/python benchmarks/trackers.py --write
@@ -21,8 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resilience import tracking
-from resilience.settings import EXPERIMENT_VARIABLE, TRACKERS_VARIABLE, TRACKING_VARIABLE, WANDB_PROJECT_VARIABLE
+from hyperpod_ray_training import tracking
+from hyperpod_ray_training.settings import (
+    EXPERIMENT_VARIABLE,
+    TRACKERS_VARIABLE,
+    TRACKING_VARIABLE,
+    WANDB_PROJECT_VARIABLE,
+)
 
 RECORD = Path(__file__).resolve().parents[1] / "tests" / "resilience" / "recorded_trackers.json"
 URL = "/fsx/runs/it's a run"

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/access_page.py [--check]
 
-A command needs the AWS calls of its module in `ops/` and of the modules that it imports. The page ends with what a user
+A command needs the AWS calls of its module in `hyperpod_ray/ops/` and of the modules that it imports. The page ends with what a user
 of a cluster on Slurm needs. `--check`: exit code 3 where the page is stale.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "access.md"
 COMMANDS = {
-    "status": "ops.status", "wait": "ops.wait", "logs": "ops.logs", "connect": "ops.connect", "submit": "ops.submit",
-    "runs": "ops.runs", "cost": "ops.cost", "nodes": "ops.nodes", "preflight": "ops.preflight", "deploy": "ops.deploy",
-    "teardown": "ops.teardown",
+    "status": "hyperpod_ray.ops.status", "wait": "hyperpod_ray.ops.wait", "logs": "hyperpod_ray.ops.logs", "connect": "hyperpod_ray.ops.connect", "submit": "hyperpod_ray.ops.submit",
+    "runs": "hyperpod_ray.ops.runs", "cost": "hyperpod_ray.ops.cost", "nodes": "hyperpod_ray.ops.nodes", "preflight": "hyperpod_ray.ops.preflight", "deploy": "hyperpod_ray.ops.deploy",
+    "teardown": "hyperpod_ray.ops.teardown",
 }  # fmt: skip
 ROLES = {
     "researcher": ("status", "wait", "logs", "connect", "submit", "runs", "cost"),
@@ -68,9 +68,9 @@ def imports(module: str) -> frozenset[str]:
 
 def closure(module: str) -> set[str]:
     """A module and all of `ops` that it reaches; of `preflight`, the rules that need the account."""
-    if module == "ops.preflight":
-        rooms = sorted((PROJECT / "core/checks/account").glob("*.py"))
-        return {f"core.checks.account.{path.stem}" for path in rooms} | _reached(module)
+    if module == "hyperpod_ray.ops.preflight":
+        rooms = sorted((PROJECT / "hyperpod_ray/core/checks/account").glob("*.py"))
+        return {f"hyperpod_ray.core.checks.account.{path.stem}" for path in rooms} | _reached(module)
     return _reached(module)
 
 
@@ -126,7 +126,7 @@ def actions(commands: tuple[str, ...]) -> list[str]:
     """The IAM actions of commands, sorted."""
     modules = {module for command in commands for module in closure(COMMANDS[command])}
     if "deploy" in commands:
-        modules.add("cli.deploy_review")
+        modules.add("hyperpod_ray.cli.deploy_review")
     return sorted({one for module in modules for one in calls(module)} - NO_ACTION - SESSIONS, key=str.casefold)
 
 
@@ -191,14 +191,14 @@ def slurm_policy() -> str:
 
 def command_document() -> str:
     """The session document by which `status` asks the controller."""
-    words = [node.value for node in ast.walk(ast.parse((PROJECT / "ops/slurm.py").read_text("utf-8")))
+    words = [node.value for node in ast.walk(ast.parse((PROJECT / "hyperpod_ray/ops/slurm.py").read_text("utf-8")))
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
     return words[words.index("--document-name") + 1]
 
 
 def document() -> str:
     """The session document of a tunnel."""
-    tree = ast.parse((PROJECT / "ops/tunnel.py").read_text("utf-8"))
+    tree = ast.parse((PROJECT / "hyperpod_ray/ops/tunnel.py").read_text("utf-8"))
     return next(
         str(node.value.value)
         for node in tree.body
@@ -212,7 +212,7 @@ def page() -> str:
     lines = [
         "# Access: IAM of a researcher, an operator, and a pipeline",
         "",
-        "`docs/access_page.py` makes the policies from the calls in `ops/` and `core/checks/account/`; do not edit",
+        "`docs/access_page.py` makes the policies from the calls in `hyperpod_ray/ops/` and `hyperpod_ray/core/checks/account/`; do not edit",
         "them. No account proved them.",
         "`ACCOUNT`, `REGION` and `CLUSTER-ID` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
         "",

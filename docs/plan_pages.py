@@ -13,16 +13,16 @@ import re
 import sys
 from pathlib import Path
 
-import core
-from cli import plan_text
-from core.loader import environment_names
-from ops.output import Format
-from planner import answers
-from planner.cluster import bill, cluster, file_systems
-from planner.failures import published
-from planner.job import Wish, job
-from planner.outlook import Outlook
-from pricing import price_file
+from hyperpod_ray import core
+from hyperpod_ray.cli import plan_text
+from hyperpod_ray.core.loader import environment_names
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.planner import answers
+from hyperpod_ray.planner.cluster import bill, cluster, file_systems
+from hyperpod_ray.planner.failures import published
+from hyperpod_ray.planner.job import Wish, job
+from hyperpod_ray.planner.outlook import Outlook
+from hyperpod_ray.pricing import price_file
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDER = PROJECT / "docs" / "plans"

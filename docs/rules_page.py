@@ -12,8 +12,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
-from core import checks  # noqa: E402
-from core.findings import RULES  # noqa: E402
+from hyperpod_ray.core import checks  # noqa: E402
+from hyperpod_ray.core.findings import RULES  # noqa: E402
 
 PAGE = PROJECT / "docs" / "reference" / "rules.md"
 
@@ -23,7 +23,7 @@ def page() -> str:
     lines = [
         "# Rules of environments",
         "",
-        "`docs/rules_page.py` makes this page from `core/checks/`; do not edit it. A rule runs when the sections",
+        "`docs/rules_page.py` makes this page from `hyperpod_ray/core/checks/`; do not edit it. A rule runs when the sections",
         "that it reads are valid and what it needs is at hand. All findings come in one run.",
         "",
         "| a rule needs | which is | it runs in |",
@@ -33,12 +33,12 @@ def page() -> str:
         "| repository, before a deployment | its ingredients: charts, digests, cdk CLI | `preflight` |",
         "| account | the AWS account and Region too | `preflight` |",
         "",
-        "The embedded AWS refuses requests by the functions of `service_rules/` that these rules call.",
+        "The embedded AWS refuses requests by the functions of `hyperpod_ray_rules/` that these rules call.",
         "[Settings](../settings.md) has the values of each single setting.",
         "",
     ]
     for room in (name for name in checks.__all__ if name != "run"):
-        of_room = f"core.checks.{room}"
+        of_room = f"hyperpod_ray.core.checks.{room}"
         found = [rule for rule in RULES if f"{rule.check.__module__}.".startswith(f"{of_room}.")]
         if not found:
             continue

@@ -21,11 +21,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from k8s.bindings import Bindings, placeholders
-    from k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
-    from k8s.manifest import Manifest
-    from k8s.manifests import guard_manifests, namespace_manifests, platform_manifests, ray_manifests, system_manifests
-    from k8s.rayjob import ray_cron_job, ray_job
+    from hyperpod_ray.k8s.bindings import Bindings, placeholders
+    from hyperpod_ray.k8s.helm import HelmRelease, helm_releases, hyperpod_dependencies, kuberay_operator
+    from hyperpod_ray.k8s.manifest import Manifest
+    from hyperpod_ray.k8s.manifests import (
+        guard_manifests,
+        namespace_manifests,
+        platform_manifests,
+        ray_manifests,
+        system_manifests,
+    )
+    from hyperpod_ray.k8s.rayjob import ray_cron_job, ray_job
 
 __all__ = [
     "Bindings",

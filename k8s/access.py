@@ -5,10 +5,10 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core.names import KUEUE_CONFIG, KUEUE_NAMESPACE, RAY_API_GROUP, SERVICE_ACCOUNT, users_group
-from core.plan import Plan
-from core.plan_names import own_namespaces, ray_namespaces, ray_users, team_namespaces
-from k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.core.names import KUEUE_CONFIG, KUEUE_NAMESPACE, RAY_API_GROUP, SERVICE_ACCOUNT, users_group
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import own_namespaces, ray_namespaces, ray_users, team_namespaces
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 
 READ = ["get", "list", "watch"]
 EDIT = [*READ, "create", "update", "patch", "delete"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.plan import Plan
+from hyperpod_ray.core.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

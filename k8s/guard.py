@@ -1,4 +1,4 @@
-"""The node guard: the program in `guard/`, as a Deployment with the fewest rights that it can work with."""
+"""The node guard: the program in `hyperpod_ray/guard/`, as a Deployment with the fewest rights that it can work with."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Any
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core import needs
-from core.model import NodeGuard
-from core.names import EVENTS_OF_NODES, GUARD, GUARD_MARK, HOSTNAME_LABEL, OUT_OF_SERVICE, OUT_OF_SERVICE_VALUE
-from core.plan import Plan
-from core.project import SOURCE
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.pods import (
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.model import NodeGuard
+from hyperpod_ray.core.names import (
+    EVENTS_OF_NODES,
+    GUARD,
+    GUARD_MARK,
+    HOSTNAME_LABEL,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_VALUE,
+)
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.project import SOURCE
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.pods import (
     group_tolerations,
     node_affinity,
     node_loss_tolerations,
@@ -51,7 +58,7 @@ def guard(plan: Plan, bindings: Bindings, settings: NodeGuard) -> Manifest:
     with which HyperPod replaces it. An admission policy leaves the guard the one taint and its own annotation, and the
     taint on nodes alone that are not ready.
 
-    Two replicas act side by side without an election (see `guard.watching`).
+    Two replicas act side by side without an election (see `hyperpod_ray.guard.watching`).
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
     """
     files = program()

@@ -7,11 +7,11 @@ from typing import Any
 
 import cdk8s
 
-from core.model import HungJobDetection
-from core.names import HANG_RULES, HANG_RULES_FILE
-from core.plan import Plan
-from core.plan_names import ray_namespaces
-from k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.core.model import HungJobDetection
+from hyperpod_ray.core.names import HANG_RULES, HANG_RULES_FILE
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 
 
 def hang_rules(plan: Plan, detection: HungJobDetection) -> Manifest:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from charts.lock import Lock, LockedChart
-from charts.store import locate, unpack
-from core import names, needs
-from core.model import InstanceGroup
-from core.plan import Plan
-from core.plan_names import ray_namespaces
-from k8s.operator import FEATURE_GATES
-from k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
+from hyperpod_ray.charts.lock import Lock, LockedChart
+from hyperpod_ray.charts.store import locate, unpack
+from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.model import InstanceGroup
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
+from hyperpod_ray.k8s.operator import FEATURE_GATES
+from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
 
 PROJECT = Path(__file__).resolve().parents[1]
 

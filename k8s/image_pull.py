@@ -6,11 +6,11 @@ from typing import Any
 
 import cdk8s
 
-from core.names import HEALTH_LABEL, IMAGE_PULL, INSTANCE_GROUP_LABEL
-from core.plan import Plan
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.pods import group_tolerations, resources, restricted_container, restricted_pod
+from hyperpod_ray.core.names import HEALTH_LABEL, IMAGE_PULL, INSTANCE_GROUP_LABEL
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.pods import group_tolerations, resources, restricted_container, restricted_pod
 
 APP = {"app": IMAGE_PULL}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import cdk8s
 
-from core import names
+from hyperpod_ray.core import names
 
 PART_OF = {names.PART_OF_LABEL: names.PROJECT}
 """Label of every object created here, so that `kubectl get -l` finds them."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core import needs
-from core.model import DynamicStorage
-from core.plan import Plan
-from k8s.access import access
-from k8s.bindings import Bindings
-from k8s.guard import guard
-from k8s.hangs import hang_rules
-from k8s.image_pull import image_pull
-from k8s.manifest import Manifest
-from k8s.namespaces import namespaces
-from k8s.network_policies import (
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.model import DynamicStorage
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.access import access
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.guard import guard
+from hyperpod_ray.k8s.hangs import hang_rules
+from hyperpod_ray.k8s.image_pull import image_pull
+from hyperpod_ray.k8s.manifest import Manifest
+from hyperpod_ray.k8s.namespaces import namespaces
+from hyperpod_ray.k8s.network_policies import (
     collector_policies,
     guard_policies,
     network_policies,
@@ -22,11 +22,11 @@ from k8s.network_policies import (
     queue_policies,
     system_policies,
 )
-from k8s.node_pools import node_pools
-from k8s.ray_cluster import ray_cluster
-from k8s.redis import redis
-from k8s.storage import claim, cluster_storage, owner_storage, volume_owner
-from k8s.teams import teams
+from hyperpod_ray.k8s.node_pools import node_pools
+from hyperpod_ray.k8s.ray_cluster import ray_cluster
+from hyperpod_ray.k8s.redis import redis
+from hyperpod_ray.k8s.storage import claim, cluster_storage, owner_storage, volume_owner
+from hyperpod_ray.k8s.teams import teams
 
 
 def namespace_manifests(plan: Plan) -> list[Manifest]:

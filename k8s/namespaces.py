@@ -5,10 +5,16 @@ from __future__ import annotations
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core.names import GUARD, KUEUE_NAMESPACE, OBSERVABILITY_NAMESPACE, OPERATOR_NAMESPACE, STORAGE_NAMESPACE
-from core.plan import Plan
-from core.plan_names import own_namespaces
-from k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.core.names import (
+    GUARD,
+    KUEUE_NAMESPACE,
+    OBSERVABILITY_NAMESPACE,
+    OPERATOR_NAMESPACE,
+    STORAGE_NAMESPACE,
+)
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import own_namespaces
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 
 
 def namespaces(plan: Plan) -> Manifest:

@@ -11,8 +11,8 @@ from typing import Any
 
 import cdk8s
 
-from core import needs
-from core.names import (
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.names import (
     CLIENT_LABEL,
     DASHBOARD_PORT,
     GUARD,
@@ -28,9 +28,9 @@ from core.names import (
     REDIS_PORT,
     STORAGE_NAMESPACE,
 )
-from core.plan import Plan
-from core.plan_names import own_namespaces, ray_namespaces
-from k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import own_namespaces, ray_namespaces
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 
 RAY_POD = {RAY_POD_LABEL: "yes"}
 """Label that KubeRay puts on every pod of a RayCluster."""

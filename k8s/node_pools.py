@@ -10,10 +10,16 @@ from typing import Any
 
 import cdk8s
 
-from core.model import InstanceGroup
-from core.names import GPU_RESOURCE, HEALTH_LABEL, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NEURON_RESOURCE
-from core.plan import Plan
-from k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.core.model import InstanceGroup
+from hyperpod_ray.core.names import (
+    GPU_RESOURCE,
+    HEALTH_LABEL,
+    INSTANCE_GROUP_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NEURON_RESOURCE,
+)
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 
 GROUP, KIND = "karpenter.sagemaker.amazonaws.com", "HyperpodNodeClass"
 EMPTY_MINUTES = 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.errors import ProjectError
-from service_rules import kuberay
+from hyperpod_ray.core.errors import ProjectError
+from hyperpod_ray_rules import kuberay
 
 FEATURE_GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
 """Feature gates of the operator's Helm release; the chart's list is replaced as a whole."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.names import (
+from hyperpod_ray.core.names import (
     DEEP_HEALTH_LABEL,
     GPU_RESOURCE,
     HEALTH_LABEL,
@@ -15,7 +15,7 @@ from core.names import (
     RAY_UID,
     UNREACHABLE,
 )
-from core.plan import Plan
+from hyperpod_ray.core.plan import Plan
 
 
 def node_selector(group: str) -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import cdk8s
 
-from core.model import GcsFaultTolerance, RayWorkerGroup
-from core.names import (
+from hyperpod_ray.core.model import GcsFaultTolerance, RayWorkerGroup
+from hyperpod_ray.core.names import (
     CLAIM,
     CLIENT_PORT,
     DASHBOARD_PORT,
@@ -31,12 +31,12 @@ from core.names import (
     SECRETS_PATH,
     SERVICE_ACCOUNT,
 )
-from core.needs import NODE_ADDRESS
-from core.plan import Plan, PodResources
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF, Manifest, build, custom_object
-from k8s.operator import accepted
-from k8s.pods import (
+from hyperpod_ray.core.needs import NODE_ADDRESS
+from hyperpod_ray.core.plan import Plan, PodResources
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build, custom_object
+from hyperpod_ray.k8s.operator import accepted
+from hyperpod_ray.k8s.pods import (
     group_tolerations,
     node_affinity,
     node_loss_tolerations,
@@ -44,7 +44,7 @@ from k8s.pods import (
     restricted_container,
     restricted_pod,
 )
-from k8s.ray_settings import head_env, recovery, worker_env
+from hyperpod_ray.k8s.ray_settings import head_env, recovery, worker_env
 
 LOGS = "/tmp/ray"  # noqa: S108 (where Ray writes its session, logs and spilled objects)
 

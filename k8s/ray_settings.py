@@ -1,17 +1,17 @@
 """Environment variables of Ray's containers.
 
-The recovery settings are those of `resilience.settings`, so that cluster, job and rehearsal read the same values;
+The recovery settings are those of `hyperpod_ray_training.settings`, so that cluster, job and rehearsal read the same values;
 here they meet the environment file and the instance type.
 """
 
 from __future__ import annotations
 
-from core.access import tier_base
-from core.model import RayPod
-from core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
-from core.plan import Plan, PodResources
-from k8s.bindings import Bindings
-from resilience.settings import (
+from hyperpod_ray.core.access import tier_base
+from hyperpod_ray.core.model import RayPod
+from hyperpod_ray.core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
+from hyperpod_ray.core.plan import Plan, PodResources
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray_training.settings import (
     EXPERIMENT_VARIABLE,
     HANG_RULES_VARIABLE,
     TRACKERS_VARIABLE,

@@ -6,7 +6,7 @@ import base64
 import shlex
 from typing import Any
 
-from core.names import (
+from hyperpod_ray.core.names import (
     CLIENT_LABEL,
     COMMAND_ANNOTATION,
     DRIVER_GROUP,
@@ -15,13 +15,20 @@ from core.names import (
     RAY_API_VERSION,
     RAY_CLUSTER_LABEL,
 )
-from core.plan import Plan
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF
-from k8s.operator import RefusedError, accepted
-from k8s.pods import group_tolerations, node_affinity, node_selector, resources, restricted_container, restricted_pod
-from k8s.ray_cluster import cluster_spec
-from k8s.ray_settings import recovery
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF
+from hyperpod_ray.k8s.operator import RefusedError, accepted
+from hyperpod_ray.k8s.pods import (
+    group_tolerations,
+    node_affinity,
+    node_selector,
+    resources,
+    restricted_container,
+    restricted_pod,
+)
+from hyperpod_ray.k8s.ray_cluster import cluster_spec
+from hyperpod_ray.k8s.ray_settings import recovery
 
 SHELL = frozenset(";&|<>()$`\n*?~#!{}[]\\")
 """Characters that mean something to a shell."""

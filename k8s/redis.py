@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import cdk8s
 
-from core.names import CLAIM, RAY_GID, RAY_UID, REDIS, REDIS_PORT
-from core.plan import Plan
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.pods import (
+from hyperpod_ray.core.names import CLAIM, RAY_GID, RAY_UID, REDIS, REDIS_PORT
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.pods import (
     group_tolerations,
     node_affinity,
     node_loss_tolerations,

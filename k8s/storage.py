@@ -9,14 +9,14 @@ from typing import Any
 import cdk8s
 from cdk8s_plus_28 import k8s
 
-from core import names
-from core.model import DynamicStorage
-from core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
-from core.plan import Plan
-from core.plan_names import owner_volume, storage_class, volume
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.pods import group_tolerations, node_affinity, node_selector, resources
+from hyperpod_ray.core import names
+from hyperpod_ray.core.model import DynamicStorage
+from hyperpod_ray.core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import owner_volume, storage_class, volume
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_selector, resources
 
 SMALLEST_GIB = 1200
 """Smallest FSx for Lustre file system."""

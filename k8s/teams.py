@@ -6,15 +6,15 @@ from typing import Any
 
 import cdk8s
 
-from core import names
-from core.plan import Plan
-from core.plan_names import ray_users
-from k8s.access import of_namespace
-from k8s.bindings import Bindings
-from k8s.manifest import PART_OF, Manifest, build
-from k8s.namespaces import namespace as labelled
-from k8s.network_policies import ray_policies
-from k8s.storage import team_volume
+from hyperpod_ray.core import names
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_users
+from hyperpod_ray.k8s.access import of_namespace
+from hyperpod_ray.k8s.bindings import Bindings
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.namespaces import namespace as labelled
+from hyperpod_ray.k8s.network_policies import ray_policies
+from hyperpod_ray.k8s.storage import team_volume
 
 QUEUED = "team-queues"
 """The admission policy of the teams' namespaces."""

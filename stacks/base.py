@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 
 from constructs import Construct
-from core.ground import GroundPlan
+from hyperpod_ray.core.ground import GroundPlan
 
 
 class EnvironmentStack(cdk.Stack):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from charts.errors import ChartMissingError
-from core import needs
-from core.model import S3Access
-from core.plan import Plan
-from hyperpod_ray.access import BucketAccess
-from hyperpod_ray.claims import ClaimedFileSystem
-from hyperpod_ray.image import TrainingImage
-from hyperpod_ray.network import Network
-from hyperpod_ray.storage import LustreFileSystem
-from k8s import Bindings, HelmRelease
+from hyperpod_ray.charts.errors import ChartMissingError
+from hyperpod_ray.constructs.access import BucketAccess
+from hyperpod_ray.constructs.claims import ClaimedFileSystem
+from hyperpod_ray.constructs.image import TrainingImage
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.model import S3Access
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s import Bindings, HelmRelease
 
 
 def bindings(

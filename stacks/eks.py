@@ -6,22 +6,22 @@ from pathlib import Path
 
 from aws_cdk import aws_ecr as ecr
 
-import k8s
 from constructs import Construct
-from core import needs
-from core.model import DynamicStorage, ExistingEks
-from core.plan import Plan
-from core.plan_names import user_groups
-from core.service_limits import kubectl_for
-from hyperpod_ray.cluster import ControlPlane, ControlPlaneGround, EksCluster
-from hyperpod_ray.execution_role import ExecutionRole
-from hyperpod_ray.kubernetes import HelmRelease, Manifests
-from hyperpod_ray.lifecycle import LifecycleScripts
-from hyperpod_ray.network import Network
-from hyperpod_ray.storage import FsxCsiRole
-from stacks.base import EnvironmentStack
-from stacks.bindings import chart_folder
-from stacks.network import egress
+from hyperpod_ray import k8s
+from hyperpod_ray.constructs.cluster import ControlPlane, ControlPlaneGround, EksCluster
+from hyperpod_ray.constructs.execution_role import ExecutionRole
+from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
+from hyperpod_ray.constructs.lifecycle import LifecycleScripts
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.storage import FsxCsiRole
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.model import DynamicStorage, ExistingEks
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import user_groups
+from hyperpod_ray.core.service_limits import kubectl_for
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.bindings import chart_folder
+from hyperpod_ray.stacks.network import egress
 
 
 class EksStack(EnvironmentStack):

@@ -7,28 +7,28 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from constructs import Construct
-from core import names, needs
-from core.ground import GroundPlan
-from core.model import StaticStorage
-from core.plan import Plan
-from core.slurm_plan import SlurmPlan
-from hyperpod_ray.logs import own_function_logs
-from hyperpod_ray.roles import harden_roles
-from hyperpod_ray.storage import LustreFileSystem
-from stacks.base import EnvironmentStack
-from stacks.eks import EksStack
-from stacks.hyperpod import HyperPodStack
-from stacks.image import ImageStack
-from stacks.mirror import MirrorStack
-from stacks.network import NetworkStack
-from stacks.platform import PlatformStack
-from stacks.ray import RayStack
-from stacks.slurm import SlurmStack
-from stacks.storage import StorageStack
+from hyperpod_ray.constructs.logs import own_function_logs
+from hyperpod_ray.constructs.roles import harden_roles
+from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import StaticStorage
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.eks import EksStack
+from hyperpod_ray.stacks.hyperpod import HyperPodStack
+from hyperpod_ray.stacks.image import ImageStack
+from hyperpod_ray.stacks.mirror import MirrorStack
+from hyperpod_ray.stacks.network import NetworkStack
+from hyperpod_ray.stacks.platform import PlatformStack
+from hyperpod_ray.stacks.ray import RayStack
+from hyperpod_ray.stacks.slurm import SlurmStack
+from hyperpod_ray.stacks.storage import StorageStack
 
 
 class EnvironmentStage(cdk.Stage):
-    """`cdk deploy "NAME/*"`: the stacks of `core.plan_names.stacks`, in the order of their creation."""
+    """`cdk deploy "NAME/*"`: the stacks of `hyperpod_ray.core.plan_names.stacks`, in the order of their creation."""
 
     def __init__(self, scope: Construct, *, plan: GroundPlan, project: Path) -> None:
         settings = plan.settings

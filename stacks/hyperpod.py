@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from constructs import Construct
-from core import model
-from core.ground import GroundPlan
-from core.plan import Plan
-from core.slurm_model import SlurmGroup
-from hyperpod_ray.claims import ClaimWaiter
-from hyperpod_ray.first_nodes import FirstNodes
-from hyperpod_ray.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
-from hyperpod_ray.network import Network
-from stacks.base import EnvironmentStack
-from stacks.eks import EksStack
+from hyperpod_ray.constructs.claims import ClaimWaiter
+from hyperpod_ray.constructs.first_nodes import FirstNodes
+from hyperpod_ray.constructs.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.core import model
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_model import SlurmGroup
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.eks import EksStack
 
 
 class HyperPodStack(EnvironmentStack):

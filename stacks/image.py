@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 
 from constructs import Construct
-from core.ground import GroundPlan
-from core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
-from core.image_packages import lock_of
-from core.model import BuiltImage
-from core.service_limits import partition_of
-from hyperpod_ray.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
-from hyperpod_ray.image import TrainingImage
-from hyperpod_ray.network import Network
-from image.context import DOCKERFILE, stage
-from image.versions import ImageError, choose
-from stacks.base import EnvironmentStack
+from hyperpod_ray.constructs.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
+from hyperpod_ray.constructs.image import TrainingImage
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
+from hyperpod_ray.core.image_packages import lock_of
+from hyperpod_ray.core.model import BuiltImage
+from hyperpod_ray.core.service_limits import partition_of
+from hyperpod_ray.image.context import DOCKERFILE, stage
+from hyperpod_ray.image.versions import ImageError, choose
+from hyperpod_ray.stacks.base import EnvironmentStack
 
 OWN_FOLDER = "image"
-"""This project's image, whose context and build arguments `image/` knows; any other folder is built as it is."""
+"""This project's image, whose context and build arguments `hyperpod_ray/image/` knows; any other folder is built as it is."""
 
 
 class ImageStack(EnvironmentStack):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from constructs import Construct
-from core import needs
-from core.plan import Plan
-from hyperpod_ray.mirror import ImageCopy, ImageMirror
-from stacks.base import EnvironmentStack
+from hyperpod_ray.constructs.mirror import ImageCopy, ImageMirror
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 class MirrorStack(EnvironmentStack):

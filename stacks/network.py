@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from constructs import Construct
-from core import names, needs
-from core.ground import GroundPlan
-from core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
-from core.plan import Plan
-from core.slurm_plan import SlurmPlan
-from hyperpod_ray.cluster import ControlPlaneGround
-from hyperpod_ray.egress import ClusterEgress
-from hyperpod_ray.endpoints import EndpointCall
-from hyperpod_ray.network import ClusterNetwork, Network
-from stacks.base import EnvironmentStack
-from stacks.bindings import bucket_access
+from hyperpod_ray.constructs.cluster import ControlPlaneGround
+from hyperpod_ray.constructs.egress import ClusterEgress
+from hyperpod_ray.constructs.endpoints import EndpointCall
+from hyperpod_ray.constructs.network import ClusterNetwork, Network
+from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.bindings import bucket_access
 
 
 class NetworkStack(EnvironmentStack):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import k8s
 from constructs import Construct, IDependable
-from core import metric_alerts
-from core.plan import Plan
-from hyperpod_ray.cluster import addon
-from hyperpod_ray.kubernetes import HelmRelease, Manifests
-from hyperpod_ray.metrics import ManagedMetrics
-from hyperpod_ray.network import Network
-from hyperpod_ray.storage import FsxCsiDriver, LustreFileSystem
-from k8s.pods import group_tolerations, node_selector
-from stacks import watch
-from stacks.base import EnvironmentStack
-from stacks.bindings import bindings, chart_folder
-from stacks.eks import EksStack
-from stacks.teams import task_governance
+from hyperpod_ray import k8s
+from hyperpod_ray.constructs.cluster import addon
+from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
+from hyperpod_ray.constructs.metrics import ManagedMetrics
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.storage import FsxCsiDriver, LustreFileSystem
+from hyperpod_ray.core import metric_alerts
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s.pods import group_tolerations, node_selector
+from hyperpod_ray.stacks import watch
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.bindings import bindings, chart_folder
+from hyperpod_ray.stacks.eks import EksStack
+from hyperpod_ray.stacks.teams import task_governance
 
 DNS_TOLERATIONS: list[dict[str, object]] = [
     {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import k8s
 from constructs import Construct, IDependable
-from core.model import RayAccess
-from core.names import CLAIM, DASHBOARD_PORT, GUARD, SERVICE_ACCOUNT
-from core.plan import Plan
-from core.plan_names import ray_namespaces
-from hyperpod_ray.claims import ClaimedFileSystem, ClaimGuard, ClaimWaiter
-from hyperpod_ray.cluster import ControlPlane
-from hyperpod_ray.identity import PodIdentity
-from hyperpod_ray.image import TrainingImage
-from hyperpod_ray.kubernetes import Manifests
-from hyperpod_ray.network import Network
-from hyperpod_ray.storage import LustreFileSystem
-from hyperpod_ray.tier import TierBucket
-from hyperpod_ray.tracking import TrackingApp
-from stacks.base import EnvironmentStack
-from stacks.bindings import bindings, bucket_access
+from hyperpod_ray import k8s
+from hyperpod_ray.constructs.claims import ClaimedFileSystem, ClaimGuard, ClaimWaiter
+from hyperpod_ray.constructs.cluster import ControlPlane
+from hyperpod_ray.constructs.identity import PodIdentity
+from hyperpod_ray.constructs.image import TrainingImage
+from hyperpod_ray.constructs.kubernetes import Manifests
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.constructs.tier import TierBucket
+from hyperpod_ray.constructs.tracking import TrackingApp
+from hyperpod_ray.core.model import RayAccess
+from hyperpod_ray.core.names import CLAIM, DASHBOARD_PORT, GUARD, SERVICE_ACCOUNT
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.bindings import bindings, bucket_access
 
 
 class RayStack(EnvironmentStack):

@@ -7,16 +7,16 @@ from pathlib import Path
 from aws_cdk import aws_ecr as ecr
 
 from constructs import Construct
-from core import names, needs
-from core.slurm_plan import SlurmPlan
-from hyperpod_ray.hyperpod import LustreMount, SlurmOrchestrator
-from hyperpod_ray.lifecycle import LifecycleScripts
-from hyperpod_ray.network import Network
-from hyperpod_ray.slurm_role import SlurmExecutionRole
-from hyperpod_ray.storage import LustreFileSystem
-from stacks import watch
-from stacks.base import EnvironmentStack
-from stacks.hyperpod import cluster
+from hyperpod_ray.constructs.hyperpod import LustreMount, SlurmOrchestrator
+from hyperpod_ray.constructs.lifecycle import LifecycleScripts
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
+from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.stacks import watch
+from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.hyperpod import cluster
 
 
 class SlurmStack(EnvironmentStack):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from constructs import Construct
-from core.ground import GroundPlan
-from core.model import StaticStorage
-from core.names import MOUNT_PATH
-from hyperpod_ray.network import Network
-from hyperpod_ray.storage import DataRepository, LustreFileSystem
-from stacks.base import EnvironmentStack
+from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.constructs.storage import DataRepository, LustreFileSystem
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import StaticStorage
+from hyperpod_ray.core.names import MOUNT_PATH
+from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):

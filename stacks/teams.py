@@ -5,10 +5,10 @@ from __future__ import annotations
 from aws_cdk import aws_eks_v2 as eks
 
 from constructs import Construct
-from core import names
-from core.model import TaskGovernance, Team, TeamQuota
-from core.plan import Plan
-from hyperpod_ray import teams
+from hyperpod_ray.constructs import teams
+from hyperpod_ray.core import names
+from hyperpod_ray.core.model import TaskGovernance, Team, TeamQuota
+from hyperpod_ray.core.plan import Plan
 
 STRATEGIES = {"lend-and-borrow": "LendAndBorrow", "lend": "Lend", "none": "DontLend"}
 

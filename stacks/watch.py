@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from core import names
-from core.ground import GroundPlan
-from core.plan import Plan
-from core.plan_names import ray_namespaces
-from hyperpod_ray.budget import MonthlyBudget
-from hyperpod_ray.dashboard import EnvironmentDashboard
-from hyperpod_ray.health import HealthNotifications
-from hyperpod_ray.storage import LustreFileSystem
-from stacks.base import EnvironmentStack
+from hyperpod_ray.constructs.budget import MonthlyBudget
+from hyperpod_ray.constructs.dashboard import EnvironmentDashboard
+from hyperpod_ray.constructs.health import HealthNotifications
+from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.core import names
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
+from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 def health(

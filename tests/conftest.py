@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
 
 # Some container images set this: each of a run's hundreds of processes would compile the project's modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
 
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
@@ -154,10 +154,10 @@ def parts() -> list[Part]:
         Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
         Part(paths=("constructs", "review")),
-        Part(paths=("sandbox/aws",)),
+        Part(paths=("hyperpod_ray_sandbox/aws",)),
         Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
         Part(paths=spares, interpreter=REHEARSAL),
-        Part(paths=("sandbox/kubernetes",)),
+        Part(paths=("hyperpod_ray_sandbox/kubernetes",)),
         Part(paths=("docs/walk_pages.py",), only="--walk"),
         Part(paths=("docs/walk_sandbox.py", day), only="--walk"),
         Part(paths=stories, only="--stories"),

@@ -4,7 +4,7 @@ Read this one first. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/classify \
         --runtime-env-json '{"py_modules": ["resilience"]}' \
-        -- python -m resilience.supervise train.py --storage /fsx/runs --name digits --workers 2
+        -- python -m hyperpod_ray_training.supervise train.py --storage /fsx/runs --name digits --workers 2
 
 The same line again resumes the run; `--workers 1:2` lets it continue with one worker while a node is being replaced.
 """
@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from resilience import Resumable, add_arguments, batch_of, ensure_process_group, main_of, run_from, share_of
+from hyperpod_ray_training import Resumable, add_arguments, batch_of, ensure_process_group, main_of, run_from, share_of
 
 
 def train(config: dict[str, Any]) -> None:

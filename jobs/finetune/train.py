@@ -5,7 +5,7 @@ Default text: `pydoc_data.topics`, the 0.5 MB of English that ships with Python;
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/finetune \
         --runtime-env-json '{"py_modules": ["resilience"]}' \
-        -- python -m resilience.supervise train.py --storage /fsx/runs --name first \
+        -- python -m hyperpod_ray_training.supervise train.py --storage /fsx/runs --name first \
         --workers 2 --gpus-per-worker 1 --steps 1000
 
 The same line again resumes the run.
@@ -27,7 +27,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
-from resilience import (
+from hyperpod_ray_training import (
     InputError,
     Resumable,
     add_arguments,
@@ -82,7 +82,7 @@ def content(path: str) -> bytes:
     """A file of the shared file system, or of S3."""
     if not path.startswith("s3://"):
         return Path(path).read_bytes()
-    from resilience.rows import store_of
+    from hyperpod_ray_training.rows import store_of
 
     store, name = store_of(path)
     with store.open_input_stream(name) as stream:

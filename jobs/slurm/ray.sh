@@ -70,7 +70,7 @@ if ((rank == 0)); then
     echo "$head_ip $port" >"$TRAIN_MEETING/head"
     export RAY_ADDRESS="$head_ip:$port"
     cd "$TRAIN_PROJECT/jobs/$job"
-    python -m resilience.supervise train.py "$@" &
+    python -m hyperpod_ray_training.supervise train.py "$@" &
     driver=$!
     wait -n "$cluster" "$driver" || true
     if kill -0 "$driver" 2>/dev/null; then

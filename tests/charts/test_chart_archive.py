@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from charts import archive
-from charts.errors import ChartError
+from hyperpod_ray.charts import archive
+from hyperpod_ray.charts.errors import ChartError
 
 TREE = {
     "Chart.yaml": b"name: x\nversion: 1.0.0\n",

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import k8s
-from charts import contents, executable, store
-from charts.errors import ChartError
-from charts.lock import Lock
-from core import Plan, environment_names, load
-from core.images import Reference, chart_images, chart_values
+from hyperpod_ray import k8s
+from hyperpod_ray.charts import contents, executable, store
+from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray.core import Plan, environment_names, load
+from hyperpod_ray.core.images import Reference, chart_images, chart_values
 from tests.charts.test_chart_store import Repository, git, left_over, lock, repository, sha
 
 __all__ = ["repository"]
@@ -186,7 +186,7 @@ class TestFrozen:
     def test_the_command_exits_with_2(
         self, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        from cli.main import main
+        from hyperpod_ray.cli.main import main
 
         repository.publish("op", "1.0.0")
         path = lock(tmp_path, repository.url).lock_file

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts.errors import ChartError
-from charts.lock import Lock, record
+from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.charts.lock import Lock, record
 
 PROJECT = Path(__file__).resolve().parents[2]
 DIGEST = "ab" * 32
@@ -39,7 +39,7 @@ def write(folder: Path, text: str = TEXT) -> Path:
     return path
 
 
-@pytest.mark.parametrize("file", ["charts.lock.yaml", "sandbox/charts/charts.lock.yaml"])
+@pytest.mark.parametrize("file", ["charts.lock.yaml", "hyperpod_ray_sandbox/charts/charts.lock.yaml"])
 def test_the_projects_own_locks_are_good(file: str) -> None:
     lock = Lock.read(PROJECT / file)
     assert lock.chart("kuberay-operator", version="1.7.0").chart == "kuberay-operator"

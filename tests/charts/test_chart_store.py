@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts import store
-from charts.errors import ChartError, ChartMissingError
-from charts.lock import Lock, LockedChart
+from hyperpod_ray.charts import store
+from hyperpod_ray.charts.errors import ChartError, ChartMissingError
+from hyperpod_ray.charts.lock import Lock, LockedChart
 
 
 def chart_archive(name: str, version: str, *, extra: bytes = b"") -> bytes:
@@ -207,7 +207,7 @@ class TestRepository:
 
     def test_size_is_limited(self, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         repository.publish("op", "1.0.0")
-        monkeypatch.setattr("charts.download.fetch.__kwdefaults__", {"limit": 100})
+        monkeypatch.setattr("hyperpod_ray.charts.download.fetch.__kwdefaults__", {"limit": 100})
         with pytest.raises(ChartError, match="more than 100 bytes"):
             store.fetch(lock(tmp_path, repository.url))
 
@@ -220,7 +220,7 @@ class TestLocate:
     def test_missing_says_what_to_run(self, tmp_path: Path) -> None:
         with pytest.raises(
             ChartMissingError,
-            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in charts/\. Fix: run `make charts`",
+            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in hyperpod_ray/charts/\. Fix: run `make charts`",
         ):
             store.locate(lock(tmp_path, "https://example.com"))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli import __version__
-from cli.main import main, tree
+from hyperpod_ray.cli import __version__
+from hyperpod_ray.cli.main import main, tree
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -111,7 +111,7 @@ def test_the_folder_can_be_given(tmp_path: Path) -> None:
 
 
 def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    import core
+    from hyperpod_ray import core
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("gone")
@@ -124,7 +124,7 @@ def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.Mon
 
 
 def test_help_loads_no_library_of_a_command() -> None:
-    code = "import sys; from cli.main import main; main(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    code = "import sys; from hyperpod_ray.cli.main import main; main(['--help']); print(sorted(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     for heavy in ("boto3", "kubernetes", "pydantic", "yaml", "rich", "jsii", "sandbox", "rehearsal", "review"):
         assert f"'{heavy}'" not in done.stderr
@@ -135,8 +135,8 @@ def test_ctrl_c_works_where_the_parent_ignores_it() -> None:
     code = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-import core
-from cli.main import script
+from hyperpod_ray import core
+from hyperpod_ray.constructs.cli.main import script
 
 def names(**_):
     os.kill(os.getpid(), signal.SIGINT)
@@ -151,7 +151,7 @@ script()
 
 
 def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "sandbox.aws", None)
+    monkeypatch.setitem(sys.modules, "hyperpod_ray_sandbox.aws", None)
     assert main(["local", "status"]) == 2
     printed = capsys.readouterr().err
     assert "needs the part [local]" in printed
@@ -159,7 +159,7 @@ def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_a_missing_module_of_no_part_is_a_defect() -> None:
-    from cli.main import extra_of
+    from hyperpod_ray.cli.main import extra_of
 
     assert extra_of(ModuleNotFoundError("x", name="boto3")) is None
 
@@ -167,7 +167,7 @@ def test_a_missing_module_of_no_part_is_a_defect() -> None:
 def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from core import project
+    from hyperpod_ray.core import project
 
     monkeypatch.setattr(project, "SOURCE", tmp_path / "checkout")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -183,7 +183,7 @@ def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
 
 
 def test_review_and_submit_without_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from ops.submit import files_of
+    from hyperpod_ray.ops.submit import files_of
 
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "train.py").touch()

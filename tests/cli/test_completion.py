@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from hyperpod_ray.cli.main import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 MARKS = {

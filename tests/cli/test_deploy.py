@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cli import deploy
-from cli.deploy_review import Reviewer
-from cli.main import main
-from core import load, needs
-from ops import clients
-from ops.errors import BAD_USE, CONDITION_FALSE, OpsError
-from ops.snapshot import Stack
-from review.findings import Effect
+from hyperpod_ray.cli import deploy
+from hyperpod_ray.cli.deploy_review import Reviewer
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core import load, needs
+from hyperpod_ray.ops import clients
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
+from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.review.findings import Effect
 from tests.review.small import resources
 
 NAME = "dev"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from core import load, new_file, regions
-from core.loader import parse
-from ops import output
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core import load, new_file, regions
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import output
 
 GIVEN = ["--account", "111122223333", "--region", "eu-west-1", "--type", "ml.g5.48xlarge", "--count", "4"]
 
@@ -148,7 +148,7 @@ def test_the_catalogue_is_what_cloudformation_accepts() -> None:
 
     import cfnlint
 
-    from core.ground import catalogue
+    from hyperpod_ray.core.ground import catalogue
 
     folder = Path(cfnlint.__file__).parent / "data" / "schemas" / "extensions" / "aws_sagemaker_cluster"
     data = json.loads((folder / "instancetype_enum.json").read_text())

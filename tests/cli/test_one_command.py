@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer
 
-from cli import reference
-from cli.main import USAGE, app, main, tree
-from ops import errors
+from hyperpod_ray.cli import reference
+from hyperpod_ray.cli.main import USAGE, app, main, tree
+from hyperpod_ray.ops import errors
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = "cli|core|ops|k8s|review|image|rehearsal|sandbox|local|charts|pricing"
@@ -88,7 +88,7 @@ def test_no_line_of_a_list_of_commands_is_cut(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_root_lists_the_commands_in_their_order() -> None:
-    from cli.main import COMMANDS
+    from hyperpod_ray.cli.main import COMMANDS
 
     shown = [name for name, child in tree().commands.items() if not child.hidden]
     assert set(shown) <= set(COMMANDS), "a command without a place in the help"
@@ -98,8 +98,8 @@ def test_the_root_lists_the_commands_in_their_order() -> None:
 
 
 def test_the_help_of_a_rehearsal_names_every_fault() -> None:
-    from cli.local import FAULT_NAMES
-    from rehearsal.faults import FAULTS
+    from hyperpod_ray.cli.local import FAULT_NAMES
+    from hyperpod_ray_sandbox.rehearsal.faults import FAULTS
 
     assert tuple(FAULTS) == FAULT_NAMES
 

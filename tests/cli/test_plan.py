@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-import core
-from cli.main import main
-from planner import simulate
+from hyperpod_ray import core
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.planner import simulate
 
 RUN = ("--model", "llama-3.1-70b", "--tokens", "1T", "--no-deploy")
 PROJECT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.main import tree
-from core.decisions import APART, ON_SLURM, WORKS, Instead
-from core.loader import FOLDER
-from core.names import ENVIRONMENT_TAG
-from ops.clients import SlurmTarget
+from hyperpod_ray.cli.main import tree
+from hyperpod_ray.core.decisions import APART, ON_SLURM, WORKS, Instead
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.names import ENVIRONMENT_TAG
+from hyperpod_ray.ops.clients import SlurmTarget
 from tests.cli.test_command_line import LEAVES, commands
 from tests.cli.test_one_command import problem
 from tests.core.account.good import GOOD
@@ -42,7 +42,7 @@ def reads_an_environment(path: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("words", sorted(PATHS))
 def test_every_command_has_its_decision(words: str) -> None:
-    """A new command without a row in core/decisions.py fails here."""
+    """A new command without a row in hyperpod_ray/core/decisions.py fails here."""
     assert words in ON_SLURM
     assert (ON_SLURM[words] == APART) == (not reads_an_environment(PATHS[words]))
 
@@ -147,9 +147,9 @@ def stopped(seen: list[Any], *, at: int = 0) -> Callable[..., Any]:
 
 
 ELSEWHERE = {
-    "deploy": ("ops.deploy.deploy", ["--app", "ASSEMBLY"]),
-    "teardown": ("ops.teardown.run", []),
-    "review": ("cli.deploy_review.deployed_stacks", ["--deployed", "--head-assembly", "ASSEMBLY"]),
+    "deploy": ("hyperpod_ray.ops.deploy.deploy", ["--app", "ASSEMBLY"]),
+    "teardown": ("hyperpod_ray.ops.teardown.run", []),
+    "review": ("hyperpod_ray.cli.deploy_review.deployed_stacks", ["--deployed", "--head-assembly", "ASSEMBLY"]),
 }
 """A step that the sandbox's and the reviews' tests prove, and what leads to it; it takes the environment."""
 HERE: dict[str, tuple[list[str], int, str]] = {
@@ -196,7 +196,7 @@ def test_it_takes_the_environment(account: SlurmAccount, words: str) -> None:
     seen: list[Any] = []
     (account.folder / "manifest.json").write_text("{}")
     account.monkeypatch.setattr(where, stopped(seen))
-    for step in ("cli.deploy_review.read", "review.deployed.deployed"):
+    for step in ("hyperpod_ray.cli.deploy_review.read", "hyperpod_ray.review.deployed.deployed"):
         account.monkeypatch.setattr(step, lambda *_: None)
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
@@ -206,7 +206,7 @@ def test_it_takes_the_environment(account: SlurmAccount, words: str) -> None:
 
 def test_diff_is_cdks(account: SlurmAccount) -> None:
     seen: list[Any] = []
-    account.monkeypatch.setattr("cli.synthesis.cdk", stopped(seen))
+    account.monkeypatch.setattr("hyperpod_ray.cli.synthesis.cdk", stopped(seen))
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run("diff", NAME)
@@ -216,7 +216,7 @@ def test_diff_is_cdks(account: SlurmAccount) -> None:
 def test_the_page_shows_nodes_and_jobs(account: SlurmAccount) -> None:
     """What the server asks for is asked here: the data of the page, from the same account."""
     seen: list[Any] = []
-    account.state("running").monkeypatch.setattr("ops.web.serve.run", stopped(seen))
+    account.state("running").monkeypatch.setattr("hyperpod_ray.ops.web.serve.run", stopped(seen))
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
@@ -243,7 +243,7 @@ def test_the_page_shows_nodes_and_jobs(account: SlurmAccount) -> None:
 )
 def test_the_page_has_a_tone_for_each_state(account: SlurmAccount, state: str, tones: list[str]) -> None:
     seen: list[Any] = []
-    account.state(state).monkeypatch.setattr("ops.web.serve.run", stopped(seen))
+    account.state(state).monkeypatch.setattr("hyperpod_ray.ops.web.serve.run", stopped(seen))
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
@@ -329,8 +329,8 @@ def test_logs_are_those_of_hyperpods_streams(account: SlurmAccount) -> None:
 
 def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     """Let `local deploy` and `local destroy` reach the cdk CLI and the embedded AWS, and note what they ask of them."""
-    from cli import local_deploy
-    from sandbox.aws import commands as sandbox
+    from hyperpod_ray.cli import local_deploy
+    from hyperpod_ray_sandbox.aws import commands as sandbox
     from tests.support.slurm_account import ACCOUNT, REGION
 
     class Client:
@@ -344,7 +344,7 @@ def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
 
     asked: list[tuple[str, ...]] = []
     patch = account.monkeypatch
-    patch.setattr("sandbox.aws.process.find", lambda _: None)
+    patch.setattr("hyperpod_ray_sandbox.aws.process.find", lambda _: None)
 
     def up(*, account: str, region: str, **_: Any) -> Running:
         asked.append(("up", account, region))
@@ -353,7 +353,7 @@ def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     patch.setattr(sandbox, "up", up)
     patch.setattr(sandbox, "found", lambda _: Running())
     patch.setattr(sandbox, "inventory", lambda **_: [])
-    patch.setattr("charts.store.fetch", lambda _: asked.append(("chart",)))
+    patch.setattr("hyperpod_ray.charts.store.fetch", lambda _: asked.append(("chart",)))
     patch.setattr(local_deploy.Cdk, "_call", lambda _self, arguments, **_: asked.append((arguments[0],)))
     return asked
 

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-HANDLERS = Path(__file__).resolve().parents[2] / "constructs/hyperpod_ray/handlers"
+HANDLERS = Path(__file__).resolve().parents[2] / "constructs/handlers"
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Match, Template
 
-from hyperpod_ray.lifecycle import LifecycleScripts
-from hyperpod_ray.network import ClusterNetwork
-from hyperpod_ray.storage import LustreFileSystem
+from hyperpod_ray.constructs.lifecycle import LifecycleScripts
+from hyperpod_ray.constructs.network import ClusterNetwork
+from hyperpod_ray.constructs.storage import LustreFileSystem
 
 
 def template(*, efa: bool) -> Template:

@@ -6,9 +6,9 @@ import aws_cdk as cdk
 from aws_cdk import assertions
 from aws_cdk import aws_iam as iam
 
-from hyperpod_ray.cluster import EksCluster
-from hyperpod_ray.hyperpod import HyperPodCluster, InstanceGroup
-from hyperpod_ray.network import ClusterNetwork
+from hyperpod_ray.constructs.cluster import EksCluster
+from hyperpod_ray.constructs.hyperpod import HyperPodCluster, InstanceGroup
+from hyperpod_ray.constructs.network import ClusterNetwork
 
 ZONES = ["usw2-az1", "usw2-az2"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, parse
-from core.plan import Plan
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, parse
+from hyperpod_ray.core.plan import Plan
 
 GOOD: dict[str, Any] = {
     "account": "123456789012",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.loader import FOLDER, EnvironmentFileError, environment_names, load, parse
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, environment_names, load, parse
 
 PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8").replace("count: 8\n", "count: 8 \n", 1)
 
@@ -223,7 +223,7 @@ def test_the_shipped_files_differ_for_good_reasons() -> None:
     ]
     assert [one.protected for one in (dev, local, prod)] == [False, False, True]
     assert [one.network.closed for one in (dev, local, prod)] == [False, False, True]
-    assert local.helm.lock_file == "sandbox/charts/charts.lock.yaml"
+    assert local.helm.lock_file == "hyperpod_ray_sandbox/charts/charts.lock.yaml"
     assert len({one.account for one in (dev, local, prod)}) == 3
     assert len({file.plan.new_network and file.plan.new_network.cidr for file in (files[0], files[2])}) == 2
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core import needs_page
+from hyperpod_ray.core import needs_page
 from tests.core.environment_files import plan, problems
 
 LINK = {"bucket": "datasets", "path": "/data"}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from core import checks, shapes
-from core.evidence import Evidence, Repository
-from core.findings import RULES
-from core.model import Environment
-from core.plan import Plan
+from hyperpod_ray.core import checks, shapes
+from hyperpod_ray.core.evidence import Evidence, Repository
+from hyperpod_ray.core.findings import RULES
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.plan import Plan
 from tests.core.account.good import EXISTING as EKS_OF_OTHERS
 from tests.core.environment_files import GONE, Case, changed, judged, problems, text_of
 from tests.core.three_parts import assert_form
@@ -226,7 +226,7 @@ CASES = [
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
     Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "image"}),
-    Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "sandbox/charts/charts.lock.yaml"}),
+    Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "hyperpod_ray_sandbox/charts/charts.lock.yaml"}),
     Case("variables_are_free", {"ray/env": {"RAY_ADDRESS": "x"}}, "ray.env.RAY_ADDRESS", "KubeRay sets it", {"ray/env": {"RAY_DEDUP_LOGS": "0"}}),
     Case("variables_are_free", {f"{WORKER}/env": {"HF_TOKEN": "x"}}, "ray.workers[0].env.HF_TOKEN", "looks like a secret", {f"{WORKER}/env": {"TOKENIZERS_PARALLELISM": "false"}}, "warning"),
     # --- Ray
@@ -327,7 +327,7 @@ CASES = [
     Case("what_exists_keeps_its_settings", {"hyperpod/event_log_group_exists": True, "hyperpod/event_retention_days": 30}, "hyperpod.event_retention_days", "is of a new log group, and event_log_group_exists", {"hyperpod/event_log_group_exists": True}),
     Case("what_exists_keeps_its_settings", {"image/repository_exists": True, "image/keep_images": 3}, "image.keep_images", "is of a new repository", {"image/repository_exists": True}),
     Case("version_is_the_images", {"ray/version": "2.59.0"}, "ray.version", "is not the Ray of image set 'cu130'. Expected 2.60.0", {"ray/version": "2.59.0", **OWN_IMAGE}),
-    Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change image/versions.yaml", {"ray/version": "2.60.0"}),
+    Case("version_is_the_images", {"ray/version": "2.61.0"}, "ray.version", "set 2.60.0, or change hyperpod_ray/image/versions.yaml", {"ray/version": "2.60.0"}),
     Case("version_is_the_images", {"ray/version": "2.59.0", "image/on_destroy": "delete"}, "ray.version", "is not the Ray of", {"ray/version": "2.59.0", "image/folder": "jobs"}),
     Case("image_serves_the_nodes", {f"{HEAD}/type": "ml.m7g.2xlarge", f"{HEAD}/threads_per_core": 1}, "ray.head.instance_group", "no image set for arm64 (ml.m7g.2xlarge). Expected x86_64 with nvidia, as image set 'cu130'", {f"{HEAD}/type": "ml.m7i.2xlarge"}, beside=("ray.workers[0].instance_group",)),
     Case("image_serves_the_nodes", {f"{WORKERS}/type": "ml.trn1.32xlarge"}, "ray.workers[0].instance_group", "no image set for x86_64 with neuron (ml.trn1.32xlarge)", {f"{WORKERS}/type": "ml.trn1.32xlarge", **OWN_IMAGE}),
@@ -391,7 +391,7 @@ CASES = [
     Case("own_packages_are_locked", {"image/requirements": "nowhere.in"}, "image.requirements", "is no file of the project", {"image/set": "cu130"}),
     Case("one_index_is_named", {"image/index": {}}, "image.index", "no address", {"image/index": {"url": "https://packages.example.com/simple"}}),
     Case("a_build_in_a_closed_network_reaches_its_sources", {**CLOSED, "image/in_vpc": True, "image/base": OTHER_REGION, "image/index": CODEARTIFACT}, "image.base", "the build has no way to", {**CLOSED, "image/in_vpc": True, "image/base": OTHER_REGION.replace("eu-west-1", "us-west-2"), "image/index": CODEARTIFACT}),
-    Case("wheels_are_what_the_locks_name", {"image/wheels": "nowhere"}, "image.wheels", "is no folder of the project", {"image/wheels": "image/wheels"}),
+    Case("wheels_are_what_the_locks_name", {"hyperpod_ray/image/wheels": "nowhere"}, "image.wheels", "is no folder of the project", {"hyperpod_ray/image/wheels": "hyperpod_ray/image/wheels"}),
     Case("registries_are_of_the_partition", {"image/uri": OTHER_REGION.replace("eu-west-1.amazonaws.com", "us-west-2.amazonaws.com.cn")}, "image.uri", "is no registry of aws", {"image/uri": OTHER_REGION}),
     Case("charts_are_locked", {"helm/kuberay_operator": "1.7.1"}, "helm.kuberay_operator", "locks kuberay-operator 1.7.0", {"helm/kuberay_operator": "1.7.0"}),
     Case("charts_are_locked", {"helm/lock_file": "chart.lock.yaml"}, "helm.lock_file", "is no file of the project. Expected a lock file of charts. Fix: did you mean 'charts.lock.yaml'?", {"helm/lock_file": "charts.lock.yaml"}),

@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 import yaml
 
-import core
-from cli.main import main as cli
-from core import needs, reference
-from core.loader import FOLDER, environment_names
-from core.model import Environment
+from hyperpod_ray import core
+from hyperpod_ray.cli.main import main as cli
+from hyperpod_ray.core import needs, reference
+from hyperpod_ray.core.loader import FOLDER, environment_names
+from hyperpod_ray.core.model import Environment
 
 PROJECT = FOLDER.parent
 
@@ -118,7 +118,7 @@ def test_bad_use_is_exit_code_2() -> None:
 def test_nothing_heavy_is_imported() -> None:
     """The package starts fast because it needs pydantic and PyYAML only."""
     code = (
-        "import sys; before = set(sys.modules); import core, core.reference; core.load('local'); "
+        "import sys; before = set(sys.modules); import core, hyperpod_ray.core.reference; core.load('local'); "
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)

@@ -19,8 +19,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, environment_names, load, parse
-from core.model import Environment, Settings
+from hyperpod_ray.core.loader import (
+    FOLDER,
+    EnvironmentFile,
+    EnvironmentFileError,
+    Problem,
+    environment_names,
+    load,
+    parse,
+)
+from hyperpod_ray.core.model import Environment, Settings
 
 FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2000"))
 """Files to judge, over all the tests here."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from core.ground import catalogue
-from core.loader import environment_names, load
-from core.model import RayWorkerGroup
-from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.loader import environment_names, load
+from hyperpod_ray.core.model import RayWorkerGroup
+from hyperpod_ray.core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources
 from tests.core.environment_files import plan
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from core.ground import catalogue
-from core.model import NewEks
-from core.service_limits import kubectl_for, minor_of, partition_of, platform, zone_prefix_of
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.model import NewEks
+from hyperpod_ray.core.service_limits import kubectl_for, minor_of, partition_of, platform, zone_prefix_of
 
 PODS_OF_THE_GUIDE = {
     "ml.p4d.24xlarge": 49, "ml.p4de.24xlarge": 49, "ml.p5.48xlarge": 49, "ml.p5e.48xlarge": 49, "ml.trn1.32xlarge": 49,

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 import yaml
 
-from core import job_checks, job_file, reference
-from core.job import Job
-from core.loader import dotted
-from core.plan import Plan
+from hyperpod_ray.core import job_checks, job_file, reference
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import dotted
+from hyperpod_ray.core.plan import Plan
 from tests.core.environment_files import judged, text_of
 from tests.core.three_parts import assert_form
 
@@ -67,7 +67,7 @@ def test_every_field_is_in_the_whole_file_or_a_flag_of_submit() -> None:
     """The same fields as options: a field without one cannot be replaced."""
     import inspect
 
-    from cli import submit
+    from hyperpod_ray.cli import submit
 
     source = inspect.getsource(submit)
     assert [name for name in Job.model_fields if f'"{name}"' not in source] == ["training"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from service_rules import kuberay
-from service_rules.kuberay import syntax
+from hyperpod_ray_rules import kuberay
+from hyperpod_ray_rules.kuberay import syntax
 
 DATA = yaml.safe_load(Path(__file__).with_name("kuberay_cases.yaml").read_text(encoding="utf-8"))
 CASES: list[dict[str, Any]] = DATA["cases"]

@@ -18,59 +18,59 @@ BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
 FORM = {"in_three_parts", "Message", "unreadable_file", "_no_job_file", "_not_a_setting"}
 """Functions that take the parts, as the errors do."""
 FINDINGS = {
-    "core/checks/": {"error", "warning", "unknown", "found"},
-    "core/job_checks.py": {"error", "warning"},
-    "planner/checks.py": {"error", "warning", "found"},
-    "ops/preflight/": {"failed", "warning"},
+    "hyperpod_ray/core/checks/": {"error", "warning", "unknown", "found"},
+    "hyperpod_ray/core/job_checks.py": {"error", "warning"},
+    "hyperpod_ray/planner/checks.py": {"error", "warning", "found"},
+    "hyperpod_ray/ops/preflight/": {"failed", "warning"},
 }
 """Functions that make a finding, by the rooms of rules. `found` chooses between two of them."""
 BUILDERS = {
-    "Finding": ("core/findings.py", "ops/verdict/", "review/"),
-    "Problem": ("core/loader.py", "core/job_file.py", "core/stand_ins.py"),
-    "Check": ("ops/preflight/",),
+    "Finding": ("hyperpod_ray/core/findings.py", "hyperpod_ray/ops/verdict/", "hyperpod_ray/review/"),
+    "Problem": ("hyperpod_ray/core/loader.py", "hyperpod_ray/core/job_file.py", "hyperpod_ray/core/stand_ins.py"),
+    "Check": ("hyperpod_ray/ops/preflight/",),
 }
 """Where a finding is put together of its parts: nowhere else."""
 PARTS = ("expected", "fix")
 WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 """Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
-JOINED = {"resilience/merging.py", "resilience/run.py", "resilience/settings.py"}
+JOINED = {"hyperpod_ray_training/merging.py", "hyperpod_ray_training/run.py", "hyperpod_ray_training/settings.py"}
 """An error of several messages that each have their parts."""
 OTHERS = {
-    "sandbox/aws/emulator/": "the services' own codes and texts; the control plane's client adds the parts",
-    "sandbox/kubernetes/": "Kubernetes' own texts",
-    "sandbox/aws/eks_login.py": "the AWS CLI's own text",
-    "charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
-    "core/loader.py": "built of problems, which have the parts",
-    "core/job_file.py": "built of problems, which have the parts",
-    "ops/in_ray/": "printed inside Ray, with the parts in its text",
-    "core/yaml_source.py": "caught by its reader, which adds the parts",
-    "core/__init__.py": "Python's own text for a missing attribute",
+    "hyperpod_ray_sandbox/aws/emulator/": "the services' own codes and texts; the control plane's client adds the parts",
+    "hyperpod_ray_sandbox/kubernetes/": "Kubernetes' own texts",
+    "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",
+    "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
+    "hyperpod_ray/core/loader.py": "built of problems, which have the parts",
+    "hyperpod_ray/core/job_file.py": "built of problems, which have the parts",
+    "hyperpod_ray/ops/in_ray/": "printed inside Ray, with the parts in its text",
+    "hyperpod_ray/core/yaml_source.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray/core/__init__.py": "Python's own text for a missing attribute",
     "k8s/__init__.py": "Python's own text for a missing attribute",
-    "resilience/__init__.py": "Python's own text for a missing attribute",
-    "resilience/batches.py": "Python's own text for a missing attribute",
-    "resilience/lightning.py": "Python's own text for a missing attribute",
-    "resilience/writers.py": "a stream's missing methods, for torch",
-    "resilience/faults.py": "the operating system's own text",
-    "resilience/folder.py": "caught by its reader",
-    "resilience/journal.py": "a defect of the library",
-    "resilience/settings.py": "caught by its reader, which adds the parts",
-    "resilience/spares/": "between the library's own processes",
-    "resilience/watch.py": "built of the parts, before it is raised",
-    "review/findings.py": "a defect of a review rule",
-    "rehearsal/picture.py": "a defect of the report",
-    "rehearsal/hang_rules.py": "what HTTP answers to a refused request, in the words of a service",
-    "rehearsal/ray_hosts/jobs_api.py": "a lost connection, which is tried again",
-    "rehearsal/ray_hosts/scale.py": "a defect of the caller",
+    "hyperpod_ray_training/__init__.py": "Python's own text for a missing attribute",
+    "hyperpod_ray_training/batches.py": "Python's own text for a missing attribute",
+    "hyperpod_ray_training/lightning.py": "Python's own text for a missing attribute",
+    "hyperpod_ray_training/writers.py": "a stream's missing methods, for torch",
+    "hyperpod_ray_training/faults.py": "the operating system's own text",
+    "hyperpod_ray_training/folder.py": "caught by its reader",
+    "hyperpod_ray_training/journal.py": "a defect of the library",
+    "hyperpod_ray_training/settings.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray_training/spares/": "between the library's own processes",
+    "hyperpod_ray_training/watch.py": "built of the parts, before it is raised",
+    "hyperpod_ray/review/findings.py": "a defect of a review rule",
+    "hyperpod_ray_sandbox/rehearsal/picture.py": "a defect of the report",
+    "hyperpod_ray_sandbox/rehearsal/hang_rules.py": "what HTTP answers to a refused request, in the words of a service",
+    "hyperpod_ray_sandbox/rehearsal/ray_hosts/jobs_api.py": "a lost connection, which is tried again",
+    "hyperpod_ray_sandbox/rehearsal/ray_hosts/scale.py": "a defect of the caller",
     "jobs/finetune/train.py": "a class that names the fault, with the parts in its text",
-    "core/amounts.py": "caught by its reader, which adds the parts",
-    "planner/data/": "a defect of the figures on file",
-    "planner/job.py": "caught there, with the parts",
-    "planner/speed.py": "a defect of the figures on file",
-    "ops/jobs_api.py": "a lost connection, which is tried again",
-    "ops/pull.py": "a file that did not arrive whole, which is tried again",
-    "ops/clients.py": "the Kubernetes client's own class",
-    "ops/web/server.py": "what HTTP answers to a refused request, and Python's own text for a missing attribute",
-    "ops/gather.py": "a kind that is not installed: caught there",
+    "hyperpod_ray/core/amounts.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray/planner/data/": "a defect of the figures on file",
+    "hyperpod_ray/planner/job.py": "caught there, with the parts",
+    "hyperpod_ray/planner/speed.py": "a defect of the figures on file",
+    "hyperpod_ray/ops/jobs_api.py": "a lost connection, which is tried again",
+    "hyperpod_ray/ops/pull.py": "a file that did not arrive whole, which is tried again",
+    "hyperpod_ray/ops/clients.py": "the Kubernetes client's own class",
+    "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text for a missing attribute",
+    "hyperpod_ray/ops/gather.py": "a kind that is not installed: caught there",
 }
 """Where an exception of another class may be raised, and why."""
 
@@ -125,7 +125,7 @@ def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
 
 
 def asks(call: ast.Call) -> bool:
-    """`found(account, …)` of `core.evidence`: a question to the account."""
+    """`found(account, …)` of `hyperpod_ray.core.evidence`: a question to the account."""
     return bool(call.args) and isinstance(call.args[0], ast.Name) and call.args[0].id == "account"
 
 
@@ -138,11 +138,13 @@ def complete(name: str, call: ast.Call) -> bool:
     given = {word.arg: word.value for word in call.keywords}
     if all(part in given and not (isinstance(given[part], ast.Constant) and not given[part].value) for part in PARTS):  # type: ignore[attr-defined]
         return True
-    if name.startswith(("core/errors.py", "ops/errors.py", "resilience/errors.py")):
+    if name.startswith(
+        ("hyperpod_ray/core/errors.py", "hyperpod_ray/ops/errors.py", "hyperpod_ray_training/errors.py")
+    ):
         return True  # where they are built
     only = call.args[0] if call.args else None
     joined = isinstance(only, ast.Call) and last(only.func) == "join"
-    return (name in JOINED and joined) or (name.startswith("resilience/") and isinstance(only, ast.Name))
+    return (name in JOINED and joined) or (name.startswith("hyperpod_ray_training/") and isinstance(only, ast.Name))
 
 
 def test_errors_have_their_three_parts() -> None:
@@ -184,9 +186,9 @@ def test_the_search_finds_them(line: str, count: int) -> None:
         ("core/checks/x.py", "found(account, 'eks', 'describe_cluster')", 0),
         ("core/checks/account/x.py", "unknown('a', what='x: 1', fix='3')", 1),
         ("core/checks/x.py", "Finding(path=(), what='x', severity='error')", 1),
-        ("planner/checks.py", "warning('training', what='x')", 1),
-        ("ops/preflight/files.py", "failed('x', expected='2', fix='3')", 0),
-        ("ops/preflight/files.py", "failed('x', expected='2', fix='')", 1),
+        ("hyperpod_ray/planner/checks.py", "warning('training', what='x')", 1),
+        ("hyperpod_ray/ops/preflight/files.py", "failed('x', expected='2', fix='3')", 0),
+        ("hyperpod_ray/ops/preflight/files.py", "failed('x', expected='2', fix='')", 1),
         ("k8s/x.py", "found(1)", 0),
     ],
 )
@@ -201,9 +203,9 @@ def test_the_rooms_of_rules_are_there() -> None:
 
 @pytest.mark.parametrize("part", ["expected", "fix"])
 def test_the_form(part: str) -> None:
-    from core.errors import ProjectError
-    from resilience.errors import InputError
-    from sandbox.errors import SandboxError
+    from hyperpod_ray.core.errors import ProjectError
+    from hyperpod_ray_sandbox.errors import SandboxError
+    from hyperpod_ray_training.errors import InputError
 
     words = {"expected": "2", "fix": "write 2"}
     for kind in (ProjectError, InputError, SandboxError):

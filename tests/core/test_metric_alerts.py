@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from core import load, metric_alerts
-from core.loader import FOLDER
+from hyperpod_ray.core import load, metric_alerts
+from hyperpod_ray.core.loader import FOLDER
 from tests.core.environment_files import plan as plan_of
 
 HERE = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Every shared name stands once, in `core.names` or `service_rules.names`: a walk over the source finds a copy."""
+"""Every shared name stands once, in `hyperpod_ray.core.names` or `hyperpod_ray_rules.names`: a walk over the source finds a copy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import service_rules.names
-from core import names
+import hyperpod_ray_rules.names
+from hyperpod_ray.core import names
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
@@ -20,10 +20,10 @@ ROOMS = (
 ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID), str(names.RAY_GID), *names.STACKS}
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""
 COPIES = {
-    ("resilience/tiered.py", names.TIERED_S3_VARIABLE),
-    ("resilience/settings.py", names.TRACKING_VARIABLE),
+    ("hyperpod_ray_training/tiered.py", names.TIERED_S3_VARIABLE),
+    ("hyperpod_ray_training/settings.py", names.TRACKING_VARIABLE),
     *(
-        ("resilience/run.py", name)
+        ("hyperpod_ray_training/run.py", name)
         for name in (
             names.RUN_NAME_VARIABLE,
             names.RUN_STORAGE_VARIABLE,
@@ -32,10 +32,10 @@ COPIES = {
             names.RUN_SPARES_VARIABLE,
         )
     ),
-    ("ops/in_ray/with_secrets.py", names.SECRETS_PATH),
-    ("guard/__init__.py", names.GUARD),
-    ("guard/__init__.py", names.GUARD_MARK),
-    ("constructs/hyperpod_ray/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
+    ("hyperpod_ray/ops/in_ray/with_secrets.py", names.SECRETS_PATH),
+    ("hyperpod_ray/guard/__init__.py", names.GUARD),
+    ("hyperpod_ray/guard/__init__.py", names.GUARD_MARK),
+    ("constructs/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
 }
 """What imports nothing of ours.
 
@@ -44,7 +44,7 @@ The training library, what is sent to Ray, the node guard, and a function that r
 
 
 def shared() -> list[str]:
-    """Values of all that `core.names` declares, and whose second copy would be one."""
+    """Values of all that `hyperpod_ray.core.names` declares, and whose second copy would be one."""
     found: set[str] = set()
     for name, value in vars(names).items():
         if name.isupper():

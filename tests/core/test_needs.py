@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from core import Plan, load, needs, needs_page
-from core.images import Reference
-from core.model import Environment
-from core.service_limits import platform
+from hyperpod_ray.core import Plan, load, needs, needs_page
+from hyperpod_ray.core.images import Reference
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.service_limits import platform
 from tests.core.environment_files import changed, plan, problems
 
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}

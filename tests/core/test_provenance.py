@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import main
-from core import project, provenance
-from core.model import NewEks
-from core.provenance import FILES, ProvenanceError, about_of, data_sets
-from core.service_limits import platform
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core import project, provenance
+from hyperpod_ray.core.model import NewEks
+from hyperpod_ray.core.provenance import FILES, ProvenanceError, about_of, data_sets
+from hyperpod_ray.core.service_limits import platform
 
 DAY = date(2026, 11, 22)
 ABOUT = {"what": "things", "as_of": date(2026, 11, 1), "source": "https://example.com", "stale_after_days": 30}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from core import Plan, checks, image_sets, load, needs
-from core.checks import records
-from core.evidence import Evidence, Repository
-from core.findings import RULES, Finding, Rule
+from hyperpod_ray.core import Plan, checks, image_sets, load, needs
+from hyperpod_ray.core.checks import records
+from hyperpod_ray.core.evidence import Evidence, Repository
+from hyperpod_ray.core.findings import RULES, Finding, Rule
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -61,7 +61,7 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setattr(needs, "default_image", lambda *_: built)
     (found,) = image_digests(asked("dev"))
-    assert (found.severity, found.fix) == ("error", "make pin, then commit image/versions.yaml")
+    assert (found.severity, found.fix) == ("error", "make pin, then commit hyperpod_ray/image/versions.yaml")
     assert "docker.io/base:1" in found.what
 
 

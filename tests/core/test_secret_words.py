@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core import secret_words
+from hyperpod_ray.core import secret_words
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-import core
-from core import loader, reference, requests
-from core.evidence import Evidence, Repository
-from core.findings import RULES
-from core.loader import FOLDER, EnvironmentFileError, Problem, SlurmFile, parse_any
-from core.plan_names import stacks
-from core.slurm_model import SlurmEnvironment
-from core.slurm_plan import SlurmPlan
+from hyperpod_ray import core
+from hyperpod_ray.core import loader, reference, requests
+from hyperpod_ray.core.evidence import Evidence, Repository
+from hyperpod_ray.core.findings import RULES
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, Problem, SlurmFile, parse_any
+from hyperpod_ray.core.plan_names import stacks
+from hyperpod_ray.core.slurm_model import SlurmEnvironment
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 from tests.core.environment_files import GONE, GOOD, SLURM, Case, changed
 
 GROUPS = "hyperpod/instance_groups"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core import environment_names, stand_ins
-from core.loader import FOLDER, parse
+from hyperpod_ray.core import environment_names, stand_ins
+from hyperpod_ray.core.loader import FOLDER, parse
 
 
 @pytest.mark.parametrize("name", environment_names())

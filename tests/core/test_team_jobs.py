@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core import Plan, job_checks, load
-from core.job import Job
-from core.loader import FOLDER
+from hyperpod_ray.core import Plan, job_checks, load
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import FOLDER
 from tests.core.environment_files import plan as plan_of
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core import load, names
-from core.loader import FOLDER
-from core.plan_names import ray_namespaces, ray_users, team_namespaces
-from service_rules import kueue
-from service_rules.hyperpod import orchestrator_version
+from hyperpod_ray.core import load, names
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.plan_names import ray_namespaces, ray_users, team_namespaces
+from hyperpod_ray_rules import kueue
+from hyperpod_ray_rules.hyperpod import orchestrator_version
 from tests.core.account.good import EXISTING
 from tests.core.environment_files import plan, problems
 

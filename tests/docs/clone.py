@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.aws import paths
+from hyperpod_ray_sandbox.aws import paths
 from tests.docs.printed import PROJECT
 
 INSTALLED = (".venv", ".venv-emulator", ".venv-rehearsal", "node_modules")

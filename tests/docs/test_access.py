@@ -32,7 +32,7 @@ def page() -> ModuleType:
 
 
 def test_the_page_of_rules_is_fresh() -> None:
-    from core.findings import RULES
+    from hyperpod_ray.core.findings import RULES
 
     rules = loaded("rules_page")
     text = rules.PAGE.read_text("utf-8")

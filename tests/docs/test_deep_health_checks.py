@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
-from core import names
-from core.model import DeepHealthCheck, InstanceGroup
-from ops import durations
-from ops.logs import STREAMS
+from hyperpod_ray.core import names
+from hyperpod_ray.core.model import DeepHealthCheck, InstanceGroup
+from hyperpod_ray.ops import durations
+from hyperpod_ray.ops.logs import STREAMS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "deep-health-checks.md").read_text(encoding="utf-8")

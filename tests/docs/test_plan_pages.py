@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-import core
-from core.loader import environment_names
-from planner import answers, checks
-from planner.cluster import file_systems
-from pricing import price_file
+from hyperpod_ray import core
+from hyperpod_ray.core.loader import environment_names
+from hyperpod_ray.planner import answers, checks
+from hyperpod_ray.planner.cluster import file_systems
+from hyperpod_ray.pricing import price_file
 from tests.docs.printed import PROJECT
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from charts.executable import helm
-from cli.main import tree
+from hyperpod_ray.charts.executable import helm
+from hyperpod_ray.cli.main import tree
 from tests.cli.test_one_command import problem
 from tests.docs.clone import environ
 from tests.docs.printed import (

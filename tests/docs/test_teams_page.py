@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from core import names
-from core.job import Job
-from core.loader import FOLDER
-from ops import queues
+from hyperpod_ray.core import names
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.ops import queues
 from tests.ops.test_ops_queues import PENDING
 
 DOCS = FOLDER.parent / "docs"

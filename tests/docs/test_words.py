@@ -37,17 +37,17 @@ BANNED = {
 }
 WORD = re.compile(r"(?<![\w.`-])(" + "|".join(BANNED) + r")(?![\w(])", re.IGNORECASE)
 TEXT = {".md", ".yaml", ".yml", ".sh", ".toml", ".svg"}
-ELSEWHERE = ("tests/", "CHANGELOG.md", "sandbox/charts/", "environments/schema.json")
+ELSEWHERE = ("tests/", "CHANGELOG.md", "hyperpod_ray_sandbox/charts/", "environments/schema.json")
 """Tests, history, what is generated from others' text."""
-MADE = ("sandbox/", "resilience/", "rehearsal/")
+MADE = ("hyperpod_ray_sandbox/", "hyperpod_ray_training/", "hyperpod_ray_sandbox/rehearsal/")
 """Rooms whose comments may say that something was made; their messages may not."""
 ALLOWED = {
-    "resilience/spares/room.py": {"held"},  # an argument's name
-    "sandbox/kubernetes/authorization/rbac.py": {"held"},  # Kubernetes' own message
-    "sandbox/kubernetes/conformance/admission.yaml": {"held"},  # the same
+    "hyperpod_ray_training/spares/room.py": {"held"},  # an argument's name
+    "hyperpod_ray_sandbox/kubernetes/authorization/rbac.py": {"held"},  # Kubernetes' own message
+    "hyperpod_ray_sandbox/kubernetes/conformance/admission.yaml": {"held"},  # the same
     "docs/adr/index.md": {"made"},  # a decision is made
     "lifecycle/on_create.sh": {"made"},  # a comment: a change of the file would be a change of every cluster
-    "review/durations.yaml": {"made"},  # a key
+    "hyperpod_ray/review/durations.yaml": {"made"},  # a key
 }
 
 
@@ -130,7 +130,7 @@ def test_every_document_that_is_cited_is_here() -> None:
 
 WRITTEN = {"ENV.md", "needs-ENV.md", "report.md", "body.md"}
 """Names of files that a command or a workflow writes."""
-SOURCES = ("planner/data/", "pricing/")
+SOURCES = ("hyperpod_ray/planner/data/", "hyperpod_ray/pricing/")
 """Data whose sources are files of public repositories; `hyperpod-ray data` lists them."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.aws import install, process
+from hyperpod_ray_sandbox.aws import install, process
 from tests.docs.clone import clone, run
 from tests.docs.printed import NAMES, of_class
 from tests.ops.world import ACCOUNT, World, environment_text

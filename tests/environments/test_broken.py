@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.loader import FOLDER, EnvironmentFileError, Problem, load, parse
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, Problem, load, parse
 
 HERE = Path(__file__).parent
 ROWS: dict[str, dict[str, str]] = yaml.safe_load((HERE / "broken.yaml").read_text(encoding="utf-8"))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from core.loader import FOLDER, EnvironmentFile, environment_names, load, load_any
-from core.plan import Plan
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFile, environment_names, load, load_any
+from hyperpod_ray.core.plan import Plan
 
 EXAMPLES = FOLDER / "examples"
 

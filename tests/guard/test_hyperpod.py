@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from guard.connections import connect
-from guard.hyperpod import HyperPod, NoAnswerError, PodIdentity, RefusedError
+from hyperpod_ray.guard.connections import connect
+from hyperpod_ray.guard.hyperpod import HyperPod, NoAnswerError, PodIdentity, RefusedError
 
 HERE, LOST = "i-00000000000000001", "i-00000000000000002"
 

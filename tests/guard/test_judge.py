@@ -8,9 +8,9 @@ from typing import Any
 import botocore.session
 import pytest
 
-from guard import MARK, judge
-from guard.judge import Node, disrupted, frees, node_of, returned, silent
-from service_rules.names import OUT_OF_SERVICE
+from hyperpod_ray.guard import MARK, judge
+from hyperpod_ray.guard.judge import Node, disrupted, frees, node_of, returned, silent
+from hyperpod_ray_rules.names import OUT_OF_SERVICE
 
 TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 INSTANCES = [f"hyperpod-i-{number:017x}" for number in range(40)]

@@ -11,7 +11,7 @@ import botocore.awsrequest
 import botocore.credentials
 import pytest
 
-from guard.signing import Credentials, signed
+from hyperpod_ray.guard.signing import Credentials, signed
 
 KEYS = Credentials(
     key="ASIAEXAMPLE", secret="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", token="Fwo//token==", expires=0

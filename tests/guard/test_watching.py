@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from guard import MARK
-from guard.hyperpod import NoAnswerError
-from guard.kubernetes import KubernetesError
-from guard.watching import FIRST_PAUSE, LONGEST_PAUSE, PROOF_SECONDS, QUIET_SECONDS, Guard
-from service_rules.names import OUT_OF_SERVICE
+from hyperpod_ray.guard import MARK
+from hyperpod_ray.guard.hyperpod import NoAnswerError
+from hyperpod_ray.guard.kubernetes import KubernetesError
+from hyperpod_ray.guard.watching import FIRST_PAUSE, LONGEST_PAUSE, PROOF_SECONDS, QUIET_SECONDS, Guard
+from hyperpod_ray_rules.names import OUT_OF_SERVICE
 
 HERE, LOST, THIRD = (f"i-{number:017x}" for number in (1, 2, 3))
 NOW = 1_800_000_000.0

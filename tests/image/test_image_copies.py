@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core import Plan, load, needs
-from core.images import Reference
-from core.provenance import about_of
-from image import copies
-from image.versions import ImageError
+from hyperpod_ray.core import Plan, load, needs
+from hyperpod_ray.core.images import Reference
+from hyperpod_ray.core.provenance import about_of
+from hyperpod_ray.image import copies
+from hyperpod_ray.image.versions import ImageError
 
 FIRST, SECOND = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
 

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from image.registry import digest
-from image.versions import FILE, ImageError, choose, read, record_digest
+from hyperpod_ray.image.registry import digest
+from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_digest
 
 ROOT = Path(__file__).parents[2]
 BASE = "docker.io/rayproject/ray"

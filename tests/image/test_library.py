@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import resilience
+import hyperpod_ray_training as resilience
 
 PROJECT = Path(__file__).resolve().parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_and_its_types(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     modules = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "resilience").rglob("*.py")}
-    assert names == modules | {"resilience/py.typed"}
+    assert names == modules | {"hyperpod_ray_training/py.typed"}
 
 
 def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([*PIP, "install", "--no-index", "--no-deps", "--target", str(site), str(wheel)], check=True)
     code = (
         "import resilience, sys, importlib.metadata as m\n"
-        "resilience.Settings()\n"
+        "hyperpod_ray_training.Settings()\n"
         "print(resilience.__file__, resilience.__version__, m.version('resilience'))\n"
         "ours = {'core', 'k8s', 'cli', 'ops', 'stacks', 'sandbox', 'rehearsal'}\n"
         "assert not ours & set(sys.modules)\n"

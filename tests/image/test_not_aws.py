@@ -22,7 +22,7 @@ def files() -> list[Path]:
     names = listed or [str(path.relative_to(ROOT)) for path in ROOT.glob("**/*") if path.is_file()]
     wanted = re.compile(
         r"(requirements[^/]*\.(in|txt)|pyproject\.toml|package(-lock)?\.json|\.lock\.yaml|Dockerfile|\.sh)$"
-        r"|^image/|^lifecycle/|^environments/|^jobs/|^charts\.|^k8s/"
+        r"|^hyperpod_ray/image/|^lifecycle/|^environments/|^jobs/|^charts\.|^k8s/"
     )
     return [ROOT / name for name in names if wanted.search(name) and (ROOT / name).is_file()]
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from core import image_packages
-from core.checks.image import own_packages_are_locked, set_is_known
-from core.evidence import Repository
-from core.findings import Finding
-from core.loader import parse
-from core.model import BuiltImage
-from core.plan import Plan
-from image import own
-from image.context import OWN, stage
-from image.versions import ImageError, choose, read
+from hyperpod_ray.core import image_packages
+from hyperpod_ray.core.checks.image import own_packages_are_locked, set_is_known
+from hyperpod_ray.core.evidence import Repository
+from hyperpod_ray.core.findings import Finding
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core.model import BuiltImage
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.image import own
+from hyperpod_ray.image.context import OWN, stage
+from hyperpod_ray.image.versions import ImageError, choose, read
 from tests.core.environment_files import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,7 +144,7 @@ def test_the_set_with_libraries_extends_its_plain_one_in_every_shared_version(na
 @pytest.mark.parametrize("name", sorted(read()[1]))
 def test_locks_of_one_image_agree(name: str) -> None:
     """The Dockerfile installs one after the other; a second version would replace the first."""
-    tiered = image_packages.pins((ROOT / "image/requirements-tiered.txt").read_text())
+    tiered = image_packages.pins((ROOT / "hyperpod_ray/image/requirements-tiered.txt").read_text())
     theirs = image_packages.pins(choose(name).requirements.read_text())
     assert {one: theirs[one] for one in tiered if one in theirs} == {
         one: v for one, v in tiered.items() if one in theirs

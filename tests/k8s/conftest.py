@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-import k8s
-from charts import store
-from charts.lock import Lock
-from core import Plan
-from core.loader import FOLDER
-from core.model import Environment
+from hyperpod_ray import k8s
+from hyperpod_ray.charts import store
+from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray.core import Plan
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.model import Environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 BINDINGS = k8s.Bindings(

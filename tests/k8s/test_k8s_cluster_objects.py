@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-import k8s
-from core import Plan
-from core.loader import FOLDER
-from core.model import Environment
-from core.names import GUARD, OPERATOR_NAMESPACE
-from core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
-from core.plan_names import ray_namespaces, user_groups
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.names import GUARD, OPERATOR_NAMESPACE
+from hyperpod_ray.core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB
+from hyperpod_ray.core.plan_names import ray_namespaces, user_groups
 
 Render = Callable[[str], Any]
 BINDINGS = k8s.Bindings(image_uri="registry.example.com/ray:1")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core import needs
+from hyperpod_ray.core import needs
 
 ADDRESS = re.compile(
     r"(?:(?P<scheme>https?|redis)://)?(?P<host>[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)(?::(?P<port>[1-9]\d{1,4}))?/?$"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core.names import GUARD, OPERATOR_NAMESPACE
-from core.plan import Plan
-from k8s import guard
+from hyperpod_ray import k8s
+from hyperpod_ray.core.names import GUARD, OPERATOR_NAMESPACE
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.k8s import guard
 from tests.k8s.conftest import BINDINGS, make_plan
 
 Json = dict[str, Any]
@@ -63,8 +63,13 @@ def test_the_program_is_mounted_whole(made: dict[str, Json]) -> None:
     """Every module of the package, and of ours nothing but the services' names."""
     files = guard.program()
     assert {path.partition("/")[0] for path in files} == {"guard", "service_rules"}
-    assert {path for path in files if path.startswith("service_rules")} == {"service_rules/names.py"}
-    assert {"guard/__main__.py", "guard/__init__.py", "guard/judge.py", "guard/watching.py"} <= set(files)
+    assert {path for path in files if path.startswith("service_rules")} == {"hyperpod_ray_rules/names.py"}
+    assert {
+        "hyperpod_ray/guard/__main__.py",
+        "hyperpod_ray/guard/__init__.py",
+        "hyperpod_ray/guard/judge.py",
+        "hyperpod_ray/guard/watching.py",
+    } <= set(files)
     data = made[f"ConfigMap {GUARD}"]["data"]
     pod = made[f"Deployment {GUARD}"]["spec"]["template"]["spec"]
     (items,) = [volume["configMap"]["items"] for volume in pod["volumes"] if "configMap" in volume]
@@ -79,7 +84,7 @@ def test_another_program_rolls_the_pods(prod: Plan, monkeypatch: pytest.MonkeyPa
 
     before = mark()
     assert mark() == before
-    changed = {**guard.program(), "guard/judge.py": "FAILED = frozenset()\n"}
+    changed = {**guard.program(), "hyperpod_ray/guard/judge.py": "FAILED = frozenset()\n"}
     monkeypatch.setattr(guard, "program", lambda: changed)
     assert mark() != before
 

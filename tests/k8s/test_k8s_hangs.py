@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from core import names
-from core.model import HangRule, HungJobDetection
-from resilience.settings import HANG_RULES_VARIABLE, Settings
+from hyperpod_ray.core import names
+from hyperpod_ray.core.model import HangRule, HungJobDetection
+from hyperpod_ray_training.settings import HANG_RULES_VARIABLE, Settings
 from tests.k8s.test_k8s_ray_cluster import env_of
 
 RULES_OF_THE_SERVICE = {

@@ -12,12 +12,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import k8s
-from charts import executable, store
-from charts.errors import ChartError
-from charts.lock import Lock
-from core import Plan
-from core.names import OPERATOR_NAMESPACE
+from hyperpod_ray import k8s
+from hyperpod_ray.charts import executable, store
+from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray.core import Plan
+from hyperpod_ray.core.names import OPERATOR_NAMESPACE
 
 PROJECT = Path(__file__).resolve().parents[2]
 STAND_INS = PROJECT / "sandbox" / "charts"
@@ -116,7 +116,9 @@ class TestStandIns:
         self, variant_name: str, plan_with: Plans, render: Callable[[str], Any], helm: Path, tmp_path: Path
     ) -> None:
         plan = render(variant_name).plan
-        helm_settings = plan.settings.helm.model_copy(update={"lock_file": "sandbox/charts/charts.lock.yaml"})
+        helm_settings = plan.settings.helm.model_copy(
+            update={"lock_file": "hyperpod_ray_sandbox/charts/charts.lock.yaml"}
+        )
         plan = Plan(name=plan.name, settings=plan.settings.model_copy(update={"helm": helm_settings}))
         for release in k8s.helm_releases(plan):
             objects = rendered(release, tmp_path)

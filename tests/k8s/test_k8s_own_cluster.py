@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import k8s
-from core.job import Job
-from ops import in_ray, job_object
-from service_rules import kuberay
+from hyperpod_ray import k8s
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.ops import in_ray, job_object
+from hyperpod_ray_rules import kuberay
 
 Render = Callable[[str], Any]
 

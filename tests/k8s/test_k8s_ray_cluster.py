@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core import Plan, names
-from resilience.settings import Settings
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan, names
+from hyperpod_ray_training.settings import Settings
 
 GROUP = "sagemaker.amazonaws.com/instance-group-name"
 Render = Callable[[str], Any]
@@ -56,7 +56,7 @@ def test_rays_pods_have_the_service_account_of_ray_access(variant: Any) -> None:
 
 
 def test_secrets_of_the_file_are_mounted_and_in_no_variable(render: Render) -> None:
-    """Where `ops/in_ray/with_secrets.py` reads them, in each pod that runs a driver or a worker."""
+    """Where `hyperpod_ray/ops/in_ray/with_secrets.py` reads them, in each pod that runs a driver or a worker."""
     pods = {name: spec for name, spec in render("fault-tolerant").pods().items() if name in {"head", "driver", "gpu"}}
     assert len(pods) == 3
     for name, spec in pods.items():

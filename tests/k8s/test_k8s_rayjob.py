@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-import k8s
-from cli.main import main as run
-from core import Plan
-from core.loader import FOLDER
-from core.names import PRIORITY_LABEL, QUEUE_LABEL
-from k8s.operator import FEATURE_GATES, RefusedError
-from service_rules import kuberay
+from hyperpod_ray import k8s
+from hyperpod_ray.cli.main import main as run
+from hyperpod_ray.core import Plan
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.names import PRIORITY_LABEL, QUEUE_LABEL
+from hyperpod_ray.k8s.operator import FEATURE_GATES, RefusedError
+from hyperpod_ray_rules import kuberay
 
 Render = Callable[[str], Any]
 FORMS: dict[str, dict[str, Any]] = {

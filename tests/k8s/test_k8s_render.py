@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-import k8s
-from cli.main import main as run
-from core import Plan, load
-from k8s import render as rendering
+from hyperpod_ray import k8s
+from hyperpod_ray.cli.main import main as run
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.k8s import render as rendering
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -139,14 +139,14 @@ def test_charts_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_charts_commands_start_no_node() -> None:
     # cdk8s starts Node.js when imported: not for a command that only looks at files
-    code = "import sys; from cli.main import main; main(['charts', 'status']); "
+    code = "import sys; from hyperpod_ray.cli.main import main; main(['charts', 'status']); "
     code += "sys.exit(1 if {'jsii', 'cdk8s', 'aws_cdk'} & sys.modules.keys() else 0)"
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
 
 
 def test_nothing_here_imports_aws_cdk() -> None:
     # import-linter reads the imports; this runs them
-    code = "import sys, k8s, k8s.render, k8s.manifests; k8s.ray_job; sys.exit(1 if 'aws_cdk' in sys.modules else 0)"
+    code = "import sys, k8s, hyperpod_ray.k8s.render, hyperpod_ray.k8s.manifests; k8s.ray_job; sys.exit(1 if 'aws_cdk' in sys.modules else 0)"
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core import Plan, load
-from core.job import Job
-from core.loader import FOLDER
-from k8s.rayjob import through_shells
-from ops import job_object
-from service_rules import kuberay, kueue
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.k8s.rayjob import through_shells
+from hyperpod_ray.ops import job_object
+from hyperpod_ray_rules import kuberay, kueue
 from tests.k8s.conftest import BINDINGS
 
 TYPE, GROUP = "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-group-name"

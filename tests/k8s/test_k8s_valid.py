@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import k8s
+from hyperpod_ray import k8s
 
 KUBERNETES = "1.35"
 

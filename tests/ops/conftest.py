@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ops import clients, connect, submit, training
-from sandbox.aws import install, process
+from hyperpod_ray.ops import clients, connect, submit, training
+from hyperpod_ray_sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
 from tests.support import boto_models

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from core.names import GUARD, GUARD_MARK, OUT_OF_SERVICE, POD_IDENTITY_ADDON, instance_id
-from k8s.guard import CODE_FOLDER, READY_FILE
-from sandbox.errors import SandboxError
+from hyperpod_ray.core.names import GUARD, GUARD_MARK, OUT_OF_SERVICE, POD_IDENTITY_ADDON, instance_id
+from hyperpod_ray.k8s.guard import CODE_FOLDER, READY_FILE
+from hyperpod_ray_sandbox.errors import SandboxError
 from tests.ops.world import World, environment_text
 from tests.support import kubectl, roles
 

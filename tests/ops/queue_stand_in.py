@@ -1,6 +1,6 @@
 """Kueue's place in a test: the quotas of the sandbox's ClusterQueues, and RayJobs that are admitted or wait.
 
-`rehearsal.admission` decides; it is a stand-in and not Kueue. What a job's wait looks like is Kueue's own: a suspended
+`hyperpod_ray_sandbox.rehearsal.admission` decides; it is a stand-in and not Kueue. What a job's wait looks like is Kueue's own: a suspended
 RayJob, and a Workload whose condition `QuotaReserved` has the words of its scheduler.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core import names
-from rehearsal.admission import Cohorts, Queue, Workload, decide
+from hyperpod_ray.core import names
+from hyperpod_ray_sandbox.rehearsal.admission import Cohorts, Queue, Workload, decide
 from tests.ops.world import World
 
 Json = dict[str, Any]

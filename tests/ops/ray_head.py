@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ops import in_ray
-from ops.jobs_api import Jobs
-from sandbox import leash
+from hyperpod_ray.ops import in_ray
+from hyperpod_ray.ops.jobs_api import Jobs
+from hyperpod_ray_sandbox import leash
 from tests.ops.world import ROOT
 from tests.support.ports import free_port
 

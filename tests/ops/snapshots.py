@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from core.names import STACKS, node_name
-from ops.snapshot import (
+from hyperpod_ray.core.names import STACKS, node_name
+from hyperpod_ray.ops.snapshot import (
     Claim,
     Cluster,
     ClusterEvent,
@@ -23,7 +23,7 @@ from ops.snapshot import (
     Snapshot,
     Stack,
 )
-from ops.verdict import Verdict
+from hyperpod_ray.ops.verdict import Verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

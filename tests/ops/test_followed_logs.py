@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ops import jobs_api, pod_log
-from ops.errors import OpsError
-from ops.in_ray import runs as reader
+from hyperpod_ray.ops import jobs_api, pod_log
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.in_ray import runs as reader
 from tests.ops.pod_logs import Pods, target_of
 
 

@@ -13,14 +13,14 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from core import load
-from ops import bill, gather, spending
-from ops.clients import Target
-from ops.errors import OpsError
-from ops.money import run_usd, spend
-from ops.output import Format
-from ops.snapshot import Unseen
-from pricing.prices import Price, Prices
+from hyperpod_ray.core import load
+from hyperpod_ray.ops import bill, gather, spending
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.money import run_usd, spend
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.snapshot import Unseen
+from hyperpod_ray.pricing.prices import Price, Prices
 from tests.support import pages
 from tests.support.pages import NOW
 
@@ -255,7 +255,7 @@ def test_environments_are_compared_with_one_request(
 def test_the_command_compares_without_credentials(
     asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cli.main import main
+    from hyperpod_ray.cli.main import main
 
     monkeypatch.setenv("HYPERPOD_RAY_ENVIRONMENTS", str(asked[0].folder))
     assert main(["cost", "--all"]) == 0
@@ -268,8 +268,8 @@ def test_the_command_compares_without_credentials(
 def test_so_far_says_all_of_it(
     asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ops.record import moment
-    from ops.snapshot import Run, RunEvent
+    from hyperpod_ray.ops.record import moment
+    from hyperpod_ray.ops.snapshot import Run, RunEvent
 
     target, _ = asked
     _, lines = pages.journal()

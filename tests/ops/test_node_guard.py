@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.names import GUARD, HEALTH_LABEL, OUT_OF_SERVICE, REPLACE, instance_id, node_name
+from hyperpod_ray.core.names import GUARD, HEALTH_LABEL, OUT_OF_SERVICE, REPLACE, instance_id, node_name
 from tests.ops.guarded import Guarded, guarding
 from tests.ops.world import World
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-import k8s
-from core.loader import parse
-from ops import connect, gather, wait
-from ops.clients import Target
-from ops.snapshot import Cluster, Node
-from ops.verdict import judge
+from hyperpod_ray import k8s
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import connect, gather, wait
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.snapshot import Cluster, Node
+from hyperpod_ray.ops.verdict import judge
 from tests.ops.world import environment_text
 from tests.support.rbac import Ask, allows, asked
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import k8s
-from core import names as ops_names
-from core.loader import parse
+from hyperpod_ray import k8s
+from hyperpod_ray.core import names as ops_names
+from hyperpod_ray.core.loader import parse
 from tests.ops.world import ACCOUNT, ROOT, World, environment_text
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
@@ -530,7 +530,7 @@ def test_teardown_shows_the_inventory_and_wants_a_word(world: World) -> None:
 
 
 def test_help_imports_no_client_and_no_jsii() -> None:
-    program = "import sys; from cli.main import main; main(['--help']); print([m for m in ('boto3', 'kubernetes', 'aws_cdk', 'cdk8s', 'jsii', 'pydantic', 'rich.table') if m in sys.modules])"
+    program = "import sys; from hyperpod_ray.cli.main import main; main(['--help']); print([m for m in ('boto3', 'kubernetes', 'aws_cdk', 'cdk8s', 'jsii', 'pydantic', 'rich.table') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
 

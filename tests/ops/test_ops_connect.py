@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from ops import connect
-from ops.clients import target
-from ops.forward import Forward
-from sandbox.aws import paths
+from hyperpod_ray.ops import connect
+from hyperpod_ray.ops.clients import target
+from hyperpod_ray.ops.forward import Forward
+from hyperpod_ray_sandbox.aws import paths
 from tests.ops.ray_head import RAY, Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.ports import free_port

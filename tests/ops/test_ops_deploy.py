@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from core import load, plan_names
-from ops import clients, deploy
-from ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
-from ops.progress import Expected, busy
-from ops.snapshot import Stack
+from hyperpod_ray.core import load, plan_names
+from hyperpod_ray.ops import clients, deploy
+from hyperpod_ray.ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
+from hyperpod_ray.ops.progress import Expected, busy
+from hyperpod_ray.ops.snapshot import Stack
 
 PLAN = load("dev").plan
 NAMES = plan_names.stack_names(PLAN)

@@ -11,13 +11,13 @@ from datetime import timedelta
 
 import pytest
 
-from core import notifications
-from core.names import node_name
-from core.notifications import CONTROLLER, Notification
-from ops import output, status
-from ops.snapshot import Hang, Job, RayJob, RunEvent, Unseen
-from ops.verdict import Verdict, judge
-from ops.verdict.training import patience
+from hyperpod_ray.core import notifications
+from hyperpod_ray.core.names import node_name
+from hyperpod_ray.core.notifications import CONTROLLER, Notification
+from hyperpod_ray.ops import output, status
+from hyperpod_ray.ops.snapshot import Hang, Job, RayJob, RunEvent, Unseen
+from hyperpod_ray.ops.verdict import Verdict, judge
+from hyperpod_ray.ops.verdict.training import patience
 from tests.cli.test_one_command import problem
 from tests.ops.snapshots import HEAD, JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller, with_node
 from tests.ops.world import ROOT

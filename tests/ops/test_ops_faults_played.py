@@ -20,10 +20,10 @@ from unittest import mock
 
 import pytest
 
-from core import notifications
-from ops import status
-from ops.clients import target
-from ops.output import Format
+from hyperpod_ray.core import notifications
+from hyperpod_ray.ops import status
+from hyperpod_ray.ops.clients import target
+from hyperpod_ray.ops.output import Format
 from tests.ops.world import World
 from tests.support.eventbridge import plain
 from tests.support.faults import FAULTS, Fault
@@ -76,7 +76,7 @@ def player(world: World) -> Iterator[Player]:
         stage.patch(OPERATOR, {"spec": {"replicas": 2}})
         forget = stage.log("LifecycleConfig/workers/i-0", "mounted")
         post = Post(stage.client, stage.client("sagemaker").describe_cluster(ClusterName="ray-ops")["ClusterArn"])
-        with mock.patch("ops.gather.now", stage.now):
+        with mock.patch("hyperpod_ray.ops.gather.now", stage.now):
             yield Player(stage, post)
         post.close()
         forget()

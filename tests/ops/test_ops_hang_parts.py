@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ops import journal
-from ops.verdict import Verdict, judge
-from resilience.pace import Pace, Parts
+from hyperpod_ray.ops import journal
+from hyperpod_ray.ops.verdict import Verdict, judge
+from hyperpod_ray_training.pace import Pace, Parts
 from tests.ops.snapshots import JOB, healthy, said
 
 START = 1_000_000.0

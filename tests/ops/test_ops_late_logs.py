@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from core.loader import parse
-from ops import inventory, teardown
-from ops.clients import Target
-from ops.inventory import Inventory
-from ops.output import Format
-from ops.snapshot import Stack
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import inventory, teardown
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.inventory import Inventory
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.snapshot import Stack
 from tests.ops.world import environment_text
 
 EKS = "/aws/eks/ray-ops-eks/cluster"

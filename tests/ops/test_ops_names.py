@@ -8,9 +8,9 @@ from base64 import urlsafe_b64decode
 import boto3
 import pytest
 
-from ops.clients import eks_token
-from sandbox.aws.emulator.eks_tokens import verify
-from sandbox.aws.emulator.gate import Refused, Secret
+from hyperpod_ray.ops.clients import eks_token
+from hyperpod_ray_sandbox.aws.emulator.eks_tokens import verify
+from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 
 
 def test_eks_token_is_a_signed_call_that_names_the_cluster() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from core.job_file import load
-from ops import job_object, own_cluster, queues, runs
-from ops.clients import target as target_of
-from ops.errors import OpsError
+from hyperpod_ray.core.job_file import load
+from hyperpod_ray.ops import job_object, own_cluster, queues, runs
+from hyperpod_ray.ops.clients import target as target_of
+from hyperpod_ray.ops.errors import OpsError
 from tests.ops.world import World
 
 Json = dict[str, Any]
@@ -175,7 +175,7 @@ def test_the_exit_code_of_the_driver(status: Json, code: int | None) -> None:
 def test_names_of_ray_jobs_are_labels(name: str) -> None:
     import re
 
-    from core.job import Job
+    from hyperpod_ray.core.job import Job
 
     made = own_cluster._name(Job.model_construct(name=name or None, command="x"))
     assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", made)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.evidence import Evidence
-from core.findings import RULES
-from core.plan import read_data
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES
+from hyperpod_ray.core.plan import read_data
 from tests.core.account.good import NEW, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import plan

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from core import load
-from ops import preflight
-from ops.clients import Target
-from ops.errors import CONDITION_FALSE, OK
-from ops.output import Format
-from ops.preflight.check import Check, Result
+from hyperpod_ray.core import load
+from hyperpod_ray.ops import preflight
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.preflight.check import Check, Result
 
 
 @pytest.mark.parametrize(

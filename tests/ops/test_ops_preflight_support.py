@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from core.checks.eks import support_of
-from core.evidence import Evidence
-from core.findings import RULES, Finding
-from core.loader import parse
-from core.service_limits import platform as known
-from core.today import VARIABLE
-from ops import preflight
-from ops.clients import Target
-from ops.preflight.check import Check
+from hyperpod_ray.core.checks.eks import support_of
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core.service_limits import platform as known
+from hyperpod_ray.core.today import VARIABLE
+from hyperpod_ray.ops import preflight
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.preflight.check import Check
 from tests.core.account.good import EXISTING, NEW, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import plan

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from ops import clients, pull
-from ops.errors import OpsError
-from ops.jobs_api import Jobs
-from ops.submit import post
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.ops import clients, pull
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.jobs_api import Jobs
+from hyperpod_ray.ops.submit import post
 from tests.ops.ray_head import Head
 from tests.ops.test_pull import checkpoint, same
 from tests.ops.world import World

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from ops import in_ray, run_plot, run_state
-from ops.in_ray import runs as reader
-from resilience import journal
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.ops import in_ray, run_plot, run_state
+from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray_training import journal
 from tests.ops.world import environment_text
 
 BEGIN = 1_790_000_000.0

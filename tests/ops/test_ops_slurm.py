@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-import core
-from core.loader import FOLDER
-from ops import durations, slurm, status
-from ops.clients import SlurmTarget
-from ops.gather import _group
-from ops.hostlist import expanded
-from ops.node_rows import joined
-from ops.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
-from ops.verdict import RULES, judge
-from planner.cluster import cluster
+from hyperpod_ray import core
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.ops import durations, slurm, status
+from hyperpod_ray.ops.clients import SlurmTarget
+from hyperpod_ray.ops.gather import _group
+from hyperpod_ray.ops.hostlist import expanded
+from hyperpod_ray.ops.node_rows import joined
+from hyperpod_ray.ops.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops.verdict import RULES, judge
+from hyperpod_ray.planner.cluster import cluster
 
 RECORDED = Path(__file__).parent / "slurm_outputs"
 ARN = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abcdefghijkl"
@@ -201,7 +201,10 @@ def test_without_an_answer_hyperpods_view_remains() -> None:
 
 
 def test_nothing_of_kubernetes_is_judged_or_shown() -> None:
-    assert not {rule.__module__ for rule in RULES["slurm"]} & {"ops.verdict.ray", "ops.verdict.controllers"}
+    assert not {rule.__module__ for rule in RULES["slurm"]} & {
+        "hyperpod_ray.ops.verdict.ray",
+        "hyperpod_ray.ops.verdict.controllers",
+    }
     found = seen("idle")
     assert {row.kubernetes for row in joined(found)} == {""}
     assert status.counts(found, CLUSTER.groups[1])["ready"] == 1

@@ -12,13 +12,13 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
-from core.loader import parse
-from ops import controllers, free_space, gather, upkeep
-from ops.clients import Target
-from ops.controllers import EXPECTED
-from ops.hangs import hangs
-from ops.snapshot import Cluster, FileSystem, Pod
-from ops.stack_cause import first_failure
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import controllers, free_space, gather, upkeep
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.controllers import EXPECTED
+from hyperpod_ray.ops.hangs import hangs
+from hyperpod_ray.ops.snapshot import Cluster, FileSystem, Pod
+from hyperpod_ray.ops.stack_cause import first_failure
 from tests.ops.world import environment_text
 
 NOW = datetime.now(UTC)
@@ -118,7 +118,7 @@ def test_the_update_call_is_the_services_own() -> None:
     import json
     import shlex
 
-    from ops.verdict.upkeep import update_command
+    from hyperpod_ray.ops.verdict.upkeep import update_command
 
     words = shlex.split(update_command("ray-ops", "workers"))
     given = json.loads(words[words.index("--deployment-config") + 1])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from core import project
-from ops import output
-from ops.snapshot import Controller, FileSystem, Hang, Job, RayJob, Run, RunEvent, Snapshot, TrainingPlan
-from ops.status import as_data
-from ops.verdict import Finding, judge
+from hyperpod_ray.core import project
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.snapshot import Controller, FileSystem, Hang, Job, RayJob, Run, RunEvent, Snapshot, TrainingPlan
+from hyperpod_ray.ops.status import as_data
+from hyperpod_ray.ops.verdict import Finding, judge
 
 PAGE = (project.SOURCE / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from core import names
-from core.job_file import load
-from ops import in_ray, job_object
-from ops.in_ray import runs, with_secrets
-from ops.jobs_api import Jobs
-from ops.submit import files_of, pack
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core import names
+from hyperpod_ray.core.job_file import load
+from hyperpod_ray.ops import in_ray, job_object
+from hyperpod_ray.ops.in_ray import runs, with_secrets
+from hyperpod_ray.ops.jobs_api import Jobs
+from hyperpod_ray.ops.submit import files_of, pack
 from tests.ops.ray_head import COMMAND, OWN_RUN, RAY, Head
 from tests.ops.world import ROOT, World, environment_text
 from tests.support.emulator import until
@@ -65,7 +65,7 @@ def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, mo
         assert old in line
         line = line.replace(old, new.replace("STORAGE", str(tmp_path)))
     # /fsx is a folder of the test
-    monkeypatch.setattr("core.job_checks._below_mount", lambda place: place == str(tmp_path))
+    monkeypatch.setattr("hyperpod_ray.core.job_checks._below_mount", lambda place: place == str(tmp_path))
     head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
     faults.request("POST", "/rehearsal/bridges", {**head, "to": ray.url.removeprefix("http://")})
     try:

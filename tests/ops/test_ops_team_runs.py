@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core import load, names
-from core.job import Job
-from core.loader import FOLDER, parse
-from ops import in_ray, job_object, pod_log, pull, runs, submit
-from ops.clients import Target
-from ops.errors import OpsError
-from ops.in_ray import reports
-from ops.in_ray import runs as reader
-from ops.output import Format
+from hyperpod_ray import k8s
+from hyperpod_ray.core import load, names
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import FOLDER, parse
+from hyperpod_ray.ops import in_ray, job_object, pod_log, pull, runs, submit
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.in_ray import reports
+from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray.ops.output import Format
 from tests.k8s.conftest import BINDINGS
 from tests.ops.pod_logs import with_log
 from tests.ops.test_ops_as_ray_user import forbidden
@@ -254,7 +254,7 @@ def test_reports_come_while_the_command_runs_and_only_where_something_is_new(
             raise EndError
 
     fake = SimpleNamespace(sleep=sleep, monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr("ops.in_ray.reports.time", fake)
+    monkeypatch.setattr("hyperpod_ray.ops.in_ray.reports.time", fake)
     with pytest.raises(EndError):
         reports._report(str(tmp_path))
     assert waits[:3] == [300.0, 600.0, 600.0]

@@ -41,7 +41,7 @@ def small_app(world: World) -> str:
     """An assembly with the environment's stacks, as a deploy of it would have left them: empty but for a marker."""
     from aws_cdk import App, CliCredentialsStackSynthesizer, Environment, Stack, Stage, aws_ssm
 
-    from core.plan_names import stack_names
+    from hyperpod_ray.core.plan_names import stack_names
 
     out = world.state / "cdk.out"
     app = App(outdir=str(out))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from core.loader import parse
-from ops import inventory, output, protection, teardown
-from ops.clients import Target
-from ops.errors import OK, OpsError
-from ops.inventory import Inventory, Item
-from ops.output import Format
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import inventory, output, protection, teardown
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.errors import OK, OpsError
+from hyperpod_ray.ops.inventory import Inventory, Item
+from hyperpod_ray.ops.output import Format
 from tests.ops.world import environment_text
 
 

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from core import names
-from ops.activity import with_activity
-from ops.errors import OpsError
-from ops.jobs_api import OURS, Jobs
-from ops.runs import all_of
-from ops.snapshot import Job, Run
-from ops.training import read, run_of
-from ops.verdict import judge
+from hyperpod_ray.core import names
+from hyperpod_ray.ops.activity import with_activity
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.jobs_api import OURS, Jobs
+from hyperpod_ray.ops.runs import all_of
+from hyperpod_ray.ops.snapshot import Job, Run
+from hyperpod_ray.ops.training import read, run_of
+from hyperpod_ray.ops.verdict import judge
 from tests.ops.ray_head import Head
 from tests.ops.snapshots import healthy, said
 from tests.ops.world import ROOT
@@ -224,10 +224,10 @@ class Idle:
 ray.init()
 runs, waits = Idle.remote(), Idle.options(num_gpus=1).remote()
 assert ray.get(runs.ready.remote())
-from resilience.folder import RunFolder
-from resilience.journal import Journal
-from resilience.pace import Pace
-from resilience.publish import publish
+from hyperpod_ray_training.folder import RunFolder
+from hyperpod_ray_training.journal import Journal
+from hyperpod_ray_training.pace import Pace
+from hyperpod_ray_training.publish import publish
 
 folder = RunFolder(sys.argv[1])
 folder.fs.makedirs(folder.path, exist_ok=True)

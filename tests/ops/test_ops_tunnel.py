@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from core.loader import parse
-from ops import tunnel
-from ops.clients import Kubernetes, Target
-from ops.preflight import laptop as laptop_check
-from sandbox.aws import paths
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import tunnel
+from hyperpod_ray.ops.clients import Kubernetes, Target
+from hyperpod_ray.ops.preflight import laptop as laptop_check
+from hyperpod_ray_sandbox.aws import paths
 from tests.ops.world import ROOT, World, environment_text
 from tests.support import session_plugin
 from tests.support.emulator import until
@@ -215,7 +215,7 @@ def test_nodes_that_session_manager_does_not_reach(laptop: Laptop) -> None:
 
 def test_another_clusters_api_gets_no_credentials(laptop: Laptop, tmp_path: Path) -> None:
     """A server with a certificate of another authority: the handshake fails, and no request is sent."""
-    make = f"import pathlib, sandbox.kubernetes.tls as t; t.make(pathlib.Path({str(tmp_path)!r}))"
+    make = f"import pathlib, hyperpod_ray_sandbox.kubernetes.tls as t; t.make(pathlib.Path({str(tmp_path)!r}))"
     subprocess.run([str(paths.PYTHON), "-c", make], cwd=ROOT, check=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")

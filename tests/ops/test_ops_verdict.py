@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from core.names import STACKS, node_name
-from ops.snapshot import (
+from hyperpod_ray.core.names import STACKS, node_name
+from hyperpod_ray.ops.snapshot import (
     Claim,
     FileSystem,
     KubernetesEvent,
@@ -17,7 +17,7 @@ from ops.snapshot import (
     Stack,
     Unseen,
 )
-from ops.verdict import judge
+from hyperpod_ray.ops.verdict import judge
 from tests.ops.snapshots import (
     HEAD,
     NOW,

@@ -9,10 +9,10 @@ import boto3
 import pytest
 import yaml
 
-from core.loader import parse
-from ops import inventory
-from ops.clients import Target
-from ops.snapshot import Stack
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import inventory
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.snapshot import Stack
 from tests.ops.world import environment_text
 
 LISTED = [

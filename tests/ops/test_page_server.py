@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ops.errors import OpsError
-from ops.web.server import CONNECTIONS, Answer, Server
-from ops.web.watch import Watch
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.web.server import CONNECTIONS, Answer, Server
+from hyperpod_ray.ops.web.watch import Watch
 
 PATIENCE = 600.0
 """Seconds until a test gives up; nothing here depends on how fast the machine is."""
@@ -278,9 +278,9 @@ def test_nobody_asks_nothing_is_looked_at() -> None:
 
 
 def test_credentials_that_were_renewed_are_used_after_a_failure(tmp_path: Path) -> None:
-    from core import load
-    from ops.clients import Target
-    from ops.web.serve import Looks
+    from hyperpod_ray.core import load
+    from hyperpod_ray.ops.clients import Target
+    from hyperpod_ray.ops.web.serve import Looks
     from tests.support import pages
 
     (tmp_path / "demo.yaml").write_text(pages.FILE)
@@ -308,7 +308,7 @@ SERVE = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from concurrent.futures import ThreadPoolExecutor
-from ops.web import serve
+from hyperpod_ray.constructs.ops.web import serve
 def take():
     with ThreadPoolExecutor() as pool:  # as a snapshot does: Python waits for such threads at its end
         pool.submit(time.sleep, float(sys.argv[1])).result()

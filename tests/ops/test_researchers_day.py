@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import k8s
-from core import names
-from sandbox.aws import paths
+from hyperpod_ray import k8s
+from hyperpod_ray.core import names
+from hyperpod_ray_sandbox.aws import paths
 from tests.ops.queue_stand_in import MERGE, QueueStandIn, jobs_path
 from tests.ops.ray_head import Head
 from tests.ops.world import ROOT, World
@@ -82,7 +82,7 @@ class Day:
         """The same in a terminal of its own: the other commands do not wait for it."""
         start = (
             f"import sys; from core import names; names.MOUNT_PATH = {str(self.folder)!r}; "
-            "from cli.main import main; sys.exit(main(sys.argv[1:]))"
+            "from hyperpod_ray.cli.main import main; sys.exit(main(sys.argv[1:]))"
         )
         command = [sys.executable, "-c", start, *self.words(line)[1:]]
         return subprocess.Popen(

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from core.loader import parse
-from ops import tunnel
-from ops.errors import OpsError
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import tunnel
+from hyperpod_ray.ops.errors import OpsError
 from tests.ops.world import environment_text
 from tests.support import session_plugin
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from ops.errors import OpsError
-from ops.output import now
-from ops.snapshot import Job
-from ops.verdict import judge
-from ops.web.environment import view
-from ops.web.serve import paths
-from ops.web.server import Server
-from ops.web.view import View
-from ops.web.watch import Watch
-from pricing import price_file
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.output import now
+from hyperpod_ray.ops.snapshot import Job
+from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.web.environment import view
+from hyperpod_ray.ops.web.serve import paths
+from hyperpod_ray.ops.web.server import Server
+from hyperpod_ray.ops.web.view import View
+from hyperpod_ray.ops.web.watch import Watch
+from hyperpod_ray.pricing import price_file
 from tests.support import pages
 from tests.support.browser import Browser
 
@@ -198,7 +198,7 @@ def test_a_command_can_be_copied_by_keyboard(browser: Browser, stage: Stage, url
 
 def test_another_page_cannot_read_it(browser: Browser, url: str) -> None:
     """A page of another origin on this machine: no fetch, no frame, no script, no image."""
-    from ops.web.server import Answer
+    from hyperpod_ray.ops.web.server import Answer
 
     with Server({"": lambda: Answer(b"<!doctype html><title>other</title>", "text/html")}, port=0) as other:
         browser.open(other.url)

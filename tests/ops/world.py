@@ -24,9 +24,9 @@ from typing import Any
 
 import yaml
 
-import k8s
-from core import Plan, load
-from sandbox.aws import process
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray_sandbox.aws import process
 from tests.support import kubectl, roles
 from tests.support.result import Result
 
@@ -96,7 +96,7 @@ class World:
 
     def ops(self, *arguments: str, env: dict[str, str] | None = None) -> Result:
         """Run `ops` in this process: the same `main`, streams that are no terminals, an environment of its own."""
-        from cli.main import main
+        from hyperpod_ray.cli.main import main
 
         out, err = io.StringIO(), io.StringIO()
         before = dict(os.environ)
@@ -191,7 +191,7 @@ class World:
 
     def make_stacks(self) -> None:
         """The environment's stacks by name, each with one small resource."""
-        from core.plan_names import stack_names
+        from hyperpod_ray.core.plan_names import stack_names
 
         template = {
             "Resources": {"Marker": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}}

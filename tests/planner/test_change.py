@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from ops.interruptions import interruptions
-from ops.snapshot import Cluster, ClusterEvent, Snapshot, Unseen
-from planner import answers, checks
-from planner.change import storage_sentence
-from planner.cluster import file_systems
-from planner.failures import Belief, prior, published
-from planner.storage import FileSystem, parse
-from pricing import price_file
-from review import assembly
-from review.report import FORMATS
-from review.review import review
-from review.training import add_outlook
+from hyperpod_ray.ops.interruptions import interruptions
+from hyperpod_ray.ops.snapshot import Cluster, ClusterEvent, Snapshot, Unseen
+from hyperpod_ray.planner import answers, checks
+from hyperpod_ray.planner.change import storage_sentence
+from hyperpod_ray.planner.cluster import file_systems
+from hyperpod_ray.planner.failures import Belief, prior, published
+from hyperpod_ray.planner.storage import FileSystem, parse
+from hyperpod_ray.pricing import price_file
+from hyperpod_ray.review import assembly
+from hyperpod_ray.review.report import FORMATS
+from hyperpod_ray.review.review import review
+from hyperpod_ray.review.training import add_outlook
 from tests.planner.test_checks import TRAINING, plan_of
 from tests.review.small import resources, write
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-import core
-from core.job import Job
-from core.loader import located
-from core.model import Environment
-from core.plan import Plan
-from ops.clients import Target
-from ops.submit import request_of
-from planner import answers, checks, cluster
-from planner.ranges import Range
-from pricing import price_file
+from hyperpod_ray import core
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import located
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.submit import request_of
+from hyperpod_ray.planner import answers, checks, cluster
+from hyperpod_ray.planner.ranges import Range
+from hyperpod_ray.pricing import price_file
 from tests.core.environment_files import changed
 
 TRAINING = {"model": "llama-3.1-70b", "tokens": "1T", "save_every_seconds": 4600}

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from core.ground import catalogue
-from planner import data
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.planner import data
 
 FOLDER = Path(data.__file__).parent
 FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))

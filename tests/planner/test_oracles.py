@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from planner import architecture, data, memory, speed
-from planner.ranges import GIB, Range
+from hyperpod_ray.planner import architecture, data, memory, speed
+from hyperpod_ray.planner.ranges import GIB, Range
 from tests.planner.oracles import ask
 
 PROJECT = Path(__file__).resolve().parents[2]

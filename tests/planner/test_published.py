@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from planner import architecture, data, failures, goodput, memory, spares, speed, storage
-from planner.goodput import Run
-from planner.ranges import DAY, HOUR, Range
-from planner.storage import FileSystem
-from service_rules import fsx
+from hyperpod_ray.planner import architecture, data, failures, goodput, memory, spares, speed, storage
+from hyperpod_ray.planner.goodput import Run
+from hyperpod_ray.planner.ranges import DAY, HOUR, Range
+from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray_rules import fsx
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 

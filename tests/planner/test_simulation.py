@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from planner import PlanError, goodput, simulate, spares
-from planner.goodput import Run
-from planner.ranges import DAY
+from hyperpod_ray.planner import PlanError, goodput, simulate, spares
+from hyperpod_ray.planner.goodput import Run
+from hyperpod_ray.planner.ranges import DAY
 from tests.planner import events
 
 MINUTE = 60.0

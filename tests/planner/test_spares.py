@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner import spares
-from resilience.spares import memory_needed
+from hyperpod_ray.planner import spares
+from hyperpod_ray_training.spares import memory_needed
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from core.ground import catalogue
-from core.regions import regions
-from pricing import ec2, price_file
-from pricing.prices import Price, Prices
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.regions import regions
+from hyperpod_ray.pricing import ec2, price_file
+from hyperpod_ray.pricing.prices import Price, Prices
 
 TOLERANCE = 0.005
 
@@ -53,7 +53,7 @@ def test_an_estimate_says_what_it_is_made_of(known: Prices) -> None:
     assert found is not None
     assert found.usd == pytest.approx(22.728, abs=0.01)
     assert found.estimate == "1.12 times us-east-1, as EC2 asks"
-    assert found.source.endswith("pricing/ec2_by_region.yaml")
+    assert found.source.endswith("hyperpod_ray/pricing/ec2_by_region.yaml")
 
 
 def test_a_price_on_file_goes_before_an_estimate(known: Prices) -> None:

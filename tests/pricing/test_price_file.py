@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from core import load
-from core.ground import catalogue
-from pricing import price_file, prices
-from pricing.price_file import PriceFileError
-from pricing.prices import Price, Prices
+from hyperpod_ray.core import load
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.pricing import price_file, prices
+from hyperpod_ray.pricing.price_file import PriceFileError
+from hyperpod_ray.pricing.prices import Price, Prices
 
 DAY = date(2026, 11, 21)
 

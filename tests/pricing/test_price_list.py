@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 
-from pricing import price_list
-from pricing.prices import HourlyCharge, Price
+from hyperpod_ray.pricing import price_list
+from hyperpod_ray.pricing.prices import HourlyCharge, Price
 
 DAY = date(2026, 11, 21)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from core import Plan, load
-from core.loader import parse
-from core.model import ExistingEks, ExistingEksCluster
-from hyperpod_ray.endpoints import SERVICES
-from pricing import prices
-from pricing.prices import Price, Prices, RegionFallback
+from hyperpod_ray.constructs.endpoints import SERVICES
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core.model import ExistingEks, ExistingEksCluster
+from hyperpod_ray.pricing import prices
+from hyperpod_ray.pricing.prices import Price, Prices, RegionFallback
 
 DAY = date(2026, 11, 21)
 
@@ -83,7 +83,7 @@ def test_what_depends_on_use_is_named_with_its_price() -> None:
 
 
 def test_every_use_of_the_shipped_regions_has_a_figure() -> None:
-    from pricing import price_file
+    from hyperpod_ray.pricing import price_file
 
     known = price_file.recorded()
     for region in ("us-east-1", "us-east-2", "us-west-2"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.events import Event
-from rehearsal.report import Injected, Report, compare, measure, timeline
+from hyperpod_ray_sandbox.rehearsal.events import Event
+from hyperpod_ray_sandbox.rehearsal.report import Injected, Report, compare, measure, timeline
 
 
 def loss(step: int) -> float:

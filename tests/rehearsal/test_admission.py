@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.admission import Cohorts, Queue, Workload, decide, settled
+from hyperpod_ray_sandbox.rehearsal.admission import Cohorts, Queue, Workload, decide, settled
 
 CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "admission_cases.yaml").read_text())
 

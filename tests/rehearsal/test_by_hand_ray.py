@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from tests.rehearsal.test_rehearse_cluster import LIMIT_S, PROJECT, commands, left_since, pytestmark, ray_processes
 from tests.support.ray_turn import ray_turn
 

@@ -11,13 +11,13 @@ import made_up
 import pytest
 from rich.console import Console
 
-from cli.main import main
-from rehearsal import commands, show, soak
-from rehearsal.events import Event
-from rehearsal.job import Job
-from rehearsal.options import Options
-from rehearsal.ray_hosts.errors import LocalError
-from sandbox import leash
+from hyperpod_ray.cli.main import main
+from hyperpod_ray_sandbox import leash
+from hyperpod_ray_sandbox.rehearsal import commands, show, soak
+from hyperpod_ray_sandbox.rehearsal.events import Event
+from hyperpod_ray_sandbox.rehearsal.job import Job
+from hyperpod_ray_sandbox.rehearsal.options import Options
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 
 PROJECT = Path(__file__).resolve().parents[2]
 

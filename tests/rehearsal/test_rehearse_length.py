@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rehearsal.faults import faults_named
-from rehearsal.options import WARM_SECONDS, Options, run_lengths
+from hyperpod_ray_sandbox.rehearsal.faults import faults_named
+from hyperpod_ray_sandbox.rehearsal.options import WARM_SECONDS, Options, run_lengths
 
 OPTIONS = Options(interval=10, step_delay_s=0.15)
 

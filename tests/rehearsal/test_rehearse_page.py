@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal import web
+from hyperpod_ray_sandbox.rehearsal import web
 from tests.support import pages
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import made_up
 import pytest
 
-from rehearsal import picture
+from hyperpod_ray_sandbox.rehearsal import picture
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYTHON = PROJECT / ".venv-rehearsal" / "bin" / "python"
@@ -53,7 +53,7 @@ def test_labels_neither_overlap_nor_leave_the_picture(times: list[float]) -> Non
 def test_svg_and_png_are_drawn_and_legible(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     (tmp_path / "report.json").write_text(made_up.report(tmp_path, kinds).to_json())
     done = subprocess.run(
-        [PYTHON, "-m", "rehearsal.picture", tmp_path / "report.json"],
+        [PYTHON, "-m", "hyperpod_ray_sandbox.rehearsal.picture", tmp_path / "report.json"],
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -9,9 +9,9 @@ from pathlib import Path
 import made_up
 import pytest
 
-from rehearsal.events import Event, Tail, parse
-from rehearsal.report import Injected, Observation, Report, compare, measure, unexplained
-from rehearsal.show import verdicts
+from hyperpod_ray_sandbox.rehearsal.events import Event, Tail, parse
+from hyperpod_ray_sandbox.rehearsal.report import Injected, Observation, Report, compare, measure, unexplained
+from hyperpod_ray_sandbox.rehearsal.show import verdicts
 
 
 def fault(t: float, *, kind: str = "node") -> Injected:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rehearsal import job
-from rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal import job
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from tests.support.emulator import until
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rehearsal import scene as module
-from rehearsal.events import Event
-from rehearsal.job import STANDBY
-from rehearsal.options import Options
-from rehearsal.ray_hosts import isolation
-from rehearsal.scene import NotRecoveredError, Scene
-from resilience import standby
+from hyperpod_ray_sandbox.rehearsal import scene as module
+from hyperpod_ray_sandbox.rehearsal.events import Event
+from hyperpod_ray_sandbox.rehearsal.job import STANDBY
+from hyperpod_ray_sandbox.rehearsal.options import Options
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
+from hyperpod_ray_sandbox.rehearsal.scene import NotRecoveredError, Scene
+from hyperpod_ray_training import standby
 
 
 class Made(Scene):

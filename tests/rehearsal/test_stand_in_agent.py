@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from core import load
-from core.loader import FOLDER
-from k8s.hangs import content_of
-from ops.hangs import hang
-from rehearsal.hang_rules import Watched, request_of
-from rehearsal.job_agent import PATH, Agent
+from hyperpod_ray.core import load
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.k8s.hangs import content_of
+from hyperpod_ray.ops.hangs import hang
+from hyperpod_ray_sandbox.rehearsal.hang_rules import Watched, request_of
+from hyperpod_ray_sandbox.rehearsal.job_agent import PATH, Agent
 
 RULE: dict[str, Any] = {"name": "progress", "type": "log_pattern", "enabled": True, "log_pattern": r"step \d+"}
 
@@ -212,6 +212,6 @@ def test_a_bad_request_is_refused_in_the_words_that_the_library_shows(host: Host
 
 def test_the_picture_needs_no_re2() -> None:
     """Python of the rehearsal environment draws it, and imports this room for that."""
-    code = "import sys; sys.modules['re2'] = None; import rehearsal.runner, rehearsal.report, rehearsal.faults"
+    code = "import sys; sys.modules['re2'] = None; import hyperpod_ray_sandbox.rehearsal.runner, hyperpod_ray_sandbox.rehearsal.report, hyperpod_ray_sandbox.rehearsal.faults"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr

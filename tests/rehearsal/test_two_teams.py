@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rehearsal.admission import Workload
-from rehearsal.events import Event
-from rehearsal.report import RunReport
-from rehearsal.two_teams import (
+from hyperpod_ray_sandbox.rehearsal.admission import Workload
+from hyperpod_ray_sandbox.rehearsal.events import Event
+from hyperpod_ray_sandbox.rehearsal.report import RunReport
+from hyperpod_ray_sandbox.rehearsal.two_teams import (
     INTERVAL,
     PREEMPT_AT,
     STEPS,

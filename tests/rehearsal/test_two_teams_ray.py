@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.ray_hosts.cluster import Cluster
-from rehearsal.two_teams import INTERVAL, PREEMPT_AT, STEPS
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.two_teams import INTERVAL, PREEMPT_AT, STEPS
 from tests.support.ray_turn import ray_turn
 
 PROJECT = Path(__file__).resolve().parents[2]

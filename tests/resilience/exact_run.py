@@ -32,7 +32,7 @@ def train(config: dict[str, Any]) -> None:
     import torch.distributed as dist
     from counts import Counts
 
-    from resilience import Resumable, Rows
+    from hyperpod_ray_training import Resumable, Rows
 
     torch.set_num_threads(1)
     world, url = dist.get_world_size(), config["run"].url
@@ -60,7 +60,7 @@ def main(folder: str, data: str) -> None:
     import ray
     from pyarrow import fs
 
-    from resilience import Run, Settings
+    from hyperpod_ray_training import Run, Settings
 
     store, base = fs.FileSystem.from_uri(data)
     for begin in range(0, ROWS, 20):

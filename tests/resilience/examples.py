@@ -305,7 +305,7 @@ README = Example(
     changes=(
         (
             "import pytorch_lightning as pl\n",
-            "import pytorch_lightning as pl\nfrom resilience import Run\nfrom resilience.lightning import in_ray\n",
+            "import pytorch_lightning as pl\nfrom resilience import Run\nfrom hyperpod_ray_training.lightning import in_ray\n",
         ),
         (
             "autoencoder = LitAutoEncoder()\n"
@@ -334,7 +334,7 @@ def trainer_loop(folder: Path) -> Callable[[dict[str, Any]], Any]:
     """Hugging Face's Trainer with dropout, a scheduler, accumulated gradients, and an evaluation in mid-epoch."""
     from transformers import BertForSequenceClassification, Trainer, TrainingArguments
 
-    from resilience.huggingface import survive
+    from hyperpod_ray_training.huggingface import survive
 
     def rows(count: int, seed: int) -> list[dict[str, Any]]:
         tokens = torch.randint(5, 45, (count, 8), generator=torch.Generator().manual_seed(seed))
@@ -361,7 +361,7 @@ def lightning_loop(folder: Path) -> Callable[[dict[str, Any]], Any]:
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
 
-    from resilience.lightning import in_ray
+    from hyperpod_ray_training.lightning import in_ray
 
     class Module(pl.LightningModule):  # type: ignore[misc]  # not in the environment that checks types
         def __init__(self) -> None:

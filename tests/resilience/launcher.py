@@ -81,9 +81,9 @@ def main() -> None:
     """Import what is slow, say so, then serve."""
     import preload
 
-    import resilience.resumable
-    import resilience.watch  # noqa: F401
-    from resilience import tracking
+    import hyperpod_ray_training.resumable
+    import hyperpod_ray_training.watch  # noqa: F401
+    from hyperpod_ray_training import tracking
 
     tracking.CALL_S = tracking.CLOSE_S = tracking.FAILED_CLOSE_S = 600.0
     torch.set_num_threads(1)

@@ -66,7 +66,7 @@ def train(config: dict[str, Any]) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    from resilience import Resumable
+    from hyperpod_ray_training import Resumable
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -101,7 +101,7 @@ def main(folder: str) -> None:
     """Run it to its end."""
     import ray
 
-    from resilience import Run, Settings
+    from hyperpod_ray_training import Run, Settings
 
     ray.init(address="local", num_cpus=5, include_dashboard=False, _system_config={"metrics_report_interval_ms": 2000})
     ray.data.DataContext.get_current().execution_options.preserve_order = True

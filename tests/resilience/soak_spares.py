@@ -24,9 +24,9 @@ from typing import Any
 from conftest import WORKER_ENVIRONMENT, forking
 from test_spares import Party, alive
 
-from resilience.spares.members import Limits
+from hyperpod_ray_training.spares.members import Limits
 
-# what is done, and how often; the middle of a checkpoint three ways (see resilience/faults.py)
+# what is done, and how often; the middle of a checkpoint three ways (see hyperpod_ray_training/faults.py)
 KINDS = {
     "kill": 5, "spare": 1, "all": 2, "stop": 1, "die-before-shard": 2, "die-after-shard": 2, "die-before-metadata": 2,
 }  # fmt: skip

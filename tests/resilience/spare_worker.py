@@ -28,10 +28,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from resilience import Resumable, Rows, Run, Settings, resumable, saving, writers
-from resilience.ranks import set_limit
-from resilience.spares import loop as spares
-from resilience.spares import memory
+from hyperpod_ray_training import Resumable, Rows, Run, Settings, resumable, saving, writers
+from hyperpod_ray_training.ranks import set_limit
+from hyperpod_ray_training.spares import loop as spares
+from hyperpod_ray_training.spares import memory
 
 GIVEN: dict[str, Any] = {}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from conftest import ROOT
 
-import resilience
-from resilience import EpochBatches, Resumable, Rows, Run
-from resilience.spares import memory_needed
+import hyperpod_ray_training as resilience
+from hyperpod_ray_training import EpochBatches, Resumable, Rows, Run
+from hyperpod_ray_training.spares import memory_needed
 
 PAGE = (ROOT / "docs" / "reference" / "resilience.md").read_text()
 
@@ -29,7 +29,7 @@ def test_arguments_and_defaults_are_those_of_the_code() -> None:
     functions: dict[str, Any] = {
         "EpochBatches": EpochBatches, "Rows": Rows,
         "Run": Run, "Run.fit": Run.fit, "Resumable": Resumable.__init__, ".batches": Resumable.batches,
-        ".save": Resumable.save, "resilience.spares.memory_needed": memory_needed,
+        ".save": Resumable.save, "hyperpod_ray_training.spares.memory_needed": memory_needed,
     }  # fmt: skip
     for name, function in functions.items():
         (given,) = re.findall(rf"`{re.escape(name)}\((.*?)\)`", PAGE)

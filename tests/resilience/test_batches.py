@@ -12,12 +12,12 @@ from accelerate.data_loader import prepare_data_loader as accelerate_s
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from resilience import InputError, Values
-from resilience.batches import Position
-from resilience.looping import Looping
-from resilience.spares.snapshot import Snapshot
-from resilience.spares.store import Store
-from resilience.state import TrainingState
+from hyperpod_ray_training import InputError, Values
+from hyperpod_ray_training.batches import Position
+from hyperpod_ray_training.looping import Looping
+from hyperpod_ray_training.spares.snapshot import Snapshot
+from hyperpod_ray_training.spares.store import Store
+from hyperpod_ray_training.state import TrainingState
 
 SAMPLES, BATCH, EPOCHS = 18, 4, 2
 torch.set_num_threads(1)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, job_environment
 
-from resilience.settings import Settings
+from hyperpod_ray_training.settings import Settings
 
 PAGE = (ROOT / "docs" / "make-your-script-survive.md").read_text()
 
@@ -39,9 +39,9 @@ def test_recipes_run(name: str, tmp_path: Path) -> None:
     import torch
     from torch.utils.data import DataLoader
 
-    import resilience
-    from resilience.batches import Position
-    from resilience.looping import Looping
+    import hyperpod_ray_training as resilience
+    from hyperpod_ray_training.batches import Position
+    from hyperpod_ray_training.looping import Looping
 
     made: list[Any] = []
 
@@ -130,11 +130,11 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     assert done.exit_code == 0, done.output
     runtime = seen["runtime_env"]
     assert isinstance(runtime, dict)
-    assert entrypoint[:3] == ["python", "-m", "resilience.supervise"]
+    assert entrypoint[:3] == ["python", "-m", "hyperpod_ray_training.supervise"]
     assert (ROOT / runtime["working_dir"] / entrypoint[3]).is_file()
     assert [(ROOT / module / "resumable.py").is_file() for module in runtime["py_modules"]] == [True]
     # and the job takes those arguments
-    from resilience import add_arguments, run_from
+    from hyperpod_ray_training import add_arguments, run_from
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from resilience import EpochBatches, InputError, Rows, exact, rows
-from resilience.looping import Looping
-from resilience.state import TrainingState
+from hyperpod_ray_training import EpochBatches, InputError, Rows, exact, rows
+from hyperpod_ray_training.looping import Looping
+from hyperpod_ray_training.state import TrainingState
 
 SAMPLES, GLOBAL, EPOCHS = 53, 6, 2
 torch.set_num_threads(1)
@@ -247,6 +247,6 @@ def test_a_bucket_is_asked_in_the_pods_region_first(
     seen: list[str] = []
     monkeypatch.setenv("AWS_REGION", region)
     made = type("Made", (), {"from_uri": staticmethod(lambda url: (Buckets(seen, url), "bucket/a/"))})
-    monkeypatch.setattr("resilience.rows.fs.FileSystem", made)
+    monkeypatch.setattr("hyperpod_ray_training.rows.fs.FileSystem", made)
     assert rows.store_of(url)[1] == "bucket/a"
     assert seen == asked

@@ -11,11 +11,11 @@ import torch
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig
 
-from resilience import InputError, Run, Settings
-from resilience.merging import Asked, merged, resources_of
-from resilience.run import Parts
-from resilience.spares import driver
-from resilience.spares.ray_view import Shard, View
+from hyperpod_ray_training import InputError, Run, Settings
+from hyperpod_ray_training.merging import Asked, merged, resources_of
+from hyperpod_ray_training.run import Parts
+from hyperpod_ray_training.spares import driver
+from hyperpod_ray_training.spares.ray_view import Shard, View
 
 RUN = Run(storage="/fsx/runs", name="mine", settings=Settings())
 
@@ -104,7 +104,7 @@ def test_ranks_take_their_part_of_each_batch() -> None:
 
 
 def test_a_report_is_no_barrier_over_spares_and_takes_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    from resilience import live
+    from hyperpod_ray_training import live
 
     class Training:
         told_metrics: Any = None

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from resilience import fresh_view
-from resilience.fresh_view import FAR_EVERY_S, FAR_S, NEAR_EVERY_S, NEAR_S, FreshView
+from hyperpod_ray_training import fresh_view
+from hyperpod_ray_training.fresh_view import FAR_EVERY_S, FAR_S, NEAR_EVERY_S, NEAR_S, FreshView
 
 
 def test_it_looks_often_at_first_then_seldom_then_no_more_and_a_failure_begins_anew() -> None:

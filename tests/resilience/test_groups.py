@@ -11,9 +11,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from resilience.spares import warm_up
-from resilience.spares.groups import Groups, forget_meshes
-from resilience.spares.loop import is_network
+from hyperpod_ray_training.spares import warm_up
+from hyperpod_ray_training.spares.groups import Groups, forget_meshes
+from hyperpod_ray_training.spares.loop import is_network
 
 NODE = "127.0.0.1"
 

@@ -13,7 +13,7 @@ import pytest
 import ray_run
 from conftest import ROOT, job_environment
 
-from resilience import metrics
+from hyperpod_ray_training import metrics
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 1500  # only so that a hang ends

@@ -7,8 +7,8 @@ from threading import Barrier, Thread
 
 import pytest
 
-from resilience.interval import MEASURED_STEPS, WARM_STEPS, SaveClock
-from resilience.settings import Settings
+from hyperpod_ray_training.interval import MEASURED_STEPS, WARM_STEPS, SaveClock
+from hyperpod_ray_training.settings import Settings
 
 
 def alone(*, every_s: float, step_s: Callable[[int], float], steps: int, begin: int = 0) -> list[int]:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from toolkit_for_ray_on_sagemaker_ai.log_monitoring import LogMonitorConfig, SageMakerLogMonitoring, _client
 
-from resilience import hangs
-from resilience.settings import HANG_RULES_VARIABLE
-from service_rules.names import JOB_AGENT_PORT, JOB_AGENT_VARIABLE
+from hyperpod_ray_rules.names import JOB_AGENT_PORT, JOB_AGENT_VARIABLE
+from hyperpod_ray_training import hangs
+from hyperpod_ray_training.settings import HANG_RULES_VARIABLE
 
 RULE = {"name": "progress", "type": "log_pattern", "enabled": True, "log_pattern": r"step \d+", "timeout_minutes": 10}
 
@@ -208,7 +208,7 @@ def test_the_first_training_worker_of_a_node_sends(
     import ray
     import ray.train
 
-    from resilience.spares import warm_up
+    from hyperpod_ray_training.spares import warm_up
 
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: types.SimpleNamespace(get_actor_id=lambda: actor))

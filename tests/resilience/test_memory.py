@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from resilience import Resumable
-from resilience.spares.memory import Memory
-from resilience.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
-from resilience.spares.snapshot import Snapshot, counts
-from resilience.spares.store import KEPT, Store
-from resilience.state import TrainingState
+from hyperpod_ray_training import Resumable
+from hyperpod_ray_training.spares.memory import Memory
+from hyperpod_ray_training.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
+from hyperpod_ray_training.spares.snapshot import Snapshot, counts
+from hyperpod_ray_training.spares.store import KEPT, Store
+from hyperpod_ray_training.state import TrainingState
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resilience.errors import InputError
-from resilience.order import batch_of, share_of
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.order import batch_of, share_of
 
 
 def test_a_step_has_the_same_batch_whenever_it_is_asked_for() -> None:

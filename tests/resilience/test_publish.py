@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from resilience.folder import RunFolder
-from resilience.journal import Journal
-from resilience.pace import Pace
-from resilience.publish import publish
+from hyperpod_ray_training.folder import RunFolder
+from hyperpod_ray_training.journal import Journal
+from hyperpod_ray_training.pace import Pace
+from hyperpod_ray_training.publish import publish
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +68,7 @@ def as_job(tmp_path: Path, storage: str) -> Path:
     logs = tmp_path / "logs"
     logs.mkdir(exist_ok=True)
     program = (
-        "import sys; from resilience.folder import RunFolder; from resilience.publish import publish; "
+        "import sys; from hyperpod_ray_training.folder import RunFolder; from hyperpod_ray_training.publish import publish; "
         "sys.exit(0 if publish(RunFolder(sys.argv[1])) else 3)"
     )
     with (logs / "job-driver-raysubmit_1.log").open("a") as log:

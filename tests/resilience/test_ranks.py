@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from resilience.interval import MEASURED_STEPS, WARM_STEPS
+from hyperpod_ray_training.interval import MEASURED_STEPS, WARM_STEPS
 
 pytestmark = pytest.mark.slow
 

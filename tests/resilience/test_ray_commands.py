@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ray.scripts.scripts import cli
 
-from rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 
 
 def test_a_node_is_drained_as_ray_documents_it(monkeypatch: pytest.MonkeyPatch) -> None:

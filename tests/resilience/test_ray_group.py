@@ -21,10 +21,10 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 
-from resilience import InputError, Run, Settings, places
-from resilience.spares import ray_group
-from resilience.spares.member import Ended
-from resilience.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
+from hyperpod_ray_training import InputError, Run, Settings, places
+from hyperpod_ray_training.spares import ray_group
+from hyperpod_ray_training.spares.member import Ended
+from hyperpod_ray_training.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
 
 DEATH = WorkerHealthCheckFailedError("gone", failure=ray.exceptions.ActorDiedError())
 USER = UserExceptionWithTraceback(ValueError("mine"), "traceback")

@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
-from resilience import tracking
-from resilience.settings import EXPERIMENT_VARIABLE, TRACKERS_VARIABLE, TRACKING_VARIABLE, WANDB_PROJECT_VARIABLE
-from resilience.tracking import tracker_of
+from hyperpod_ray_training import tracking
+from hyperpod_ray_training.settings import (
+    EXPERIMENT_VARIABLE,
+    TRACKERS_VARIABLE,
+    TRACKING_VARIABLE,
+    WANDB_PROJECT_VARIABLE,
+)
+from hyperpod_ray_training.tracking import tracker_of
 
 RECORD: dict[str, Any] = json.loads((Path(__file__).parent / "recorded_trackers.json").read_text(encoding="utf-8"))
 URL = "/fsx/runs/it's a run"

@@ -7,7 +7,7 @@ import re
 import pytest
 from ray._private.services import get_address
 
-from core import shapes
+from hyperpod_ray.core import shapes
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.checkpoint.filesystem import FileSystem
 
-from resilience import InputError, Resumable, Run, Settings, Unrecoverable, draining
-from resilience.folder import SNAPSHOT, RunFolder
+from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable, draining
+from hyperpod_ray_training.folder import SNAPSHOT, RunFolder
 
 STEPS, EVERY = 12, 3
 FULL_BYTES = 20_000  # the largest file a full disk still takes: a shard has more, the journal less

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import torch
 
-from resilience import rng
+from hyperpod_ray_training import rng
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from resilience import InputError
-from resilience.spares import memory_needed, room
+from hyperpod_ray_training import InputError
+from hyperpod_ray_training.spares import memory_needed, room
 
 GB = 10**9
 

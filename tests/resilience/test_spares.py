@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from resilience import Run, Settings
-from resilience.spares.coordinator import Coordinator
-from resilience.spares.members import Limits
+from hyperpod_ray_training import Run, Settings
+from hyperpod_ray_training.spares.coordinator import Coordinator
+from hyperpod_ray_training.spares.members import Limits
 
 pytestmark = pytest.mark.slow
 STEPS = 30

@@ -10,8 +10,8 @@ import pytest
 import ray
 from ray.train import ControllerError
 
-from resilience import InputError, Run, Settings, Unrecoverable
-from resilience.submissions import Submissions
+from hyperpod_ray_training import InputError, Run, Settings, Unrecoverable
+from hyperpod_ray_training.submissions import Submissions
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from resilience.standby import NAME
-from resilience.supervise import SOON_S, Supervisor, main
+from hyperpod_ray_training.standby import NAME
+from hyperpod_ray_training.supervise import SOON_S, Supervisor, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,7 +99,7 @@ def _wait_for(path: Path) -> int:
 def _start(folder: Path, *whats: str) -> subprocess.Popen[bytes]:
     script = folder / "train.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "resilience.supervise", str(script), str(folder / "count"), *whats]
+    command = [sys.executable, "-m", "hyperpod_ray_training.supervise", str(script), str(folder / "count"), *whats]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
 
 
@@ -151,11 +151,11 @@ def test_no_driver_outlives_its_supervisor(tmp_path: Path) -> None:
         assert _gone(pid)
 
 
-# as `resilience.standby` does, without what takes seconds to import
+# as `hyperpod_ray_training.standby` does, without what takes seconds to import
 STANDBY = """
 import sys
 from pathlib import Path
-from resilience import standby
+from hyperpod_ray_training import standby
 standby.MODULES = ("colorsys", "there.is.none")
 import os
 Path(sys.argv[2] + ".standby").write_text(str(os.getpid()))
@@ -228,7 +228,7 @@ def test_a_standby_ends_with_the_driver_that_needs_it_no_more(tmp_path: Path) ->
 @pytest.mark.usefixtures("importable")
 def test_a_standby_ends_with_its_supervisor(tmp_path: Path) -> None:
     code = (
-        "import sys; from resilience.supervise import Supervisor; import json; "
+        "import sys; from hyperpod_ray_training.supervise import Supervisor; import json; "
         "a = json.loads(sys.argv[1]); Supervisor(a[0], limit=0, standby=a[1], standby_after_s=0.05).run()"
     )
     made = _with_standby(tmp_path, "wait")
@@ -289,19 +289,19 @@ def test_when_a_standby_is_kept(
 
     monkeypatch.setattr(Supervisor, "run", run)
     assert main(arguments) == 0
-    expected = [sys.executable, "-m", "resilience.standby", *arguments] if stands_by else []
+    expected = [sys.executable, "-m", "hyperpod_ray_training.standby", *arguments] if stands_by else []
     assert seen[0].standby_command == expected
 
 
 def test_without_a_script_it_shows_its_usage() -> None:
-    command = [sys.executable, "-m", "resilience.supervise"]
+    command = [sys.executable, "-m", "hyperpod_ray_training.supervise"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "Usage: python -m resilience.supervise SCRIPT" in done.stderr
+    assert "Usage: python -m hyperpod_ray_training.supervise SCRIPT" in done.stderr
 
 
 def test_an_invalid_setting_is_one_message(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "resilience.supervise", "train.py"]
+    command = [sys.executable, "-m", "hyperpod_ray_training.supervise", "train.py"]
     env = {**os.environ, "RESILIENCE_CRASH_LOOP_LIMIT": "x"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

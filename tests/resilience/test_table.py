@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from resilience.settings import Settings
-from resilience.spares.members import Limits
-from resilience.spares.table import Message, Out, Table
+from hyperpod_ray_training.settings import Settings
+from hyperpod_ray_training.spares.members import Limits
+from hyperpod_ray_training.spares.table import Message, Out, Table
 
 
 class World:

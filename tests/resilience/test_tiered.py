@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from amzn_sagemaker_checkpointing.storage.clients.s3 import s3_client
 
-from core.needs import CHECKPOINT_MEMORY
-from resilience import InputError, Resumable, Run, Settings, Unrecoverable
+from hyperpod_ray.core.needs import CHECKPOINT_MEMORY
+from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable
 from tests.resilience.tier_service import Memory, Objects, bucket_location, memory_service
 
 STEPS, EVERY = 12, 2

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from resilience import Run, Settings, torchrun
-from resilience.folder import RunFolder
+from hyperpod_ray_training import Run, Settings, torchrun
+from hyperpod_ray_training.folder import RunFolder
 
 Start = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ["--save-every-steps", "1000000"]

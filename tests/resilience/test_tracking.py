@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import pytest
 from test_ranks import TINY
 
-from resilience import tracking
-from resilience.settings import EXPERIMENT_VARIABLE, TRACKERS_VARIABLE, TRACKING_VARIABLE
-from resilience.tracking import Tracker, tracker_of
+from hyperpod_ray_training import tracking
+from hyperpod_ray_training.settings import EXPERIMENT_VARIABLE, TRACKERS_VARIABLE, TRACKING_VARIABLE
+from hyperpod_ray_training.tracking import Tracker, tracker_of
 
 URL = "/fsx/runs/it's a run"
 

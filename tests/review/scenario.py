@@ -27,7 +27,7 @@ class Side:
     comment: str = ""
     """Line added at the end of the environment file as it is."""
     files: dict[str, str] = field(default_factory=dict)
-    """File of the project (`lifecycle/…`, `image/…`) → text appended to it."""
+    """File of the project (`lifecycle/…`, `hyperpod_ray/image/…`) → text appended to it."""
     resources: list[dict[str, Any]] = field(default_factory=list)
     """Edits of synthesized resources, for what no setting can say: `type`, optional `title`, `set` or `remove`."""
     stacks: dict[str, Any] = field(default_factory=dict)

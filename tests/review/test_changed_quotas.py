@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from review.review import review
+from hyperpod_ray.review.review import review
 from tests.review.small import resources, write
 
 QUOTA: dict[str, Any] = {

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-import core.project
-from cli.main import main as cli
-from planner.data import node_durations
-from review.errors import ReviewError
-from review.report.markdown import LIMIT, MARKER, render
-from review.review import review
-from review.worktrees import assemblies
+import hyperpod_ray.core.project
+from hyperpod_ray.cli.main import main as cli
+from hyperpod_ray.planner.data import node_durations
+from hyperpod_ray.review.errors import ReviewError
+from hyperpod_ray.review.report.markdown import LIMIT, MARKER, render
+from hyperpod_ray.review.review import review
+from hyperpod_ray.review.worktrees import assemblies
 from tests.core.environment_files import changed
 from tests.review.scenario import PROJECT
 from tests.review.small import resources, write

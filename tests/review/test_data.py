@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from review.facts import facts
-from review.schedule import load_durations
+from hyperpod_ray.review.facts import facts
+from hyperpod_ray.review.schedule import load_durations
 
 
 def test_durations_have_sources_and_spans() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from planner import simulate
-from planner.data import node_durations, times
-from review import assembly
-from review.report import as_json, markdown, terminal
-from review.review import review
-from review.schedule import Schedule, first_deploy
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.planner import simulate
+from hyperpod_ray.planner.data import node_durations, times
+from hyperpod_ray.review import assembly
+from hyperpod_ray.review.report import as_json, markdown, terminal
+from hyperpod_ray.review.review import review
+from hyperpod_ray.review.schedule import Schedule, first_deploy
 from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
 

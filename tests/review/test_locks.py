@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from review import locks
-from review.errors import ReviewError
-from review.findings import Effect
+from hyperpod_ray.review import locks
+from hyperpod_ray.review.errors import ReviewError
+from hyperpod_ray.review.findings import Effect
 from tests.review.scenario import PROJECT
 
 PYTHON = """
@@ -81,5 +81,7 @@ def test_a_broken_lock_file_is_one_message(tmp_path: Path) -> None:
 
 def test_every_lock_of_an_image_is_read() -> None:
     """A set whose lock is missing here would change without a row."""
-    there = {f"image/{file.name}" for file in (Path(__file__).parents[2] / "image").glob("requirements-*.txt")}
-    assert there - {"image/requirements-own.txt"} <= set(locks.PYTHON)
+    there = {
+        f"hyperpod_ray/image/{file.name}" for file in (Path(__file__).parents[2] / "image").glob("requirements-*.txt")
+    }
+    assert there - {"hyperpod_ray/image/requirements-own.txt"} <= set(locks.PYTHON)

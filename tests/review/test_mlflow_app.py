@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from review.findings import Effect
-from review.review import EnvironmentReview, review
+from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.review import EnvironmentReview, review
 from tests.review.small import resources, write
 
 APP: dict[str, Any] = {

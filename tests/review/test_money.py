@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core import load
-from pricing import price_file, prices
-from review.money import Money
-from review.report import figures
-from review.review import review
+from hyperpod_ray.core import load
+from hyperpod_ray.pricing import price_file, prices
+from hyperpod_ray.review.money import Money
+from hyperpod_ray.review.report import figures
+from hyperpod_ray.review.review import review
 from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
 

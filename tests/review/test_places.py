@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from review.review import Review, review
+from hyperpod_ray.review.review import Review, review
 from tests.review.small import resources, write
 
 GROUP = {"InstanceGroupName": "workers", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 4}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from review.assembly import Key, read
-from review.changes import Changes, Kind, compare
+from hyperpod_ray.review.assembly import Key, read
+from hyperpod_ray.review.changes import Changes, Kind, compare
 from tests.review.small import Templates, resources, write
 
 

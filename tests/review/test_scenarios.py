@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from review.findings import Effect
-from review.report.markdown import render
-from review.review import Review, review
+from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.report.markdown import render
+from hyperpod_ray.review.review import Review, review
 from tests.review.scenario import Assemble, Scenario, scenarios
 
 ALL = scenarios()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from review.report import grouping
-from review.review import review
+from hyperpod_ray.review.report import grouping
+from hyperpod_ray.review.review import review
 from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from core import names
-from review import assembly, severity
-from review.findings import Effect
-from review.review import EnvironmentReview, review
+from hyperpod_ray.core import names
+from hyperpod_ray.review import assembly, severity
+from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.review import EnvironmentReview, review
 from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from review.findings import Effect
-from review.review import EnvironmentReview, review
+from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.review import EnvironmentReview, review
 from tests.review.small import resources, write
 from tests.service_rules.cases import slurm_request
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.deploy import Verdict
-from cli.review import Limit
-from core import environment_names
-from review.report.markdown import MARKER
+from hyperpod_ray.cli.deploy import Verdict
+from hyperpod_ray.cli.review import Limit
+from hyperpod_ray.core import environment_names
+from hyperpod_ray.review.report.markdown import MARKER
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from cli.main import main
-from core.loader import FOLDER
-from core.new_file import default_zones
-from ops import clients
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.new_file import default_zones
+from hyperpod_ray.ops import clients
 from tests.support import assemblies, boto_models
 from tests.support.emulator import Emulator
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.aws import paths
+from hyperpod_ray_sandbox.aws import paths
 
 pytestmark = pytest.mark.emulator
 SANDBOX = paths.PACKAGE
@@ -37,11 +37,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_every_module_and_its_data(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     for path in SANDBOX.glob("*.py"):
-        assert f"sandbox/{path.name}" in inside
+        assert f"hyperpod_ray_sandbox/{path.name}" in inside
     for package in ("aws", "kubernetes"):
         for path in (SANDBOX / package).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
-                assert f"sandbox/{path.relative_to(SANDBOX)}" in inside
+                assert f"hyperpod_ray_sandbox/{path.relative_to(SANDBOX)}" in inside
     for path in (paths.ROOT / "service_rules").rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             assert str(path.relative_to(paths.ROOT)) in inside

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.loader import FOLDER
+from hyperpod_ray.core.loader import FOLDER
 from tests.sandbox.story import Story, synthesized
 from tests.support.emulator import CDK, running
 

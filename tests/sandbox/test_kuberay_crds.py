@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from charts import store
-from charts.lock import Lock
-from sandbox.charts import kuberay_crds
+from hyperpod_ray.charts import store
+from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray_sandbox.charts import kuberay_crds
 
 PROJECT = Path(__file__).resolve().parents[2]
 

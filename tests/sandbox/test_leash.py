@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
 from tests.support.emulator import until
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 # starts a child, and a grandchild that detaches as a daemon does; waits
 HOLDER = """
 import signal, subprocess, sys, time
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
 for number in (signal.SIGINT, signal.SIGHUP):  # a run in the background or under nohup ignores them, and so would this
     signal.signal(number, signal.SIG_DFL)
 leash.hold()

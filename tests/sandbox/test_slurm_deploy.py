@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from core.loader import FOLDER
-from core.new_file import default_zones
-from core.stand_ins import rehearsed
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.new_file import default_zones
+from hyperpod_ray.core.stand_ins import rehearsed
 from tests.sandbox.story import Story, synthesized
 from tests.support.emulator import CDK, running, until
 

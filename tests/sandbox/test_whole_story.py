@@ -16,9 +16,9 @@ import botocore.exceptions
 import pytest
 import yaml
 
-from cli.main import main
-from core.loader import FOLDER
-from core.names import OPERATOR_NAMESPACE
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.names import OPERATOR_NAMESPACE
 from tests.sandbox.story import Story, synthesized
 from tests.support import kubectl
 from tests.support.emulator import CDK, ROOT, running, until

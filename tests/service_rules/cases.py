@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from core import requests
-from core.model import Environment
-from core.plan import Plan
-from core.slurm_model import SlurmEnvironment
-from core.slurm_plan import SlurmPlan
+from hyperpod_ray.core import requests
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_model import SlurmEnvironment
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 from tests.core.environment_files import SLURM as SLURM_FILE
 from tests.core.environment_files import changed
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core import requests
-from service_rules import data, fsx, hyperpod
+from hyperpod_ray.core import requests
+from hyperpod_ray_rules import data, fsx, hyperpod
 from tests.core.environment_files import problems
 from tests.service_rules.cases import (
     ACCOUNT,

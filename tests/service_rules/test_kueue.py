@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service_rules import kueue
+from hyperpod_ray_rules import kueue
 
 Json = dict[str, Any]
 REQUIRED, PREFERRED = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology"

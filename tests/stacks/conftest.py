@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from core import environment_names
-from core.loader import FOLDER
+from hyperpod_ray.core import environment_names
+from hyperpod_ray.core.loader import FOLDER
 from tests.support import assemblies as assemblies_of
 
 PROJECT = Path(__file__).resolve().parents[2]

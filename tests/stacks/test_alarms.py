@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core import load
+from hyperpod_ray.core import load
 from tests.stacks.conftest import Assembly
 from tests.support.iam import Request, decide, statements_of
 from tests.support.log_filter import matches

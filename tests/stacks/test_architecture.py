@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from core.loader import FOLDER
+from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
 

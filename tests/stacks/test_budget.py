@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from core import load, names, notifications
+from hyperpod_ray.core import load, names, notifications
 from tests.cli.test_one_command import problem
 from tests.stacks.conftest import Assembly
 from tests.stacks.test_alarms import documents, key_statements, references, split

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.loader import FOLDER, environment_names
-from review.review import review
+from hyperpod_ray.core.loader import FOLDER, environment_names
+from hyperpod_ray.review.review import review
 from tests.review.small import write
 from tests.stacks.conftest import Assembly, synthesize
 

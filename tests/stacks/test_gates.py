@@ -12,8 +12,8 @@ import pytest
 from cfnlint.schema import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
-from core import load
-from core.loader import FOLDER
+from hyperpod_ray.core import load
+from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"

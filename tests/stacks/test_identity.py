@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core import Plan, load
-from core.access import covers
-from core.names import GUARD, SERVICE_ACCOUNT
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.access import covers
+from hyperpod_ray.core.names import GUARD, SERVICE_ACCOUNT
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
@@ -180,7 +180,7 @@ def test_nothing_else_is_allowed(role: tuple[str, list[Any], list[Any]], action:
 def test_what_submit_lets_through_is_what_the_role_allows(
     role: tuple[str, list[Any], list[Any]], mode: Any, place: str
 ) -> None:
-    """`core.access.covers` and the policy are written twice, and must say the same."""
+    """`hyperpod_ray.core.access.covers` and the policy are written twice, and must say the same."""
     plan = Plan(name="everything", settings=load("everything", folder=VARIANTS).settings)
     bucket, _, key = place.partition("/")
     below = f"{bucket}/{key.rstrip('/')}/x" if key else f"{bucket}/x"

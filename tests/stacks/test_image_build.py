@@ -11,9 +11,9 @@ import aws_cdk
 import pytest
 from aws_cdk import assertions
 
-from hyperpod_ray.build_environment import BuildEnvironment, SecretAccess, extended
-from hyperpod_ray.image import TrainingImage
-from sandbox.aws.emulator.build_requests import requests_of
+from hyperpod_ray.constructs.build_environment import BuildEnvironment, SecretAccess, extended
+from hyperpod_ray.constructs.image import TrainingImage
+from hyperpod_ray_sandbox.aws.emulator.build_requests import requests_of
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References

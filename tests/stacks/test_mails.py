@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core import load, notifications
+from hyperpod_ray.core import load, notifications
 from tests.cli.test_one_command import problem
 from tests.docs.test_links import anchors
 from tests.stacks.conftest import Assembly

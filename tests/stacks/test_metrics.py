@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from core import load, metric_alerts, names, notifications
-from core.loader import FOLDER
+from hyperpod_ray.core import load, metric_alerts, names, notifications
+from hyperpod_ray.core.loader import FOLDER
 from tests.cli.test_one_command import problem
 from tests.core.environment_files import plan as plan_of
 from tests.stacks.conftest import Assembly, synthesize

@@ -10,8 +10,8 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from core.names import SERVICE_ACCOUNT
-from service_rules import mlflow
+from hyperpod_ray.core.names import SERVICE_ACCOUNT
+from hyperpod_ray_rules import mlflow
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_identity import role_of, s3
 from tests.support.iam import Request, allows, statements_of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from core import environment_names, load, load_any
-from core.loader import FOLDER
+from hyperpod_ray.core import environment_names, load, load_any
+from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import PROJECT
 from tests.stacks.test_variants import VARIANTS
 
@@ -26,7 +26,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     from cdk_nag import AwsSolutionsChecks
 
     import app
-    from stacks.environment import EnvironmentStage
+    from hyperpod_ray.stacks.environment import EnvironmentStage
 
     out = tmp_path_factory.mktemp("nag")
     # the templates alone are validated in the other tests

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from charts.contents import images_of
-from core import Plan, environment_names, load_any, needs
-from core.images import ChartImage, Reference, chart_images
-from core.loader import FOLDER
-from core.names import GUARD
+from hyperpod_ray.charts.contents import images_of
+from hyperpod_ray.core import Plan, environment_names, load_any, needs
+from hyperpod_ray.core.images import ChartImage, Reference, chart_images
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.names import GUARD
 from tests.stacks.conftest import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References

@@ -13,10 +13,10 @@ import yaml
 from aws_cdk import aws_sagemaker as sagemaker
 
 import app
-from core import regions
-from core.ground import catalogue
-from core.loader import FOLDER
-from core.service_limits import platform
+from hyperpod_ray.core import regions
+from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.service_limits import platform
 from tests.core.environment_files import problems
 from tests.stacks.conftest import synthesize
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core import Plan, environment_names, load, requests
+from hyperpod_ray.core import Plan, environment_names, load, requests
 from tests.stacks.conftest import Assembly
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core import load
-from core.checks.account import deployment, limits
-from sandbox.aws.emulator import execution
+from hyperpod_ray.core import load
+from hyperpod_ray.core.checks.account import deployment, limits
+from hyperpod_ray_sandbox.aws.emulator import execution
 from tests.stacks.conftest import Assembly
 from tests.support.iam import Request, allows, decide, statements_of
 from tests.support.references import References

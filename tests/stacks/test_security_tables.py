@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core import environment_names
 from docs.security_tables import FOLDER, Assembly, pages
+from hyperpod_ray.core import environment_names
 from tests.stacks.conftest import Assembly as Synthesized
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from core import load_any, requests
-from core.checks.account import limits
-from core.loader import FOLDER
-from core.plan_names import stack_names
-from pricing import price_file, prices
-from review import assembly
-from review.schedule import first_deploy
-from service_rules import hyperpod
+from hyperpod_ray.core import load_any, requests
+from hyperpod_ray.core.checks.account import limits
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.plan_names import stack_names
+from hyperpod_ray.pricing import price_file, prices
+from hyperpod_ray.review import assembly
+from hyperpod_ray.review.schedule import first_deploy
+from hyperpod_ray_rules import hyperpod
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_requests import agrees
 from tests.stacks.test_variants import VARIANTS

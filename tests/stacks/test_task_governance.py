@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core.loader import FOLDER
-from core.model import Team, TeamQuota
-from stacks import teams
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.model import Team, TeamQuota
+from hyperpod_ray.stacks import teams
 from tests.stacks.conftest import Assembly, synthesize
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.loader import FOLDER
+from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core import load
+from hyperpod_ray.core import load
 from tests.stacks.conftest import Assembly, synthesize
 
 ZONES = ["usw2-az1", "usw2-az2", "usw2-az3", "usw2-az4"]

@@ -26,14 +26,14 @@ from botocore import xform_name
 from botocore.validate import validate_parameters
 from kubernetes.client.exceptions import ApiException
 
-from core import names
-from core.loader import parse
-from ops import controllers, gather, training
-from ops.clients import Target
-from ops.jobs_api import Jobs
-from ops.snapshot import Instance, Snapshot
-from ops.status import with_failures
-from sandbox.kubernetes.schema import MINOR
+from hyperpod_ray.core import names
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import controllers, gather, training
+from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops.jobs_api import Jobs
+from hyperpod_ray.ops.snapshot import Instance, Snapshot
+from hyperpod_ray.ops.status import with_failures
+from hyperpod_ray_sandbox.kubernetes.schema import MINOR
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago
 from tests.ops.snapshots import instance as some_instance
 from tests.ops.world import ACCOUNT, ROOT, environment_text

@@ -73,8 +73,8 @@ def synthesized(
         app.use_pinned_node()
         import aws_cdk as cdk
 
-        from core import loader
-        from stacks.environment import EnvironmentStage
+        from hyperpod_ray.core import loader
+        from hyperpod_ray.stacks.environment import EnvironmentStage
 
         plan = loader.parse_any(text, name=name, path=path).plan
         cdk_app = cdk.App(

@@ -18,7 +18,7 @@ from typing import Any
 import boto3
 import botocore.config
 
-from sandbox.aws import client, install, process
+from hyperpod_ray_sandbox.aws import client, install, process
 
 ROOT = Path(__file__).resolve().parents[2]
 # ends a hang; no test is about it

@@ -18,8 +18,18 @@ from typing import Any
 
 import yaml
 
-from core import names, notifications
-from core.notifications import CONTROLLER, CRASHES, FAILED, FULL, HANG, NO_NODES, PENDING, UNREACHABLE, UNSCHEDULABLE
+from hyperpod_ray.core import names, notifications
+from hyperpod_ray.core.notifications import (
+    CONTROLLER,
+    CRASHES,
+    FAILED,
+    FULL,
+    HANG,
+    NO_NODES,
+    PENDING,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 from tests.ops.snapshots import HEAD, ONE, SPARE_HEAD, THREE, ago
 from tests.support.answers import Answers
 

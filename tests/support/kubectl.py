@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from sandbox.aws import paths
+from hyperpod_ray_sandbox.aws import paths
 
 PATIENCE_SECONDS = 600
 # client-go gives a server ten seconds for the handshake; a server that gets no processor for so long saw no request

@@ -7,11 +7,11 @@ import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from core import Plan, load
-from core.names import STACKS, node_name
-from ops.money import run_usd, run_usd_per_hour
-from ops.record import Record, read
-from ops.snapshot import (
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.names import STACKS, node_name
+from hyperpod_ray.ops.money import run_usd, run_usd_per_hour
+from hyperpod_ray.ops.record import Record, read
+from hyperpod_ray.ops.snapshot import (
     Cluster,
     ClusterEvent,
     FileSystem,
@@ -25,10 +25,10 @@ from ops.snapshot import (
     Stack,
     Unseen,
 )
-from ops.verdict import judge
-from ops.web.environment import view
-from ops.web.view import RunLine, View
-from pricing import price_file
+from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.web.environment import view
+from hyperpod_ray.ops.web.view import RunLine, View
+from hyperpod_ray.pricing import price_file
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EVIL = "<script>alert(1)</script>\"' onload=alert(2) &amp;"

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from core import notifications
+from hyperpod_ray.core import notifications
 
 Client = Callable[[str], Any]
 """Makes a boto3 client of a service."""

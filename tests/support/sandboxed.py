@@ -19,10 +19,10 @@ from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from core import names
-from ops import controllers
-from ops.snapshot import Instance
-from sandbox.aws import paths
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import controllers
+from hyperpod_ray.ops.snapshot import Instance
+from hyperpod_ray_sandbox.aws import paths
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO
 from tests.ops.world import World
 from tests.support.answers import FILE, Answers, Dashboard

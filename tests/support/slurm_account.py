@@ -26,9 +26,9 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
-from core.loader import FOLDER
-from core.names import ENVIRONMENT_TAG
-from ops import slurm
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.names import ENVIRONMENT_TAG
+from hyperpod_ray.ops import slurm
 from tests.core.account.recorded import RecordedAccount
 from tests.support import boto_models
 from tests.support.result import Result
@@ -73,7 +73,7 @@ def tree() -> Any:
     """The command tree, built once for all runs of a process."""
     import typer
 
-    from cli.main import app
+    from hyperpod_ray.cli.main import app
 
     return typer.main.get_command(app)
 
@@ -137,7 +137,7 @@ class SlurmAccount:
 
     def run(self, *words: str) -> Result:
         """One command line, in this process."""
-        from cli import main as program
+        from hyperpod_ray.cli import main as program
 
         self.monkeypatch.setattr(program, "tree", tree)
         out, err = io.StringIO(), io.StringIO()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
 from tests import run
 
 TESTS = run.PROJECT / "tests"

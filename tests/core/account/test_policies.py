@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.checks.account import policies
+from hyperpod_ray.core.checks.account import policies
 
 Json = dict[str, Any]
 ROOT = {"AWS": "arn:aws:iam::123456789012:root"}

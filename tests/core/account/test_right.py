@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.evidence import Evidence
-from core.findings import RULES
-from core.today import VARIABLE
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES
+from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import ACCOUNT, EXISTING, NEW, NODES_1, NODES_2, REGION, TAG, VPC, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import plan

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from core.evidence import Evidence
-from core.findings import RULES, Finding
-from core.today import VARIABLE
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import (
     ACCOUNT,
     ADMIN,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from core import names
-from core.evidence import Evidence
-from core.findings import RULES, Finding
-from core.slurm_model import SlurmEnvironment
-from core.slurm_plan import SlurmPlan
-from core.today import VARIABLE
+from hyperpod_ray.core import names
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.slurm_model import SlurmEnvironment
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import (
     ACCOUNT,
     DIGEST,

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ops import slurm
-from rehearsal.slurm.cluster import Cluster
-from rehearsal.slurm.install import found
+from hyperpod_ray.ops import slurm
+from hyperpod_ray_sandbox.rehearsal.slurm.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.slurm.install import found
 
 HERE = Path(__file__).parent
 SLEEP = "#!/bin/sh\nenv | sort > $1/environment-$SLURM_RESTART_COUNT\nsleep 300\n"

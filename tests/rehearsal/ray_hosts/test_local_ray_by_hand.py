@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from rehearsal.ray_hosts import commands
-from rehearsal.ray_hosts.cluster import Cluster
-from rehearsal.ray_hosts.manifest import load
+from hyperpod_ray.cli.main import main
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import commands
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
 from tests.rehearsal.test_rehearse_cluster import commands as printed
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from rehearsal.ray_hosts import cluster, commands, machine, source
-from rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray.cli.main import main
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import cluster, commands, machine, source
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 
 HERE = Path(__file__).parent
 

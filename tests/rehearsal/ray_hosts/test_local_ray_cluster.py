@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from rehearsal.ray_hosts import isolation
-from rehearsal.ray_hosts.cluster import Cluster
-from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.ray_hosts.manifest import load
-from rehearsal.ray_hosts.state import Pod
-from rehearsal.replacement import Replacement
-from sandbox import leash
+from hyperpod_ray_sandbox import leash
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
+from hyperpod_ray_sandbox.rehearsal.replacement import Replacement
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.ray_hosts import isolation
-from rehearsal.ray_hosts.isolation import Process
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.isolation import Process
 
 # a parent, a child and a grandchild that detaches into a session of its own, as Ray's job supervisor does
 SCRIPT = "sleep 300 & setsid sleep 301 & sleep 302"

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal.ray_hosts import manifest as m
-from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.ray_hosts.scale import scale
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import manifest as m
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.scale import scale
 
 HERE = Path(__file__).parent
 

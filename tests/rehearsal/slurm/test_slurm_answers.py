@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.slurm import answers
+from hyperpod_ray_sandbox.rehearsal.slurm import answers
 
 RECORDED = Path(__file__).parents[2] / "ops" / "slurm_outputs"
 

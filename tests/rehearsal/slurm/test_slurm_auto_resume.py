@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.slurm import answers, auto_resume
-from rehearsal.slurm.auto_resume import MOST_RESTARTS, AutoResume, Seen, decide
+from hyperpod_ray_sandbox.rehearsal.slurm import answers, auto_resume
+from hyperpod_ray_sandbox.rehearsal.slurm.auto_resume import MOST_RESTARTS, AutoResume, Seen, decide
 
 RECORDED = Path(__file__).parents[2] / "ops" / "slurm_outputs"
 IDLE = tuple(answers.nodes((RECORDED / "scontrol-show-nodes-idle.txt").read_text()))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.slurm.install import why_not
+from hyperpod_ray_sandbox.rehearsal.slurm.install import why_not
 
 PROJECT = Path(__file__).resolve().parents[3]
 PAGE = PROJECT / "docs" / "slurm.md"

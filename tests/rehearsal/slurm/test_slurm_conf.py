@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.slurm.conf import DEFAULT, TIMERS_OF, TUNED, Layout, Timers
+from hyperpod_ray_sandbox.rehearsal.slurm.conf import DEFAULT, TIMERS_OF, TUNED, Layout, Timers
 
 
 def layout(timers: Timers = TIMERS_OF[TUNED]) -> Layout:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli import local
-from cli.main import main
-from rehearsal.events import Event
-from rehearsal.options import PROJECT
-from rehearsal.ray_hosts.errors import LocalError
-from rehearsal.report import FaultReport, RunReport
-from rehearsal.slurm import commands, install
-from rehearsal.slurm.figures import (
+from hyperpod_ray.cli import local
+from hyperpod_ray.cli.main import main
+from hyperpod_ray_sandbox.rehearsal.events import Event
+from hyperpod_ray_sandbox.rehearsal.options import PROJECT
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.report import FaultReport, RunReport
+from hyperpod_ray_sandbox.rehearsal.slurm import commands, install
+from hyperpod_ray_sandbox.rehearsal.slurm.figures import (
     BEFORE_S,
     Recovery,
     SlurmReport,
@@ -27,7 +27,7 @@ from rehearsal.slurm.figures import (
     verdict,
     warm_spares,
 )
-from rehearsal.slurm.rehearse import FAULTS, FAULTS_OF, LAUNCHERS, Options
+from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import FAULTS, FAULTS_OF, LAUNCHERS, Options
 
 FAULT = FaultReport(
     fault="node", run="r", target="n2", t=1.0, step=14, detected_after_s=1.0, detected_by="x", resumed_after_s=20.0,

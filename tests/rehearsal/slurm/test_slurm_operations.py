@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.slurm.cluster import Cluster
-from rehearsal.slurm.install import found, why_not
-from rehearsal.slurm.rehearse import LAUNCHERS
+from hyperpod_ray_sandbox.rehearsal.slurm.cluster import Cluster
+from hyperpod_ray_sandbox.rehearsal.slurm.install import found, why_not
+from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import LAUNCHERS
 from tests.support.slurm_account import NAME, WORKERS, SlurmAccount
 
 pytestmark = [

@@ -125,7 +125,7 @@ def test_the_first_node_is_the_head_and_ends_as_the_script_does(node: Node, code
     assert ray.endswith(
         "--ray-client-server-port=10001 --include-dashboard=true --dashboard-host=127.0.0.3 --dashboard-port=8265"
     )
-    assert python == "python -m resilience.supervise train.py --name a"
+    assert python == "python -m hyperpod_ray_training.supervise train.py --name a"
     assert node.lines("driver") == [f"127.0.0.3:{node.port} 8 /fsx/runs"], "the ranks of both nodes, at this head"
     assert (node.meeting / "ended").read_text() == f"{code}\n", "the others leave"
     assert (node.meeting / "head").read_text() == f"127.0.0.3 {node.port}\n", "for those who join later"

@@ -22,9 +22,9 @@ import botocore.credentials
 import botocore.exceptions
 import pytest
 
-from sandbox.aws.client import Client, ControlError
-from sandbox.aws.emulator import eks_tokens
-from sandbox.aws.emulator.gate import Refused, Secret
+from hyperpod_ray_sandbox.aws.client import Client, ControlError
+from hyperpod_ray_sandbox.aws.emulator import eks_tokens
+from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 from tests.support import roles
 from tests.support.emulator import Emulator, until
 

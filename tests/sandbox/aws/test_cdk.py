@@ -88,6 +88,6 @@ def test_a_whole_life(alone: Emulator, tmp_path: Path) -> None:
 
 
 def _layer() -> str:
-    from sandbox.aws import paths
+    from hyperpod_ray_sandbox.aws import paths
 
     return str(paths.KUBECTL_LAYER / "kubectl")

@@ -5,7 +5,7 @@ import time
 import botocore.exceptions
 import pytest
 
-from sandbox.aws.client import ControlError
+from hyperpod_ray_sandbox.aws.client import ControlError
 from tests.support.emulator import Emulator, outside
 
 pytestmark = pytest.mark.emulator

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.emulator import lambdas
+from hyperpod_ray_sandbox.aws.emulator import lambdas
 
 TOKEN = "arn:aws:lambda:us-west-2:1:function:on-event"
 ERROR = {"error": True, "body": {"errorType": "Runtime.HandlerError", "errorMessage": "no"}}

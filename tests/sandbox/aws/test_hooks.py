@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox.aws import install, paths
-from sandbox.aws.emulator import hooks
+from hyperpod_ray_sandbox.aws import install, paths
+from hyperpod_ray_sandbox.aws.emulator import hooks
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_without_ministack_one_line_says_what_to_run() -> None:
     [
         ("import ministack.services.eks as e; del e._cluster_endpoint", "eks._cluster_endpoint is missing"),
         ("import ministack.services.ecr as e; e._put_image = lambda: None", "_put_image does not take 1 arguments"),
-        ("from sandbox.aws.emulator import hooks; hooks.PINNED = '1.5.34'", "Expected 1.5.34, exactly"),
+        ("from hyperpod_ray_sandbox.aws.emulator import hooks; hooks.PINNED = '1.5.34'", "Expected 1.5.34, exactly"),
     ],
 )  # fmt: skip
 def test_another_ministack_is_refused_in_one_line(sabotage: str, said: str) -> None:
     if not install.installed():
         install.install(lambda _text: None)
-    program = f"{sabotage}\nfrom sandbox.aws.emulator.server import main\nraise SystemExit(main(['--port', '1']))"
+    program = f"{sabotage}\nfrom hyperpod_ray_sandbox.aws.emulator.server import main\nraise SystemExit(main(['--port', '1']))"
     done = subprocess.run(
         [str(paths.PYTHON), "-c", program], cwd=paths.ROOT, capture_output=True, text=True, check=False
     )

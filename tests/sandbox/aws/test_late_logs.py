@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.emulator import lambdas
+from hyperpod_ray_sandbox.aws.emulator import lambdas
 
 ROLE = "arn:aws:iam::1:role/r"
 DENY = {"Statement": [{"Effect": "Deny", "Action": "logs:CreateLogGroup", "Resource": "*"}]}

@@ -14,9 +14,9 @@ from typing import Any
 import boto3
 import pytest
 
-from sandbox.aws import eks_login, process
-from sandbox.aws.emulator.eks_tokens import verify
-from sandbox.aws.emulator.gate import Refused, Secret
+from hyperpod_ray_sandbox.aws import eks_login, process
+from hyperpod_ray_sandbox.aws.emulator.eks_tokens import verify
+from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 from tests.support import kubectl, roles
 from tests.support.emulator import ROOT, Emulator, command_lines, running, until
 
@@ -91,7 +91,7 @@ def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
         assert not (state / "state.json").exists()
     else:
         assert process.find(state) is not None
-        assert sum("sandbox.kubernetes.server" in line for line in command_lines(state).values()) == 1
+        assert sum("hyperpod_ray_sandbox.kubernetes.server" in line for line in command_lines(state).values()) == 1
 
 
 def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core import notifications
+from hyperpod_ray.core import notifications
 from tests.sandbox.aws.test_hyperpod import Clusters, group
 from tests.support.emulator import Emulator, until
 from tests.support.eventbridge import matches, plain, transformed

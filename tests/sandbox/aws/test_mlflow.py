@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def parts(bucket: str, *, service: str = "sagemaker.amazonaws.com", place: str = "") -> Json:
-    """Bucket, role and app, as `hyperpod_ray.tracking` writes them."""
+    """Bucket, role and app, as `hyperpod_ray.constructs.tracking` writes them."""
     arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
     rights = {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"],
               "Resource": {"Fn::Join": ["", [arn, "/*"]]}}  # fmt: skip

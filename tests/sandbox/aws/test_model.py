@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.emulator.errors import ServiceError
-from sandbox.aws.emulator.model import Model
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.model import Model
 
 SAGEMAKER = Model("sagemaker")
 WRONG_TAINT = {"Taints": [{"Key": "k", "Effect": "No"}]}

@@ -13,7 +13,7 @@ import botocore.config
 import botocore.exceptions
 import pytest
 
-from sandbox.aws.client import ControlError
+from hyperpod_ray_sandbox.aws.client import ControlError
 from tests.support import roles
 from tests.support.emulator import Emulator, until
 

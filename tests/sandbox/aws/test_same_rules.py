@@ -9,8 +9,8 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
-from core import requests
-from service_rules import eks, fsx, hyperpod
+from hyperpod_ray.core import requests
+from hyperpod_ray_rules import eks, fsx, hyperpod
 from tests.service_rules.cases import (
     ACCOUNT,
     FSX,

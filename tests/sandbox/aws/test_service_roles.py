@@ -10,8 +10,8 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
-from core.image_build import credential_commands, index_url
-from core.model import PackageIndex
+from hyperpod_ray.core.image_build import credential_commands, index_url
+from hyperpod_ray.core.model import PackageIndex
 from tests.support import roles
 from tests.support.emulator import Emulator, until
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.emulator.errors import ServiceError
-from sandbox.aws.emulator.sessions import Sessions
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.sessions import Sessions
 
 
 @pytest.mark.parametrize(

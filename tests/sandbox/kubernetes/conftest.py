@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sandbox.aws import install
+from hyperpod_ray_sandbox.aws import install
 from tests.support import kubectl
 from tests.support.emulator import until
 
@@ -60,7 +60,14 @@ class Cluster:
         record = self.state / "server.json"
         record.unlink(missing_ok=True)
         log = (self.state / "log").open("ab")
-        command = [str(PYTHON), "-m", "sandbox.kubernetes.server", "--state", str(self.state), *self.arguments]
+        command = [
+            str(PYTHON),
+            "-m",
+            "hyperpod_ray_sandbox.kubernetes.server",
+            "--state",
+            str(self.state),
+            *self.arguments,
+        ]
         self.process = subprocess.Popen(
             command, cwd=PROJECT, stdout=log, stderr=log, env={**os.environ, **self.environment}
         )
@@ -137,7 +144,7 @@ class Cluster:
 def tools() -> None:
     """Skip, saying why, where the emulator's environment was not installed."""
     if not PYTHON.exists():
-        pytest.skip("no .venv-emulator: install sandbox/requirements.txt into it (`make setup`)")
+        pytest.skip("no .venv-emulator: install hyperpod_ray_sandbox/requirements.txt into it (`make setup`)")
     if not install.installed():  # one process at a time, so that no other finds half of kubectl
         install.install(lambda _text: None)
 

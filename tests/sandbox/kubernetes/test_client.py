@@ -1,4 +1,4 @@
-"""The Python `kubernetes` client: list, watch, patch, delete, as `ops/` uses it."""
+"""The Python `kubernetes` client: list, watch, patch, delete, as `hyperpod_ray/ops/` uses it."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.kubernetes import envtest
-from sandbox.kubernetes.conformance.runner import Case, Client, cases, clean, prepare, run
+from hyperpod_ray_sandbox.kubernetes import envtest
+from hyperpod_ray_sandbox.kubernetes.conformance.runner import Case, Client, cases, clean, prepare, run
 
 CASES = list(cases())
 

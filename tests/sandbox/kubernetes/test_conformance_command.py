@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from sandbox.kubernetes.conformance import compare
-from sandbox.kubernetes.conformance.runner import cases
+from hyperpod_ray.cli.main import main
+from hyperpod_ray_sandbox.kubernetes.conformance import compare
+from hyperpod_ray_sandbox.kubernetes.conformance.runner import cases
 
 
 def test_agreement_and_disagreement(

@@ -85,7 +85,9 @@ def test_static_volume_binds_and_is_released(cluster: Any) -> None:
     cluster.kubectl("delete", "pv", "static")
 
 
-KUBERAY_CRD = Path(__file__).resolve().parents[3] / "sandbox/charts/kuberay-operator/crds/ray.io_rayclusters.yaml"
+KUBERAY_CRD = (
+    Path(__file__).resolve().parents[3] / "hyperpod_ray_sandbox/charts/kuberay-operator/crds/ray.io_rayclusters.yaml"
+)
 
 
 def ray_cluster(**group: Any) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws import paths, process
+from hyperpod_ray_sandbox.aws import paths, process
 from tests.sandbox.kubernetes.test_follower import hyperpod
 from tests.support import kubectl
 from tests.support.emulator import command_lines, running, until
@@ -45,7 +45,7 @@ def publish():
         time.sleep(0.02)
     shutil.copyfile(folder / "ca.crt", folder / "apiserver.crt")
 threading.Thread(target=publish, daemon=True).start()
-from sandbox.kubernetes import server
+from hyperpod_ray_sandbox.kubernetes import server
 server.main(["--state", str(folder), "--port", options["secure-port"]])
 """
 

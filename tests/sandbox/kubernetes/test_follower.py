@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws import process
-from sandbox.kubernetes import follower
-from sandbox.kubernetes.status import ApiError
+from hyperpod_ray_sandbox.aws import process
+from hyperpod_ray_sandbox.kubernetes import follower
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from tests.support import roles
 from tests.support.emulator import running, until
 

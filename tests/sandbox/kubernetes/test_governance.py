@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core import load, names
-from core.loader import FOLDER
-from sandbox.kubernetes.api import Api
-from sandbox.kubernetes.controllers.governance import API_VERSION, Governance, amounts
-from sandbox.kubernetes.store import Store
+from hyperpod_ray import k8s
+from hyperpod_ray.core import load, names
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.controllers.governance import API_VERSION, Governance, amounts
+from hyperpod_ray_sandbox.kubernetes.store import Store
 from tests.k8s.conftest import BINDINGS
 
 Json = dict[str, Any]

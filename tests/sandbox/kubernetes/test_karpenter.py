@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import k8s
-from core import Plan, load
-from core.model import Environment
-from sandbox.kubernetes.api import Api
-from sandbox.kubernetes.controllers.karpenter import Karpenter, definitions
-from sandbox.kubernetes.controllers.nodes import Nodes
-from sandbox.kubernetes.status import ApiError
-from sandbox.kubernetes.store import Store
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.model import Environment
+from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.controllers.karpenter import Karpenter, definitions
+from hyperpod_ray_sandbox.kubernetes.controllers.nodes import Nodes
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
 ARN = "arn:aws:eks:us-west-2:000000000001:cluster/ray"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws import paths
+from hyperpod_ray_sandbox.aws import paths
 from tests.support.web import BLOCK, web_server
 
 pytestmark = pytest.mark.emulator

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.kubernetes.admission.amounts import quality
-from sandbox.kubernetes.controllers import raypods
+from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.controllers import raypods
 
 Json = dict[str, Any]
 HOST = "ray-head-svc.team.svc.cluster.local"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.kubernetes.authorization.rbac import Action, Rbac
-from sandbox.kubernetes.authorization.users import Identity
+from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action, Rbac
+from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
 
 Json = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"

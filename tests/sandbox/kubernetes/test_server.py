@@ -142,7 +142,7 @@ def test_unreachable_refuses_connections_and_comes_back(empty: Any) -> None:
 # random.sample as the same port for both, and another for the second try
 LISTENERS = """
 import pathlib, random, sys
-from sandbox.kubernetes import server
+from hyperpod_ray_sandbox.kubernetes import server
 folder = pathlib.Path(sys.argv[1])
 first = server._listener(0, folder)
 port = first.getsockname()[1]

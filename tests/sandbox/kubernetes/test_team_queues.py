@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
-import k8s
-from core import load, names
-from core.loader import FOLDER
-from k8s.teams import QUEUED
-from sandbox.kubernetes.controllers.governance import definition
+from hyperpod_ray import k8s
+from hyperpod_ray.core import load, names
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.k8s.teams import QUEUED
+from hyperpod_ray_sandbox.kubernetes.controllers.governance import definition
 from tests.k8s.conftest import BINDINGS
 
 pytestmark = pytest.mark.emulator

@@ -1,0 +1,189 @@
+"""The AWS identities of pods: Ray's, and the node guard's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks as eks_l1
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+
+from constructs import Construct
+from hyperpod_ray.constructs.access import BucketAccess
+
+MLFLOW_ACTIONS = [
+    f"sagemaker-mlflow:{action}"
+    for action in (
+        "CreateExperiment", "CreateRun", "GetExperiment", "GetExperimentByName", "GetMetricHistory", "GetRun",
+        "ListArtifacts", "LogBatch", "LogInputs", "LogMetric", "LogModel", "LogOutputs", "LogParam",
+        "SearchExperiments", "SearchRuns", "SetExperimentTag", "SetTag", "UpdateRun",
+    )
+]  # fmt: skip
+"""What a training job calls: it records runs and deletes none.
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerwithmlflow.html"""
+
+NODE_ACTIONS = ["sagemaker:DescribeClusterNode", "sagemaker:ListClusterNodes"]
+"""What HyperPod says of a cluster's instances.
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerai.html"""
+
+
+class PodIdentity(Construct):
+    """A role that one service account has by EKS Pod Identity, limited to what you name.
+
+    Creates `AWS::IAM::Role` and one `AWS::EKS::PodIdentityAssociation` per namespace. The trust is limited to this
+    cluster, these namespaces and this service account by the session tags that EKS sets for every pod. Pods get the
+    credentials from the agent on their node (169.254.170.23:80); a pod that runs already gets none, so the association
+    must be there before the pods.
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+
+    Args:
+        buckets: Buckets that the pods may use.
+        kms_key_arns: Keys of these buckets and secrets.
+        secret_arns: Secrets in AWS Secrets Manager that the pods may read. Default: none.
+        mlflow_arn: MLflow tracking server or app. Default: none.
+        artifacts: Name of the bucket of that app's artifacts, to which the pods add. Default: none.
+        tier_bucket: Name of the bucket of tiered checkpoints, which the pods write to. Default: none.
+        nodes_of: ARN of a HyperPod cluster whose instances the pods may ask about. Default: none.
+        purpose: What it is for: the role's description.
+        namespaces: Where the service account is.
+        service_account: Its name.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        buckets: Sequence[BucketAccess] = (),
+        kms_key_arns: Sequence[str] = (),
+        secret_arns: Sequence[str] = (),
+        mlflow_arn: str | None = None,
+        artifacts: str | None = None,
+        tier_bucket: str | None = None,
+        nodes_of: str | None = None,
+        purpose: str = "Ray's pods: ray.access of the environment",
+        cluster: eks.ICluster,
+        namespaces: Sequence[str],
+        service_account: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        tags = {
+            "eks-cluster-arn": cluster.cluster_arn,
+            "kubernetes-namespace": list(namespaces),
+            "kubernetes-service-account": service_account,
+        }
+        principal = iam.ServicePrincipal(
+            "pods.eks.amazonaws.com",
+            conditions={"StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}},
+        )
+        self.role = iam.Role(
+            self,
+            "Role",
+            # the principal's own tags become the session's; `with_session_tags` adds sts:TagSession to the trust
+            assumed_by=principal.with_session_tags(),
+            description=purpose,
+        )
+        for statement in [
+            *self._statements(buckets, kms_key_arns, secret_arns),
+            *(_mlflow(mlflow_arn, app=artifacts is not None or ":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
+            *(_artifacts(Stack.of(self).partition, artifacts) if artifacts else []),
+            *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
+            *([iam.PolicyStatement(actions=NODE_ACTIONS, resources=[nodes_of])] if nodes_of else []),
+        ]:
+            self.role.add_to_policy(statement)
+        for namespace in namespaces:
+            association = eks_l1.CfnPodIdentityAssociation(
+                self,
+                f"Association-{namespace}",
+                cluster_name=cluster.cluster_name,
+                namespace=namespace,
+                service_account=service_account,
+                role_arn=self.role.role_arn,
+            )
+            association.node.add_dependency(self.role)
+
+    def _statements(
+        self,
+        buckets: Sequence[BucketAccess],
+        kms_key_arns: Sequence[str],
+        secret_arns: Sequence[str],
+    ) -> list[iam.PolicyStatement]:
+        stack = Stack.of(self)
+        made = [statement for entry in buckets for statement in _s3(stack.partition, entry)]
+        if kms_key_arns:
+            writes = any(entry.mode == "write" for entry in buckets)
+            made.append(
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
+                    resources=list(kms_key_arns),
+                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.amazonaws.com"}},
+                )
+            )
+            if secret_arns:
+                through = {"kms:ViaService": f"secretsmanager.{stack.region}.amazonaws.com"}
+                made.append(
+                    iam.PolicyStatement(
+                        actions=["kms:Decrypt"], resources=list(kms_key_arns), conditions={"StringEquals": through}
+                    )
+                )
+        if secret_arns:
+            # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_iam-policies.html
+            made.append(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns)))
+        return made
+
+
+def _mlflow(arn: str, *, app: bool) -> list[iam.PolicyStatement]:
+    """Rights to one tracking server, or to one app: every call to an app needs the right to call it besides."""
+    call = ["sagemaker:CallMlflowAppApi"] if app else []
+    return [iam.PolicyStatement(actions=[*call, *MLFLOW_ACTIONS], resources=[arn])]
+
+
+def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
+    """A run adds artifacts, and deletes none."""
+    return _s3(partition, BucketAccess(bucket=bucket, mode="write"), deletes=False)
+
+
+def _s3(partition: str, entry: BucketAccess, *, deletes: bool = True) -> list[iam.PolicyStatement]:
+    bucket = f"arn:{partition}:s3:::{entry.bucket}"
+    writes = entry.mode == "write"
+    # a prefix is listed as a folder is: with and without its slash, and below it
+    prefixes = [entry.prefix.rstrip("/"), f"{entry.prefix}*"]
+    return [
+        iam.PolicyStatement(
+            actions=["s3:ListBucket"],
+            resources=[bucket],
+            conditions={"StringLike": {"s3:prefix": prefixes}} if entry.prefix else {},
+        ),
+        iam.PolicyStatement(
+            actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes else [])],
+            resources=[bucket],
+        ),
+        iam.PolicyStatement(
+            actions=[
+                "s3:GetObject",
+                *(["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts", "s3:PutObject"] if writes else []),
+                *(["s3:DeleteObject"] if writes and deletes else []),
+            ],
+            resources=[f"{bucket}/{entry.prefix}*"],
+        ),
+    ]
+
+
+METRICS_NAMESPACE = "/aws/sagemaker/Clusters"
+"""CloudWatch namespace of HyperPod, as in AmazonSageMakerClusterInstanceRolePolicy."""
+
+
+def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
+    """Rights of the tiered writer: its bucket, and metrics in HyperPod's namespace.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
+    """
+    return [
+        *_s3(partition, BucketAccess(bucket=bucket, mode="write")),
+        iam.PolicyStatement(
+            actions=["cloudwatch:PutMetricData"],
+            resources=["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}},
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""Ray training on Amazon SageMaker HyperPod, as code."""

@@ -1,0 +1,105 @@
+"""`hyperpod-ray charts`: fetch, verify and list the locked Helm charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hyperpod_ray.cli.options import Plain, command, group
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
+
+if TYPE_CHECKING:
+    from hyperpod_ray.charts.lock import Lock
+
+app = group("Fetch, verify and list the locked Helm charts.", examples=["charts fetch", "charts status"])
+LockFile = Annotated[
+    Path | None, typer.Option("--lock", metavar="FILE", help="Lock file. Default: charts.lock.yaml of the project.")
+]
+
+
+@command(
+    app,
+    examples=[
+        "charts fetch",
+        "charts fetch --frozen",
+        "charts fetch --lock hyperpod_ray_sandbox/charts/charts.lock.yaml",
+    ],
+)
+def fetch(
+    lock: LockFile = None,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Refuse a digest that the lock file lacks, for CI.")] = False,
+    form: Plain = "table",
+) -> int:
+    """Fetch, verify and package the charts. Records digests that the lock file lacks."""
+    return _each("fetch", lock, form, frozen=frozen)
+
+
+@command(app, examples=["charts verify"])
+def verify(lock: LockFile = None, form: Plain = "table") -> int:
+    """Verify the fetched charts against the lock file."""
+    return _each("verify", lock, form)
+
+
+@command(app, examples=["charts status", "charts status -o json"])
+def status(lock: LockFile = None, form: Plain = "table") -> int:
+    """List the locked charts and whether they are fetched."""
+    return _each("status", lock, form)
+
+
+def _each(
+    action: Literal["fetch", "verify", "status"], lock_file: Path | None, form: str, *, frozen: bool = False
+) -> int:
+    from hyperpod_ray.charts import store
+    from hyperpod_ray.charts.errors import ChartError
+    from hyperpod_ray.charts.lock import Lock
+    from hyperpod_ray.core import project
+
+    rows: list[dict[str, str]] = []
+    problems: list[str] = []
+    recorded: list[str] = []
+    try:
+        lock = Lock.read(lock_file or project.SOURCE / "charts.lock.yaml")
+    except ChartError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
+    for locked in lock.charts.values():
+        try:
+            state: str
+            if action == "status":
+                state, what = store.state(locked), f"{locked.chart} {locked.version}  {locked.source.describe()}"
+            elif action == "verify":
+                state, what = "verified", str(store.locate(locked))
+            else:
+                done = store.fetch(locked, frozen=frozen)
+                recorded += done.recorded
+                state, what = done.done, str(locked.path)
+            rows.append({"chart": locked.chart, "version": locked.version, "state": state})
+            if form != "json":
+                output.write_line(f"{state:10} {what}")
+        except ChartError as error:
+            problems.append(str(error))
+    _contents(action, lock, frozen=frozen, problems=problems, recorded=recorded)
+    if recorded:
+        output.log(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}")
+    if problems:
+        raise OpsError.of(ChartError.together(problems), code=BAD_USE)
+    if form == "json":
+        output.write_json("charts", {"charts": rows, "recorded": recorded})
+    return OK
+
+
+def _contents(action: str, lock: Lock, *, frozen: bool, problems: list[str], recorded: list[str]) -> None:
+    """Compare what the packages hold with the record, or make the record."""
+    from hyperpod_ray.charts import contents
+    from hyperpod_ray.charts.errors import ChartError
+    from hyperpod_ray.charts.lock import Lock as Reader
+
+    try:
+        if action == "verify" or (frozen and not problems):
+            contents.verify(lock)
+        elif action == "fetch" and not problems:
+            recorded += [f"contents of {key}" for key in contents.record(Reader.read(lock.path))]
+    except ChartError as error:
+        problems.append(str(error))

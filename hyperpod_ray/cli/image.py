@@ -1,0 +1,134 @@
+"""`hyperpod-ray image`: the parameter set of the container image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperpod_ray.cli.options import Env, any_target, command, group
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError
+
+app = group(
+    "Show and pin the container image; lock packages of your own.",
+    examples=["image pin", "image lock research"],
+)
+SetName = Annotated[
+    str | None,
+    typer.Argument(metavar="[SET]", help="Parameter set in hyperpod_ray/image/versions.yaml. Default: its `default`."),
+]
+
+
+@command(app, "build-args", examples=["image build-args", "image build-args cu130"])
+def build_args(set_name: SetName = None) -> int:
+    """Print the Docker build arguments of a parameter set. Exit code 2 while its digest is unknown.
+
+    To build manually: docker build -f hyperpod_ray/image/Dockerfile $(hyperpod-ray image build-args) .
+    """
+    from hyperpod_ray.image.versions import ImageError, choose
+
+    try:
+        arguments = choose(set_name).build_args()
+    except ImageError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
+    for name, value in arguments.items():
+        output.write_line(f"--build-arg {name}={value}")
+    return OK
+
+
+@command(app, examples=["image pin", "image pin cu130 --update"])
+def pin(
+    set_name: SetName = None,
+    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where the tag has moved.")] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the base's own.")
+    ] = None,
+) -> int:
+    """Record the digest of the base image. Writes hyperpod_ray/image/versions.yaml, or confirms the recorded digest."""
+    from hyperpod_ray.image.registry import digest
+    from hyperpod_ray.image.versions import ImageError, choose, record_digest
+
+    try:
+        chosen = choose(set_name)
+    except ImageError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
+    try:
+        found = digest(chosen.base, chosen.tag, mirror=mirror)
+        result = record_digest(chosen, found, update=update)
+    except ImageError as error:
+        raise OpsError.of(error, code=ERROR) from error
+    output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
+    return OK
+
+
+@command(app, examples=["image lock research"])
+def lock(env: Env) -> int:
+    """Lock the environment's own packages, with hashes.
+
+    They are those of `image.requirements`. Exit code 2 on a conflict.
+    """
+    from hyperpod_ray.core import image_sets
+    from hyperpod_ray.core.image_packages import entries
+    from hyperpod_ray.image import own
+    from hyperpod_ray.image.versions import ImageError, choose
+
+    chosen = any_target(env)
+    settings = chosen.plan.built_image
+    if settings is None or settings.requirements is None:
+        raise OpsError(
+            f"'{env}' names no packages of its own",
+            expected="image.requirements, a requirements file",
+            fix="set it in the environment's file",
+            code=BAD_USE,
+        )
+    file = image_sets.PROJECT / settings.requirements
+    if not file.is_file():
+        raise OpsError(f"{file} is not there", expected="the file of image.requirements", fix="create it", code=BAD_USE)
+    try:
+        wheels = image_sets.PROJECT / settings.wheels if settings.wheels else None
+        written = own.lock(file, chosen=choose(settings.set), wheels=wheels, no_index=settings.no_index)
+    except ImageError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
+    count = len(entries(written.read_text(encoding="utf-8")))
+    output.write_line(f"wrote {written}: {count} packages that the image set does not have; commit it")
+    return OK
+
+
+@command(app, "pin-copies", examples=["image pin-copies", "image pin-copies --update"])
+def pin_copies(
+    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where a tag has moved.")] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the images' own.")
+    ] = None,
+) -> int:
+    """Record the digests of the images that a mirror copies. Writes images.lock.yaml, or confirms what it has."""
+    from hyperpod_ray.image import copies
+    from hyperpod_ray.image.versions import ImageError
+
+    try:
+        lines = copies.pin(copies.asked(mirror), update=update)
+    except ImageError as error:
+        raise OpsError.of(error, code=ERROR) from error
+    for line in lines:
+        output.write_line(line)
+    for page in _pages():
+        output.write_line(f"wrote {page}")
+    return OK
+
+
+def _pages() -> list[Path]:
+    """The kept pages of what environments need name the copies' tags: bring them up to date."""
+    from hyperpod_ray import core
+    from hyperpod_ray.core import needs, needs_page
+
+    needs.image_lock.cache_clear()
+    made = []
+    for name in core.environment_names():
+        plan = core.Plan(name=name, settings=core.load(name).settings)
+        file, text = needs_page.file_of(plan), needs_page.page(plan)
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            made.append(file)
+    return made

@@ -1,0 +1,125 @@
+"""Deploys an environment to the embedded AWS: the same stacks by the real CDK, with stand-ins for image and charts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
+
+
+def deploy(env: str, *, folder: Path, state: Path) -> int:
+    """Start the embedded AWS in the environment's account and region, and deploy the environment to it."""
+    from hyperpod_ray.charts import store
+    from hyperpod_ray.charts.lock import Lock
+    from hyperpod_ray.core import project, stand_ins
+    from hyperpod_ray_sandbox.aws import commands, process
+
+    rehearsed, settings = _rehearsed(env, folder=folder, state=state)
+    running = process.find(state)
+    if running and (running.account, running.region) != (settings.account, settings.region):
+        raise OpsError(
+            f"the embedded AWS runs as account {running.account} in {running.region}",
+            expected=f"{settings.account} in {settings.region}, as in {env}.yaml",
+            fix="hyperpod-ray local down, then the same command again",
+            code=BAD_USE,
+        )
+    running = commands.up(state=state, account=settings.account, region=settings.region)
+    charts = Lock.read(project.SOURCE / stand_ins.LOCK_FILE).charts if settings.orchestrator == "eks" else {}
+    for locked in charts.values():
+        store.fetch(locked)
+    cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
+    cdk.run("bootstrap", f"aws://{running.account}/{running.region}", folder=cdk.work)
+    cdk.synthesize()
+    cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
+    output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
+    output.log(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
+    return OK
+
+
+def destroy(env: str, *, folder: Path, state: Path) -> int:
+    """Destroy the environment's stacks on the embedded AWS and list what is left of it."""
+    from hyperpod_ray_sandbox.aws import commands
+
+    running = commands.found(state)
+    rehearsed, _ = _rehearsed(env, folder=folder, state=state)
+    cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
+    if not cdk.assembly.is_dir():
+        cdk.synthesize()
+    cdk.run("destroy", "--force")
+    left = [
+        f"{item['type']} {item['id']}"
+        for item in commands.inventory(state=state, ignore_stack=(names.BOOTSTRAP_STACK,), ignore_service_made=True)
+        if item["id"] != names.BOOTSTRAP_STACK and (str(item["stack"]).startswith(f"{env}-") or not item["stack"])
+    ]
+    for line in left:
+        output.log(f"left: {line}")
+    return CONDITION_FALSE if left else OK
+
+
+def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
+    """The file with stand-ins, written beside the state, and its settings."""
+    import yaml
+
+    from hyperpod_ray import core
+    from hyperpod_ray.core import stand_ins
+
+    file = core.load_any(env, folder=folder)
+    data, notes = stand_ins.rehearsed(yaml.safe_load(file.path.read_text(encoding="utf-8-sig")))
+    target = state / "rehearsed" / env / "environments" / f"{env}.yaml"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = stand_ins.NOTICE.format(name=env) + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    target.write_text(text, encoding="utf-8")
+    for note in notes:
+        output.log(f"stand-in: {note}")
+    return target, core.load_any(env, folder=target.parent).settings
+
+
+class Cdk:
+    """The project's own cdk CLI for one environment.
+
+    Args:
+        env: The environment's name.
+        environments: Folder of its file.
+        variables: Environment variables that choose the account or the embedded AWS.
+        work: Folder for the assembly; holds no cdk.json.
+    """
+
+    def __init__(self, env: str, *, environments: Path, variables: dict[str, str], work: Path) -> None:
+        from hyperpod_ray.core import project
+
+        self.env, self.environments, self.work = env, environments, work
+        self.project = project.SOURCE
+        self.assembly = work / "cdk.out"
+        self._program = self.project / "node_modules" / ".bin" / "cdk"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self._variables = {**os.environ, **variables, "PATH": path}
+
+    def synthesize(self) -> None:
+        """Write the assembly."""
+        self._call(
+            ["synth", "--quiet", "--output", str(self.assembly), "-c", f"env={self.env}", "-c",
+             f"environments={self.environments}", "--app", f'"{sys.executable}" app.py'],
+            folder=self.project,
+        )  # fmt: skip
+
+    def run(self, verb: str, *arguments: str, folder: Path | None = None) -> None:
+        """Run a command on all stacks of the assembly, or in a folder without one."""
+        stacks = [] if folder else ["--app", str(self.assembly), f"{self.env}/*"]
+        self._call([verb, *stacks, *arguments], folder=folder or self.project)
+
+    def _call(self, arguments: list[str], *, folder: Path) -> None:
+        if not self._program.exists():
+            raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
+        ended = subprocess.run(
+            [str(self._program), *arguments], cwd=folder, env=self._variables, check=False
+        ).returncode
+        if ended:
+            raise OpsError(
+                f"cdk {arguments[0]} failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR
+            )

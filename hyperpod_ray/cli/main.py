@@ -1,0 +1,244 @@
+"""The root of the command line: what all commands have in common, and how a failure is reported."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from hyperpod_ray.cli import (
+    __version__,
+    cdk,
+    charts,
+    completion,
+    data,
+    deploy,
+    environments,
+    image,
+    local,
+    manifests,
+    nodes,
+    operate,
+    plan,
+    reference,
+    review,
+    runs,
+    submit,
+)
+from hyperpod_ray.cli.options import current, epilog
+from hyperpod_ray.core import names
+from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
+
+EXIT_CODES = (
+    (0, "success"),
+    (1, "error: the command failed"),
+    (2, "bad usage or an invalid environment file; nothing was done"),
+    (3, "the condition is false: not healthy, a check failed, a review stops a deploy, a generated file is stale"),
+    (4, "timeout; what the command waited for continues"),
+    (130, "interrupted by Ctrl-C"),
+)
+
+COMMANDS = (
+    "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect", "submit",
+    "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+)  # fmt: skip
+"""The commands in the order in which an environment needs them, as help shows them."""
+
+
+class Root(typer.core.TyperGroup):
+    """The root, whose help lists the commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the commands, hidden ones last."""
+        names_ = super().list_commands(ctx)
+        return sorted(names_, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
+
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=Root,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
+    epilog=epilog(["env new staging", "local deploy staging", "deploy staging", "status staging"])
+    + "\n\n\b\nExit codes:\n"
+    + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.write_line(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    environments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            envvar=names.ENVIRONMENTS_VARIABLE,
+            help="Folder of environment files. Default: environments/ here or in a folder above.",
+        ),
+    ] = None,
+    tunnel: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(
+            envvar=names.TUNNEL_VARIABLE,
+            help="Session Manager tunnel to the Kubernetes API. auto: where it is private and unreachable.",
+        ),
+    ] = "auto",
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    current.folder = environments.resolve() if environments else None
+    current.tunnel = tunnel
+
+
+app.add_typer(environments.app, name="env")
+operate.register(app)
+submit.register(app)
+plan.register(app)
+app.add_typer(nodes.app, name="nodes")
+app.add_typer(runs.app, name="runs")
+deploy.register(app)
+cdk.register(app)
+review.register(app)
+manifests.register(app)
+data.register(app)
+app.add_typer(charts.app, name="charts")
+app.add_typer(image.app, name="image")
+app.add_typer(local.app, name="local")
+local.register_demo(app)
+completion.register(app)
+reference.register(app)
+
+# typer carries its own click; the base of its errors has no public name
+USAGE: Any = typer.BadParameter.__mro__[2]
+
+
+@functools.cache
+def tree() -> Any:
+    """The whole command tree, as click commands; built once, for a process that runs many commands."""
+    return typer.main.get_command(app)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; a failure is one line, the next command and an exit code, or JSON where that was asked for."""
+    given = sys.argv[1:] if arguments is None else arguments
+    current.environment, current.folder, current.tunnel = "ENV", None, "auto"
+    output.forget()
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
+    try:
+        return int(tree().main(args=given, prog_name=PROGRAM, standalone_mode=False) or OK)
+    except (KeyboardInterrupt, typer.Abort):
+        output.log("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader (head, less) has gone; Python would complain again when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        as_json = _asks_for_json(given)
+        if isinstance(error, USAGE) and not as_json:
+            error.show(file=sys.stderr)
+            return int(error.exit_code)
+        return _failed(_explained(error), as_json=as_json)
+    finally:
+        if opened := sys.modules.get("hyperpod_ray.ops.tunnel"):
+            opened.close_all()
+
+
+def _explained(error: Exception) -> OpsError:
+    """What a failure means; a failure without an explanation is a defect of this program."""
+    if isinstance(error, USAGE):
+        return OpsError(
+            error.format_message().rstrip("."),
+            expected="a command line as in its help",
+            fix=f"{PROGRAM} --help",
+            code=int(error.exit_code),
+        )
+    if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
+        return missing
+    known = explain(error, environment=current.environment)
+    if known is None and os.environ.get(names.TRACEBACK_VARIABLE):
+        raise error
+    return known or OpsError(
+        f"internal error: {type(error).__name__}: {error}",
+        expected="no failure of this kind",
+        fix=f"run the command again with {names.TRACEBACK_VARIABLE}=1 and report the output",
+        code=ERROR,
+    )
+
+
+EXTRAS = {
+    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray", "stacks"},
+    "local": {"sandbox", "rehearsal", "resilience"},
+    "plan": {"numpy", "matplotlib"},
+}
+"""Packages that the light installation lacks, by what they are for."""
+
+
+def extra_of(error: ModuleNotFoundError) -> OpsError | None:
+    """What to install for a command of which a package is missing; None for a package of no extra."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return OpsError(
+                f"no package {package}: this command needs the part [{extra}] of {PROGRAM}",
+                expected="an installation with it",
+                fix="run it from a checkout of the project after `make setup`",
+                code=BAD_USE,
+            )
+    return None
+
+
+def script() -> None:
+    """Entry point of the installed command."""
+    # a shell starts background jobs with SIGINT ignored, and Python then never raises KeyboardInterrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # what a command opened is closed also when it is asked to end
+    signal.signal(signal.SIGTERM, _terminated)
+    raise SystemExit(main())
+
+
+def _terminated(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
+    """What a JSON document says of a failure."""
+    return {"error": {"what": error.what, "expected": error.expected, "fix": error.fix, "code": error.code}}
+
+
+def _failed(error: OpsError, *, as_json: bool) -> int:
+    if as_json and not output.wrote_json():
+        output.write_json("error", failure(error))
+        return error.code
+    output.log(f"error: {error.message}")
+    if error.fix:
+        output.log(f"Fix: {error.fix}")
+    return error.code
+
+
+def _asks_for_json(arguments: list[str]) -> bool:
+    """Whether the command line asks for JSON. Read without the parser, which does not finish after a usage error."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    pairs = itertools.pairwise(own)
+    return any(word in ("--output=json", "-ojson") for word in own) or any(
+        name in ("-o", "--output") and value == "json" for name, value in pairs
+    )

@@ -1,0 +1,220 @@
+"""`hyperpod-ray plan`: what to buy, how to run it, when it ends; one environment and one training run."""
+
+from __future__ import annotations
+
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hyperpod_ray.cli.options import Env, Out, command, current, folder, foreign_folder, names
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from hyperpod_ray.ops.output import Format
+
+if TYPE_CHECKING:
+    from hyperpod_ray.planner.answers import Deploy, Plan
+    from hyperpod_ray.planner.failures import Rates
+    from hyperpod_ray.planner.job import Wish
+
+
+class PlanFormat(StrEnum):
+    """How a plan is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    html = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(
+        app,
+        examples=[
+            "plan prod --model llama-3.1-70b --tokens 1T",
+            "plan prod --params 13B --tokens 300B --sequence 4096 --compare dev",
+            "plan prod --model llama-3.1-8b --tokens 1T --output html --out plan.html",
+            "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --no-deploy -o json",
+        ],
+    )
+    def plan(  # noqa: PLR0917
+        env: Env,
+        model: Annotated[str, typer.Option(metavar="NAME", help="Model that the planner knows.")] = "",
+        params: Annotated[str, typer.Option(metavar="N", help="Parameters of another dense model: 70B.")] = "",
+        config: Annotated[Path | None, typer.Option(metavar="FILE", help="config.json of another dense model.")] = None,
+        tokens: Annotated[str, typer.Option(metavar="N", help="Tokens to train on: 1T.")] = "",
+        sequence: Annotated[int | None, typer.Option(min=128, help="Tokens of one sequence. Default: 8192.")] = None,
+        batch_tokens: Annotated[str, typer.Option(metavar="N", help="Tokens of one step. Default: 4M.")] = "",
+        save: Annotated[
+            Literal["async", "sync"] | None, typer.Option(help="How checkpoints are saved. Default: async.")
+        ] = None,
+        keep: Annotated[int | None, typer.Option(min=1, help="Checkpoints that are kept. Default: 3.")] = None,
+        tokens_per_second: Annotated[
+            float | None, typer.Option(metavar="N", help="Measured tokens per second of one GPU.")
+        ] = None,
+        failures: Annotated[
+            str, typer.Option(metavar="LEVEL", help="low, central, high, or a YAML file with your own record.")
+        ] = "central",
+        storage: Annotated[
+            str, typer.Option(metavar="GIB@MBS", help="Another file system: 4800@500 is 4800 GiB at 500 MB/s per TiB.")
+        ] = "",
+        rehearsal: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="report.json of a rehearsal: its detection of a lost node.")
+        ] = None,
+        compare: Annotated[
+            str, typer.Option(metavar="ENV", help="Compare with this environment.", autocompletion=names)
+        ] = "",
+        assembly: Annotated[
+            Path | None, typer.Option("--app", metavar="FOLDER", help="Synthesized assembly, for the time of a deploy.")
+        ] = None,
+        deploy: Annotated[
+            bool, typer.Option("--deploy/--no-deploy", help="Synthesize, for the time to the first step.")
+        ] = True,
+        write: Annotated[
+            bool, typer.Option("--write", help="Write the run and its best interval into the environment file.")
+        ] = False,
+        form: Annotated[
+            PlanFormat, typer.Option("--output", "-o", help="Format of the data on stdout.")
+        ] = PlanFormat.table,
+        out: Out = None,
+    ) -> int:
+        """Plan a training run: what to buy, how to run it, when it ends. Exit code 3 when the training does not fit."""
+        from hyperpod_ray.planner import PlanError, writing
+        from hyperpod_ray.planner.job import Wish
+
+        current.environment = env
+        wish = Wish(
+            model=model, parameters=params, config=config, tokens=tokens, sequence=sequence, batch_tokens=batch_tokens,
+            save=save, keep=keep, tokens_per_second=tokens_per_second,
+        )  # fmt: skip
+        try:
+            made = [
+                _plan(
+                    name, wish, failures=failures, storage=storage, rehearsal=rehearsal,
+                    deploy=_deploy(name, given=assembly, synthesize=deploy),
+                )
+                for name in dict.fromkeys(filter(None, (env, compare)))
+            ]  # fmt: skip
+            _show(made, form=form, out=out)
+            if write:
+                written = writing.write(folder() / f"{env}.yaml", made[0].outlook)
+                output.log(f"wrote section training of {written}: look at it with git diff")
+        except PlanError as error:
+            raise OpsError.of(error, code=BAD_USE) from error
+        return OK if all(one.fits for one in made) else CONDITION_FALSE
+
+
+def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path | None, deploy: Deploy | str) -> Plan:
+    from hyperpod_ray import core
+    from hyperpod_ray.planner import answers, rehearsed
+    from hyperpod_ray.planner.cluster import bill, cluster, file_systems, with_storage
+    from hyperpod_ray.planner.job import job
+    from hyperpod_ray.planner.outlook import Outlook
+    from hyperpod_ray.planner.storage import parse
+    from hyperpod_ray.pricing import price_file
+
+    plan = core.load_any(name, folder=folder()).plan
+    system = parse(storage) if storage else None
+    if system:
+        plan = with_storage(plan, system)
+    part = cluster(plan)
+    outlook = Outlook(
+        cluster=part.with_storage(system) if system else part,
+        job=job(wish, plan.settings.training if isinstance(plan, core.Plan) else None),
+        rates=_rates(failures),
+        rehearsed=rehearsed.read(rehearsal) if rehearsal else None,
+    )
+    try:
+        prices = price_file.recorded(foreign_folder())
+    except price_file.PriceFileError as error:
+        raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
+    day = output.now().date()
+    systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
+    return answers.plan(outlook, bill(plan, prices, day=day), deploy=deploy, systems=systems)
+
+
+def _rates(text: str) -> Rates:
+    from hyperpod_ray.planner import failures
+
+    for level in failures.LEVELS:
+        if text == level:
+            return failures.published(level)
+    return failures.from_file(Path(text))
+
+
+def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
+    """How long a deploy takes, or why that is not known."""
+    from hyperpod_ray.core import project
+    from hyperpod_ray.review.errors import ReviewError
+
+    if given is None and not synthesize:
+        return "Not asked for: --no-deploy."
+    if given is None and not project.is_checkout():
+        return "Not known: it needs a synthesized assembly (--app FOLDER), or a checkout of the project."
+    from hyperpod_ray.cli.synthesis import app
+
+    with tempfile.TemporaryDirectory(prefix="hyperpod-ray-plan-") as folder_:
+        out = given or Path(folder_) / "cdk.out"
+        if given is None and app(name, out=out):
+            return "Not known: the synthesis failed; see its messages above."
+        try:
+            return deploy_of(out, name)
+        except ReviewError as error:
+            raise OpsError.of(error, fix="give the folder that `cdk synth` wrote", code=BAD_USE) from error
+
+
+def deploy_of(folder_: Path, name: str) -> Deploy | str:
+    """The critical path of an assembly's first deploy, as the planner takes it."""
+    from hyperpod_ray.planner.answers import Deploy, DeployStep
+    from hyperpod_ray.planner.data import node_durations
+    from hyperpod_ray.planner.ranges import Range
+    from hyperpod_ray.review import assembly
+    from hyperpod_ray.review.schedule import first_deploy
+
+    found = assembly.read(folder_)
+    if name not in found:
+        return f"Not known: {folder_} has no environment {name}."
+    made = first_deploy(found[name])
+    if made is None:
+        return f"Not known: {folder_} creates nothing."
+    last = made.nodes[-1] if made.nodes else None
+    nodes = Range(*(last.minutes if last else made.side_by_side))
+    why = f"group {last.group}: {last.why}" if last else ""
+    pulled_early = last is not None
+    if not pulled_early:
+        pull, source = node_durations()["image_pull"]
+        nodes = Range(*(one + other / 60 for one, other in zip(nodes, pull, strict=True)))
+        why = f"all stacks, then the image: {source}"
+    path = tuple(
+        DeployStep(title=f"{step.action} {step.title}", minutes=Range(*step.minutes), source=step.source)
+        for step in made.path
+    )
+    return Deploy(stacks=Range(*made.side_by_side), path=path, nodes=nodes, nodes_why=why)
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+def _show(made: list[Plan], *, form: PlanFormat, out: Path | None) -> None:
+    from hyperpod_ray.cli import plan_text
+    from hyperpod_ray.planner import answers, page
+
+    if form is PlanFormat.json:
+        first, *others = (answers.as_data(one) for one in made)
+        data = {**first, **({"compared_with": others[0]} if others else {})}
+        text = output.json_text("plan", data) if out else ""
+        if not out:
+            output.write_json("plan", data)
+    elif form is PlanFormat.html:
+        text = page.html(made)
+    else:
+        text = plan_text.text(made, Format(form.value))
+    if out:
+        out.write_text(text, encoding="utf-8")
+        output.log(f"wrote {out}")
+    elif text:
+        output.write_text(text)

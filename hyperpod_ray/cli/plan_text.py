@@ -1,0 +1,76 @@
+"""A plan as tables, on a terminal or as Markdown."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.planner.answers import Answer, Plan, Row, figure
+from hyperpod_ray.planner.ranges import Range
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LETTERS = "abcdefg"
+
+
+def text(made: list[Plan], form: Format) -> str:
+    """One plan, or two beside each other."""
+    stream = io.StringIO()
+    console = output.console(form, stream=stream)
+    markdown = form is Format.markdown
+    if len(made) > 1:
+        _compare(console, made)
+    for one in made[:1] if len(made) == 1 else made:
+        _plan(console, one, markdown=markdown)
+    return stream.getvalue()
+
+
+def _plan(console: Console, one: Plan, *, markdown: bool) -> None:
+    console.print(f"{'# ' if markdown else ''}Plan of {one.environment}")
+    console.print(f"{one.subject}.")
+    table = output.table("", "Question", "Answer")
+    for letter, answer in zip(LETTERS, one.answers, strict=True):
+        table.add_row(letter, answer.title, answer.head)
+    console.print(table)
+    for letter, answer in zip(LETTERS, one.answers, strict=True):
+        if not answer.rows and not answer.notes:
+            continue
+        console.print(f"{'## ' if markdown else chr(10)}{letter}. {answer.title}")
+        if answer.rows:
+            console.print(figures(answer))
+        for note in answer.notes:
+            console.print(f"{'> ' if markdown else '  '}{note}")
+    console.print(f"{'## ' if markdown else chr(10)}Not known")
+    for line in one.refused:
+        console.print(f"- {line}")
+
+
+def figures(answer: Answer) -> Any:
+    """The figures of one answer as a table; those without a span stand under central."""
+    table = output.table("Figure", ">Low", ">Central", ">High", "Unit", "Source")
+    for row in answer.rows:
+        table.add_row(row.what, *cells(row), row.unit if row.unit != "%" else "", row.source)
+    return table
+
+
+def cells(row: Row) -> tuple[str, str, str]:
+    """Low, central and high of a row; a figure without a span has only the middle one."""
+    value = row.value
+    if value is None:
+        return "", "not known", ""
+    if not isinstance(value, Range):
+        return "", value, ""
+    if value.known:
+        return "", figure(value.central, row.unit), ""
+    low, central, high = (figure(one, row.unit) for one in value)
+    return low, central, high
+
+
+def _compare(console: Console, made: list[Plan]) -> None:
+    table = output.table("Question", *(one.environment for one in made))
+    for answers in zip(*(one.answers for one in made), strict=True):
+        table.add_row(answers[0].title, *(answer.head for answer in answers))
+    console.print(table)

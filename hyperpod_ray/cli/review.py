@@ -1,0 +1,181 @@
+"""`hyperpod-ray review`: what a change does to running training, before it is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyperpod_ray.cli.options import Out, Output, command, current, folder, names
+from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from hyperpod_ray.ops.output import Format
+
+if TYPE_CHECKING:
+    from hyperpod_ray.core.ground import GroundPlan
+    from hyperpod_ray.review.review import Review
+
+
+class Limit(StrEnum):
+    """What ends the review with exit code 3."""
+
+    never = "never"
+    any_change = "any-change"
+    weakens = "weakens"
+    interrupts = "interrupts"
+    loses_nodes = "loses-nodes"
+    loses_data = "loses-data"
+    rejected = "rejected"
+    any_rejected = "any-rejected"
+    any_weakened = "any-weakened"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(
+        app,
+        examples=[
+            "review --base origin/main",
+            "review prod --base origin/main --output markdown --out report.md --fail-on loses-nodes",
+            "review prod --deployed --fail-on interrupts",
+            "review --base-assembly before/cdk.out --head-assembly cdk.out",
+        ],
+    )
+    def review(  # noqa: PLR0917
+        env: Annotated[
+            str | None,
+            typer.Argument(metavar="[ENV]", help="Only this environment. Default: all.", autocompletion=names),
+        ] = None,
+        base: Annotated[str, typer.Option(metavar="REVISION", help="Git revision to compare with.")] = "",
+        head: Annotated[
+            str, typer.Option(metavar="REVISION", help="Git revision to review. Default: the working tree.")
+        ] = "",
+        deployed: Annotated[
+            bool, typer.Option("--deployed", help="Compare with what CloudFormation has of the environment; read-only.")
+        ] = False,
+        base_assembly: Annotated[
+            Path | None, typer.Option(metavar="FOLDER", help="A cdk.out to compare with, instead of --base.")
+        ] = None,
+        head_assembly: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The cdk.out to review.")] = None,
+        form: Output = Format.table,
+        out: Out = None,
+        fail_on: Annotated[
+            list[Limit] | None,
+            typer.Option(
+                metavar="VERDICT",
+                help=f"Exit code 3 when the verdict is this or worse; repeatable. One of {', '.join(Limit)}. "
+                "any-rejected, any-weakened: some part is refused, or is less secure or recoverable.",
+            ),
+        ] = None,
+    ) -> int:
+        """Show what a change does to running training.
+
+        Lists nodes, jobs, data, money and time. Needs no AWS account, except with --deployed.
+        """
+        from hyperpod_ray.review.errors import ReviewError
+
+        current.environment = env or "ENV"
+        try:
+            if deployed:
+                made = _against_deployed(env, head_assembly, others=bool(base or head or base_assembly))
+            else:
+                made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
+        except ReviewError as error:
+            raise OpsError.of(error, code=BAD_USE) from error
+        from hyperpod_ray.review.report import FORMATS
+
+        text = FORMATS[form.value](made).rstrip("\n") + "\n"
+        if out is not None:
+            out.write_text(text, encoding="utf-8")
+        else:
+            output.write_text(text)
+        output.log(f"compared in {made.seconds:.1f} s")
+        from hyperpod_ray.review.review import fails
+
+        return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK
+
+
+def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:
+    from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
+    from hyperpod_ray.cli.options import any_target
+    from hyperpod_ray.cli.synthesis import assembly
+    from hyperpod_ray.core import plan_names
+    from hyperpod_ray.ops import gather
+    from hyperpod_ray.review.deployed import deployed
+    from hyperpod_ray.review.review import review_deploy
+    from hyperpod_ray.review.training import add_outlook
+
+    if env is None or others:
+        raise OpsError(
+            "--deployed with another base",
+            expected="one environment, and no base",
+            fix=f"{PROGRAM} review prod --deployed",
+            code=BAD_USE,
+        )
+    chosen = any_target(env)
+    chosen.aws.require_account()
+    stacks = [gather.stack(chosen, name) for name in plan_names.stack_names(chosen.plan)]
+    with assembly(env, given=head) as folder:
+        after = read(folder, env)
+        before = deployed(after, deployed_stacks(chosen, stacks))
+        made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
+        return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
+
+
+def _plans(made: Review, *, revision: str = "") -> Iterator[GroundPlan]:
+    """Plans of the environments as their files are now, or at a revision; a file that is broken or gone has none."""
+    import tempfile
+
+    from hyperpod_ray import core
+    from hyperpod_ray.core import project
+    from hyperpod_ray.review.worktrees import environment_files
+
+    names_ = [one.name for one in made.environments]
+    with tempfile.TemporaryDirectory(prefix="hyperpod-ray-review-") as scratch:
+        there = folder()
+        if revision:
+            there = Path(scratch)
+            for name, text in environment_files(project.SOURCE, revision, names_).items():
+                (there / f"{name}.yaml").write_text(text, encoding="utf-8")
+        for name in names_:
+            try:
+                yield core.load_any(name, folder=there).plan
+            except core.EnvironmentFileError:
+                continue
+
+
+def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
+    from hyperpod_ray.core import project
+    from hyperpod_ray.review.review import review as compare
+    from hyperpod_ray.review.training import add_outlook
+    from hyperpod_ray.review.worktrees import assemblies
+
+    if base_assembly and head_assembly:
+        made = compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
+        return add_outlook(made, _plans(made))
+    if base_assembly or head_assembly:
+        raise OpsError(
+            "one assembly", expected="--base-assembly and --head-assembly together", fix="add the other", code=BAD_USE
+        )
+    if not base:
+        raise OpsError(
+            "no revision to compare with",
+            expected="--base REVISION, or --base-assembly and --head-assembly",
+            fix=f"{PROGRAM} review --base origin/main",
+            code=BAD_USE,
+        )
+    if not project.is_checkout():
+        raise OpsError(
+            "review --base: no checkout of the project with `make setup`",
+            expected="one: both revisions are synthesized",
+            fix=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
+            code=BAD_USE,
+        )
+    with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
+        made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
+        return add_outlook(made, _plans(made, revision=head))

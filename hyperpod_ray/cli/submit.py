@@ -1,0 +1,127 @@
+"""`hyperpod-ray submit`: a job from a file, from options, or from a file with options in place of some fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from hyperpod_ray.cli.options import Env, command, target
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
+
+Pairs = list[str] | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+
+    @command(
+        app,
+        examples=[
+            "submit prod --working-dir jobs/finetune -- python train.py --storage /fsx/runs --name first",
+            "submit prod -f job.yaml",
+            "submit prod -f job.yaml --name second --workers 2:4 --env EPOCHS=3",
+            "submit prod --team vision --priority deadline -f job.yaml",
+            "submit prod --secret HF_TOKEN=hugging-face/token --no-wait -- python train.py",
+        ],
+    )
+    def submit(  # noqa: PLR0917
+        env: Env,
+        entrypoint: Annotated[
+            list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command that the job runs.")
+        ] = None,
+        file: Annotated[
+            Path | None, typer.Option("--file", "-f", metavar="FILE", help="Job file; options replace its fields.")
+        ] = None,
+        name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run.")] = None,
+        cluster: Annotated[
+            Literal["standing", "own"] | None,
+            typer.Option(metavar="CLUSTER", help="standing: the RayCluster. own: a new one for this job."),
+        ] = None,
+        workers: Annotated[str | None, typer.Option(metavar="N", help="Training workers: a number or MIN:MAX.")] = None,
+        gpus_per_worker: Annotated[int | None, typer.Option(metavar="N", help="GPUs of one worker.")] = None,
+        spares: Annotated[int | None, typer.Option(metavar="N", help="Workers that stand by.")] = None,
+        working_dir: Annotated[
+            str | None, typer.Option(metavar="FOLDER", help="Folder that the job runs in; uploaded.")
+        ] = None,
+        py_module: Annotated[
+            list[str] | None,
+            typer.Option("--py-module", metavar="FOLDER", help="Folder of a Python package; uploaded; repeatable."),
+        ] = None,
+        package: Annotated[
+            list[str] | None,
+            typer.Option("--package", metavar="NAME==VERSION", help="Package that Ray installs; repeatable."),
+        ] = None,
+        env_var: Annotated[
+            list[str] | None,
+            typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the job; repeatable."),
+        ] = None,
+        secret: Annotated[
+            list[str] | None,
+            typer.Option("--secret", metavar="NAME=SECRET/KEY", help="Variable from a secret; repeatable."),
+        ] = None,
+        storage: Annotated[str | None, typer.Option(metavar="PLACE", help="Folder of all runs.")] = None,
+        data: Annotated[
+            list[str] | None, typer.Option("--data", metavar="PLACE", help="What the job reads; repeatable.")
+        ] = None,
+        retries: Annotated[int | None, typer.Option(metavar="N", help="New clusters after a failed driver.")] = None,
+        team: Annotated[str | None, typer.Option(metavar="TEAM", help="Team whose queue and quota it uses.")] = None,
+        queue: Annotated[str | None, typer.Option(metavar="NAME", help="LocalQueue of the job's own cluster.")] = None,
+        priority: Annotated[str | None, typer.Option(metavar="NAME", help="Priority class in that queue.")] = None,
+        topology: Annotated[
+            Literal["layer-1", "layer-2", "layer-3", "ultraserver"] | None,
+            typer.Option(metavar="LEVEL", help="Place workers together: layer-1, layer-2, layer-3, ultraserver."),
+        ] = None,
+        topology_required: Annotated[
+            bool | None, typer.Option("--topology-required", help="Wait until that level has room.")
+        ] = None,
+        runtime_env: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="YAML file with Ray's runtime_env.")
+        ] = None,
+        submission_id: Annotated[str, typer.Option(metavar="ID", help="ID of the job. Default: Ray chooses one.")] = "",
+        address: Annotated[
+            str,
+            typer.Option(metavar="URL", help="Dashboard to use without a port forward. Its token: RAY_AUTH_TOKEN."),
+        ] = "",
+        wait_: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log to the end.")] = True,
+    ) -> int:
+        """Submit a job and follow its log. Checks it first, and shows what it takes. Exits with its exit code."""
+        import shlex
+
+        from hyperpod_ray.core import job_file
+        from hyperpod_ray.ops import submit as verb
+
+        fields: dict[str, Any] = {
+            "command": shlex.join(entrypoint) if entrypoint else None,
+            "name": name, "cluster": cluster, "workers": workers, "gpus_per_worker": gpus_per_worker, "spares": spares,
+            "working_dir": working_dir, "py_modules": py_module, "packages": package,
+            "env": pairs("--env", env_var, value="VALUE"), "secrets": pairs("--secret", secret, value="SECRET/KEY"),
+            "storage": storage, "data": data, "retries": retries, "team": team, "queue": queue, "priority": priority,
+            "topology": topology, "topology_required": topology_required,
+        }  # fmt: skip
+        found = target(env)
+        if file is None and not entrypoint:
+            raise OpsError(
+                "no command to submit",
+                expected="a command after --, or a job file",
+                fix=f"hyperpod-ray submit {env} -- python train.py, or hyperpod-ray submit {env} -f job.yaml",
+                code=BAD_USE,
+            )
+        job = job_file.load(file, {key: value for key, value in fields.items() if value not in (None, {})})
+        return verb.run(found, job, runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_)
+
+
+def pairs(option: str, items: Pairs, *, value: str) -> dict[str, str]:
+    """`NAME=VALUE` words as a mapping."""
+    made = {}
+    for item in items or []:
+        name, equals, given = item.partition("=")
+        if not equals or not name:
+            # what was given may be a secret: only its name is shown
+            shown = name or item.partition("=")[0] or "NAME"
+            raise OpsError(
+                f"{option}: '{shown}'", expected=f"NAME={value}", fix=f"{option} {shown}={value}", code=BAD_USE
+            )
+        made[name] = given
+    return made

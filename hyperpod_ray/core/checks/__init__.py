@@ -1,0 +1,68 @@
+"""The rule base: what CloudFormation lets through and a service rejects later, or what does not work then.
+
+Each rule is a small function with its source in the docstring. It names the top-level sections it reads and runs when
+those are valid; it says nothing about what a rule before it has to say (an unknown group name is reported once). It
+also names what it needs: the file, the repository around it, or the AWS account (`hyperpod_ray.core.findings.Level`).
+"""
+
+from __future__ import annotations
+
+from hyperpod_ray.core.checks import (
+    access,
+    account,
+    eks,
+    groups,
+    hangs,
+    image,
+    image_build,
+    metrics,
+    names,
+    network,
+    operator,
+    pods,
+    protection,
+    ray,
+    reach,
+    records,
+    repository,
+    slurm,
+    storage,
+    teams,
+    tracking,
+)
+from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.ground import GroundPlan
+
+__all__ = [
+    "access",
+    "account",
+    "eks",
+    "groups",
+    "hangs",
+    "image",
+    "image_build",
+    "metrics",
+    "names",
+    "network",
+    "operator",
+    "pods",
+    "protection",
+    "ray",
+    "reach",
+    "records",
+    "repository",
+    "run",
+    "slurm",
+    "storage",
+    "teams",
+    "tracking",
+]
+
+
+def run(plan: GroundPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
+    """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
+    at_hand = evidence or Evidence()
+    concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
+    runnable = [rule for rule in concerned if rule.reads(plan.settings.orchestrator) <= valid and rule.runs(at_hand)]
+    return [finding for rule in runnable for finding in rule(plan, at_hand)]

@@ -1,0 +1,165 @@
+"""Rules about what Ray's pods may do in AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hyperpod_ray.core.access import refusals
+from hyperpod_ray.core.findings import Finding, error, rule, warning
+from hyperpod_ray.core.names import TRACKING_VARIABLE
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.service_limits import partition_of
+
+
+@rule("ray", "hyperpod")
+def environment_variables_are_allowed(plan: Plan) -> Iterator[Finding]:
+    """A variable that names a bucket or an MLflow server is of no use to pods that may not reach it."""
+    ray = plan.settings.ray
+    groups = [(("ray", "env"), ray.env), (("ray", "head", "env"), ray.head.env)]
+    groups += [(("ray", "workers", str(i), "env"), worker.env) for i, worker in enumerate(ray.workers)]
+    for path, variables in groups:
+        place = [int(part) if part.isdigit() else part for part in path]
+        for name, value in variables.items():
+            for refusal in refusals(plan, command=[], variables={name: value}):
+                yield error(*place, name, what=refusal.what, expected=refusal.expected, fix=refusal.fix)
+
+
+@rule("ray", "network", "region")
+def mlflow_is_reachable(plan: Plan) -> Iterator[Finding]:
+    """The server is regional, and a closed network has no endpoint for it.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/mlflow-create-tracking-server-iam.html
+    """
+    settings = plan.settings
+    access = settings.ray.access
+    if access is None or access.mlflow_arn is None:
+        return
+    region = access.mlflow_arn.split(":")[3]
+    if region != settings.region:
+        yield error(
+            "ray",
+            "access",
+            "mlflow_arn",
+            what=f"the server is in {region}",
+            expected=f"a server in {settings.region}, the environment's Region",
+            fix="name one of that Region, or remove mlflow_arn",
+        )
+    if settings.network.closed:
+        yield error(
+            "ray",
+            "access",
+            "mlflow_arn",
+            what="a closed network has no route to SageMaker's MLflow",
+            expected="a network with a route to it",
+            fix="set network.egress: nat, or use an existing network with an endpoint for it",
+        )
+    if settings.ray.env.get(TRACKING_VARIABLE, access.mlflow_arn) != access.mlflow_arn:
+        yield error(
+            "ray",
+            "env",
+            TRACKING_VARIABLE,
+            what=f"differs from ray.access.mlflow_arn, {access.mlflow_arn}",
+            expected="one MLflow server",
+            fix="remove the variable: the pods get it from ray.access",
+        )
+
+
+@rule("ray", "network", "region")
+def secrets_are_reachable(plan: Plan) -> Iterator[Finding]:
+    """Secrets Manager is regional, and a closed network has no endpoint for it.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/vpc-endpoint-overview.html
+    """
+    settings = plan.settings
+    arns = settings.ray.access.secret_arns if settings.ray.access else []
+    for index, arn in enumerate(arns):
+        place = ("ray", "access", "secret_arns", index)
+        if (there := arn.split(":")[3]) != settings.region:
+            yield error(
+                *place,
+                what=f"the secret is in {there}",
+                expected=f"a secret in {settings.region}, the environment's Region",
+                fix=f"replicate it to {settings.region} and name the replica",
+            )
+        elif settings.network.closed:
+            yield error(
+                *place,
+                what="a closed network has no route to AWS Secrets Manager",
+                expected="a network with a route to it",
+                fix="use a Kubernetes Secret and ray.secrets, or set network.egress: nat",
+            )
+
+
+@rule("ray", "region")
+def keys_are_regional(plan: Plan) -> Iterator[Finding]:
+    """Pods use keys through S3 of their own region."""
+    access = plan.settings.ray.access
+    for index, arn in enumerate(access.kms_key_arns if access else []):
+        if arn.split(":")[1] != (ours := partition_of(plan.settings.region)):
+            yield error(
+                "ray",
+                "access",
+                "kms_key_arns",
+                index,
+                what=f"the key is in partition {arn.split(':')[1]}",
+                expected=f"a key of partition {ours}, as the Region",
+                fix="name a key of the environment's Region",
+            )
+        elif arn.split(":")[3] != plan.settings.region:
+            yield error(
+                "ray",
+                "access",
+                "kms_key_arns",
+                index,
+                what=f"the key is in {arn.split(':')[3]}",
+                expected=f"a key in {plan.settings.region}, the environment's Region",
+                fix="name a key of that Region",
+            )
+
+
+@rule("ray")
+def access_says_something_once(plan: Plan) -> Iterator[Finding]:
+    """Two entries for one place, or a section that allows nothing, is a slip."""
+    access = plan.settings.ray.access
+    if access is None:
+        return
+    if not access.s3 and not access.secret_arns and access.mlflow_arn is None:
+        yield warning(
+            "ray",
+            "access",
+            what="allows nothing",
+            expected="buckets, secrets or an MLflow server",
+            fix="name buckets in s3, or remove the section",
+        )
+    seen: dict[tuple[str, str], int] = {}
+    for index, entry in enumerate(access.s3):
+        place = (entry.bucket, entry.prefix)
+        if place in seen:
+            yield error(
+                "ray",
+                "access",
+                "s3",
+                index,
+                what=f"{entry.bucket}/{entry.prefix} is already s3[{seen[place]}]",
+                expected="one entry for each place",
+                fix="keep one",
+            )
+        seen.setdefault(place, index)
+
+
+@rule("hyperpod", orchestrator="eks")
+def tier_settings_have_effect(plan: Plan) -> Iterator[Finding]:
+    """A bucket that exists keeps its own rules."""
+    tiered = plan.settings.hyperpod.tiered_storage
+    if tiered is None or tiered.bucket is None:
+        return
+    for name in ("keep_days", "on_destroy"):
+        if name in tiered.model_fields_set:
+            yield error(
+                "hyperpod",
+                "tiered_storage",
+                name,
+                what=f"is of a new bucket, and tiered_storage.bucket names {tiered.bucket}",
+                expected="one of the two",
+                fix="remove one",
+            )

@@ -1,0 +1,160 @@
+"""Rules about service quotas: what the file asks, with what others of the account use, against what is allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.evidence import Account
+from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan, read_data
+
+Json = dict[str, Any]
+
+
+@rule("hyperpod", needs="account", title="quotas")
+def hyperpod_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+    """HyperPod's quotas: instances by type, per cluster and in all, and the size of volumes.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html#sagemaker-hyperpod-prerequisites-quotas
+    """
+    groups = plan.settings.hyperpod.instance_groups
+    listed, values = read_data("quotas.yaml")["sagemaker"], quota_values(account, "sagemaker")
+    used = _instances_elsewhere(plan, account)
+    # a training plan brings its own capacity
+    ours = [group for group in groups if group.training_plan_arn is None]
+    asked: Counter[str] = Counter()
+    spot: Counter[str] = Counter()
+    for group in ours:
+        (spot if group.capacity == "spot" else asked)[group.type] += plan.most_nodes(group)
+    for kind in sorted(asked):
+        yield enough(values, listed["instances"].format(type=kind), asked[kind], used[kind])
+    for kind in sorted(spot):
+        yield enough(values, listed["spot_instances"].format(type=kind), spot[kind], 0)
+    total = sum(plan.most_nodes(group) for group in groups)
+    yield enough(values, listed["cluster"], total, 0)
+    yield enough(values, listed["clusters"], total, used.total())
+    if spot:
+        yield enough(values, listed["spot_clusters"], spot.total(), 0)
+    if volume := max((group.data_volume_gib or 0 for group in groups), default=0):
+        yield enough(values, listed["volume"], volume, 0)
+
+
+@rule("network", "hyperpod", needs="account", title="network quotas")
+def network_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+    """VPCs, Elastic IP addresses, NAT gateways and interface endpoints of a new network.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+    """
+    network = plan.new_network
+    if network is None:
+        yield skipped("the network exists")
+        return
+    listed, values = read_data("quotas.yaml"), quota_values(account, "vpc")
+    vpcs = _others(plan, account.pages("ec2", "describe_vpcs", "Vpcs"))
+    yield enough(values, listed["vpc"]["vpcs"], 1, len(vpcs))
+    kept = [{"Name": "vpc-endpoint-type", "Values": ["Gateway"]}]
+    gateways = _others(plan, account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=kept))
+    yield enough(values, listed["vpc"]["gateway_endpoints"], 1, len(gateways))
+    if network.closed:
+        endpoints = len({call.endpoint for call in needs.calls(plan) if call.endpoint != "s3"})
+        yield enough(values, listed["vpc"]["endpoints"], endpoints, 0)
+        return
+    internet = _others(plan, account.pages("ec2", "describe_internet_gateways", "InternetGateways"))
+    yield enough(values, listed["vpc"]["internet_gateways"], 1, len(internet))
+    addresses = _others(plan, account.call("ec2", "describe_addresses")["Addresses"])
+    yield enough(quota_values(account, "ec2"), listed["ec2"]["addresses"], network.nat_gateways, len(addresses))
+    wanted = [{"Name": "state", "Values": ["pending", "available"]}]
+    gateways = _others(plan, account.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=wanted))
+    # which zone a gateway is in, its subnet says; the fullest zone decides
+    subnets = sorted({gateway["SubnetId"] for gateway in gateways})
+    zones: Counter[str] = Counter()
+    if subnets:
+        filters = [{"Name": "subnet-id", "Values": subnets}]
+        answer = account.call("ec2", "describe_subnets", Filters=filters)["Subnets"]
+        zone_of = {subnet["SubnetId"]: subnet.get("AvailabilityZoneId", "") for subnet in answer}
+        zones.update(zone_of.get(gateway["SubnetId"], "") for gateway in gateways)
+    used = max((zones[zone] for zone in network.availability_zone_ids[: network.nat_gateways]), default=0)
+    yield enough(values, listed["vpc"]["nat_gateways"], 1, used)
+
+
+@rule("eks", needs="account", title="EKS quotas")
+def eks_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
+    """EKS clusters of the Region.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/service-quotas.html
+    """
+    if plan.existing_eks is not None:
+        yield skipped("the cluster exists")
+        return
+    there = account.pages("eks", "list_clusters", "clusters")
+    used = sum(1 for name in there if str(name) != plan.eks_cluster_name)
+    yield enough(quota_values(account, "eks"), read_data("quotas.yaml")["eks"]["clusters"], 1, used)
+
+
+@rule("storage", needs="account", title="FSx quotas")
+def fsx_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+    """Lustre file systems of the Region and their capacity together.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
+    """
+    new = plan.new_file_system
+    if new is None:
+        yield skipped("the file system exists")
+        return
+    listed, values = read_data("quotas.yaml")["fsx"], quota_values(account, "fsx")
+    others = [
+        system
+        for system in _others(plan, account.pages("fsx", "describe_file_systems", "FileSystems"))
+        if (system.get("LustreConfiguration") or {}).get("DeploymentType") == "PERSISTENT_2"
+    ]
+    used = sum(system.get("StorageCapacity", 0) for system in others)
+    yield enough(values, listed["capacity"], new.capacity_gib, used)
+    yield enough(values, listed["file_systems"], 1, len(others))
+
+
+def _others(plan: GroundPlan, items: list[Json]) -> list[Json]:
+    """What does not carry the environment's tag: its own is counted with what the file asks."""
+    return [
+        item
+        for item in items
+        if {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}.get(names.ENVIRONMENT_TAG) != plan.name
+    ]
+
+
+def quota_values(account: Account, service: str) -> dict[str, float]:
+    """Quotas by name: as applied to the account, else AWS's default."""
+    values: dict[str, float] = {}
+    for operation in ("list_aws_default_service_quotas", "list_service_quotas"):
+        for quota in account.pages("service-quotas", operation, "Quotas", ServiceCode=service):
+            values[quota["QuotaName"]] = quota["Value"]
+    return values
+
+
+def _instances_elsewhere(plan: GroundPlan, account: Account) -> Counter[str]:
+    """Instances by type that other HyperPod clusters of the Region have: they share the quota."""
+    used: Counter[str] = Counter()
+    for cluster in account.pages("sagemaker", "list_clusters", "ClusterSummaries"):
+        if cluster["ClusterName"] == plan.settings.hyperpod.cluster_name:
+            continue
+        nodes = account.pages(
+            "sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=cluster["ClusterName"]
+        )
+        used.update(node["InstanceType"] for node in nodes)
+    return used
+
+
+def enough(values: dict[str, float], name: str, asked: float, used: float) -> Finding:
+    """Whether a quota covers what is asked beside what is used."""
+    if name not in values:
+        fix = "look in the Service Quotas console"
+        return unknown(what=f"no quota is called '{name}'", expected="a quota of that name", fix=fix)
+    quota = values[name]
+    text = f"{name}: {asked:g} asked" + (f" and {used:g} used by others" if used else "") + f", {quota:g} allowed"
+    if asked + used > quota:
+        fix = f"ask for {asked + used:g} in the Service Quotas console (days for accelerated types), or lower the count"
+        return error(what=text, expected=f"at most {quota:g}", fix=fix)
+    return fine(what=text)

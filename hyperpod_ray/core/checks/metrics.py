@@ -1,0 +1,64 @@
+"""Rules about metrics: an alert whose source is off, and a way that is opened for what nobody installs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hyperpod_ray.core import metric_alerts
+from hyperpod_ray.core.findings import Finding, error, rule, warning
+from hyperpod_ray.core.names import OBSERVABILITY_NAMESPACE
+from hyperpod_ray.core.plan import Plan
+
+
+@rule("observability", "hyperpod", "ray")
+def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
+    """Ray reports the use of NVIDIA's GPUs only: without one, the alert on idle GPUs could never be sent.
+
+    https://docs.ray.io/en/latest/ray-observability/reference/system-metrics.html
+    """
+    seen = plan.settings.observability
+    if seen is None or metric_alerts.gpus(plan):
+        return
+    if "gpus_idle_minutes" in seen.model_fields_set and seen.gpus_idle_minutes is not None:
+        yield error(
+            "observability",
+            "gpus_idle_minutes",
+            what="Ray's workers have no NVIDIA GPU, whose use alone Ray reports",
+            expected="no alert without a metric",
+            fix="remove gpus_idle_minutes",
+        )
+
+
+@rule("ray", "observability")
+def the_add_on_is_installed_by_somebody(plan: Plan) -> Iterator[Finding]:
+    """The way for the add-on's collector is of no use where nothing here installs the add-on."""
+    own = plan.settings.ray.observability
+    if own is None or plan.settings.observability is not None:
+        return
+    if OBSERVABILITY_NAMESPACE in own.scrape_namespaces:
+        yield warning(
+            "ray",
+            "observability",
+            "scrape_namespaces",
+            what=f"lets {OBSERVABILITY_NAMESPACE} scrape, but nothing here installs the observability add-on",
+            expected="the section observability, which installs it and lets it scrape",
+            fix="add observability: {} at the top level, unless you install the add-on yourself",
+        )
+
+
+@rule("observability", "network")
+def the_add_ons_images_are_within_reach(plan: Plan) -> Iterator[Finding]:
+    """AWS names no images of the observability add-on: nothing here can tell whether a closed network reaches them.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-setup.html
+    """
+    if plan.settings.observability is not None and plan.settings.network.closed:
+        yield warning(
+            "observability",
+            what=(
+                "AWS does not publish where the add-on's images are, and a closed network reaches Amazon ECR of its "
+                "Region only"
+            ),
+            expected="network.egress 'nat', or no section observability",
+            fix="ask AWS Support for the add-on's images, or remove observability",
+        )

@@ -1,0 +1,101 @@
+"""Rules about what a deployment is based on: fetched charts, recorded digests, the cdk CLI.
+
+An environment is read, checked and synthesized without them. They hold before a deployment only (`stage="deploy"`), so
+that a new environment can be written before anything is fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import yaml
+
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.evidence import Repository
+from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+
+LIGHT = "a light installation, which deploys nothing"
+
+
+@rule("helm", needs="repository", stage="deploy", title="charts")
+def charts_are_fetched(plan: Plan, repository: Repository) -> Iterator[Finding]:
+    """Every Helm chart of the lock file has a recorded digest, and its archive is there.
+
+    https://helm.sh/docs/topics/provenance/
+    """
+    if repository.root is None:
+        yield skipped(LIGHT)
+        return
+    name = plan.settings.helm.lock_file
+    lock, path = repository.root / name, ("helm", "lock_file")
+    if not lock.is_file():
+        yield error(
+            *path, what=f"{name} does not exist", expected="a lock file of charts", fix="correct helm.lock_file"
+        )
+        return
+    content = yaml.safe_load(lock.read_text(encoding="utf-8")) or {}
+    fetch = f"hyperpod-ray charts fetch --lock {name}"
+    for chart in (content.get("charts") or {}).values():
+        label = f"{chart['chart']} {chart['version']}"
+        own = "folder" in (chart.get("source") or {})
+        open_ = [part["chart"] for part in [chart, *(chart.get("sub_charts") or [])] if not part.get("sha256")]
+        archive = lock.parent / content.get("folder", "charts") / f"{chart['chart']}-{chart['version']}.tgz"
+        if not own and open_:
+            what = f"{label}: no digest recorded for {', '.join(open_)}"
+            yield error(*path, what=what, expected="a digest for each chart", fix=f"{fetch}, then commit {name}")
+        elif not archive.exists():
+            yield error(*path, what=f"{label} was not fetched", expected="its archive", fix=fetch)
+        else:
+            yield fine(*path, what=f"{label}, {'of this project' if own else 'locked'}")
+
+
+@rule(
+    "image", "ray", "registries", "helm", "hyperpod", "account", "region",
+    needs="repository", stage="deploy", title="image digests",
+)  # fmt: skip
+def images_have_digests(plan: Plan, repository: Repository) -> Iterator[Finding]:
+    """The image's base and what a mirror copies have recorded digests; their stacks are refused otherwise.
+
+    https://docs.docker.com/build/building/best-practices/#pin-base-image-versions
+    """
+    if repository.root is None:
+        yield skipped(LIGHT)
+        return
+    missing = needs.without_digest(plan)
+    if not missing:
+        yield fine("image", what="every image that is built or copied is known by digest")
+        return
+    records = " and ".join(sorted(set(missing.values())))
+    yield error(
+        "image",
+        what=f"no digest recorded for {', '.join(missing)}",
+        expected="a digest for each image",
+        fix=f"make pin, then commit {records}",
+    )
+
+
+@rule(needs="repository", stage="deploy", title="cdk")
+def cdk_cli_is_installed(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+    """The cdk CLI that package.json pins is installed.
+
+    https://docs.aws.amazon.com/cdk/v2/guide/versioning.html
+    """
+    del plan
+    root = repository.root
+    if root is None:
+        yield skipped(LIGHT)
+        return
+    pinned = json.loads((root / "package.json").read_text(encoding="utf-8"))
+    wanted = {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}.get("aws-cdk", "")
+    installed = root / "node_modules" / "aws-cdk" / "package.json"
+    if not installed.exists():
+        yield error(what="the cdk CLI is not installed", expected=f"version {wanted}", fix="make setup")
+        return
+    version = json.loads(installed.read_text(encoding="utf-8"))["version"]
+    if version != wanted:
+        yield error(what=f"cdk CLI {version} is installed", expected=f"{wanted}, as package.json has it", fix="npm ci")
+    else:
+        yield fine(what=f"CLI {version}")

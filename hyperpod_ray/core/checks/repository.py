@@ -1,0 +1,125 @@
+"""Rules about an environment beside the others of its folder, and about the lock file of its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from hyperpod_ray.core import names
+from hyperpod_ray.core.evidence import Repository
+from hyperpod_ray.core.findings import Finding, error, meant, rule
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+
+
+@rule("account", "region", "hyperpod", "image", needs="repository")
+def names_differ_from_siblings(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+    """Two environments of one account and Region have different clusters and repositories: names are unique there.
+
+    Names are compared without their case, because the bucket of the lifecycle scripts has the cluster's in lower case.
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (ClusterName)
+    """
+    settings, image = plan.settings, plan.built_image
+    near = {
+        name: data
+        for name, data in repository.siblings.items()
+        if (data.get("account"), data.get("region")) == (settings.account, settings.region)
+    }
+    own = settings.hyperpod.cluster_name
+    clusters = [
+        f"{name}.yaml"
+        for name, data in near.items()
+        if _text(data, "hyperpod", "cluster_name").casefold() == own.casefold()
+    ]
+    where = f"of the same account and Region ({settings.account}, {settings.region})"
+    if clusters:
+        yield error(
+            "hyperpod",
+            "cluster_name",
+            what=f"'{own}' is also the cluster of {', '.join(clusters)}, {where}",
+            expected="a name that no other environment has",
+            fix="choose another name",
+        )
+    if image is None or image.repository_exists:
+        return
+    repositories = [f"{name}.yaml" for name, data in near.items() if _repository(name, data) == plan.image_repository]
+    if repositories:
+        yield error(
+            "image",
+            "repository_name",
+            what=f"'{plan.image_repository}' is also the repository of {', '.join(repositories)}, {where}",
+            expected="a name that no other environment has",
+            fix="set another image.repository_name",
+        )
+
+
+def _repository(name: str, data: Any) -> str:
+    """The repository that an environment creates; empty where it creates none."""
+    image = data.get("image")
+    if image is None:
+        return names.image_repository(name)
+    if not isinstance(image, dict) or "uri" in image or image.get("repository_exists") is True:
+        return ""
+    return str(image.get("repository_name") or names.image_repository(name))
+
+
+def _text(data: Any, *path: str) -> str:
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, str) else ""
+
+
+@rule("helm", needs="repository")
+def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
+    """The lock file is there, and holds the versions of the charts that the file names.
+
+    What is deployed is what was locked: https://helm.sh/docs/topics/provenance/
+    """
+    helm = plan.settings.helm
+    if repository.root is None or ".." in helm.lock_file.split("/"):
+        return
+    lock = repository.root / helm.lock_file
+    if not lock.is_file():
+        near = [str(path.relative_to(repository.root)) for path in repository.root.glob("*.lock.yaml")]
+        yield error(
+            "helm",
+            "lock_file",
+            what=f"'{helm.lock_file[:80]}' is no file of the project",
+            expected="a lock file of charts",
+            fix=meant(helm.lock_file, near) or "set helm.lock_file: charts.lock.yaml",
+        )
+        return
+    try:
+        content = yaml.safe_load(lock.read_text(encoding="utf-8"))
+        charts = content["charts"]
+        locked = {key: str(charts[key]["version"]) for key in names.CHARTS if key in charts}
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        yield error(
+            "helm",
+            "lock_file",
+            what=f"'{helm.lock_file[:80]}' is no lock file of charts",
+            expected="a file that `make charts` wrote",
+            fix="make charts",
+        )
+        return
+    wanted = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
+    for chart, setting in wanted.items():
+        version = getattr(helm, setting)
+        if chart not in locked:
+            yield error(
+                "helm",
+                "lock_file",
+                what=f"{helm.lock_file} locks no chart {chart}",
+                expected="an entry for it",
+                fix="make charts",
+            )
+        elif locked[chart] != version:
+            yield error(
+                "helm",
+                setting,
+                what=f"{version}, and {helm.lock_file} locks {chart} {locked[chart]}",
+                expected=f"{locked[chart]}",
+                fix=f"set {locked[chart]}, or change the version in the lock file and run `make charts`",
+            )

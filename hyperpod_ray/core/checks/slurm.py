@@ -1,0 +1,228 @@
+"""Rules about environments whose orchestrator is Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hyperpod_ray.core.checks.lookup import GROUPS, known_groups
+from hyperpod_ray.core.checks.network import addresses
+from hyperpod_ray.core.evidence import Repository
+from hyperpod_ray.core.findings import Finding, error, rule, warning
+from hyperpod_ray.core.requests import refused
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+
+SECTIONS = ("hyperpod", "instance_types", "region", "account")
+CONTROLLER_GIB = 16
+"""Memory below which slurmctld, slurmdbd and their database share too little."""
+
+
+@rule(*SECTIONS, orchestrator="slurm")
+def one_controller(plan: SlurmPlan) -> Iterator[Finding]:
+    """A Slurm cluster has exactly one controller, on one node.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html
+    """
+    for found in refused(plan, "slurm_roles"):
+        if found.index is None:
+            yield error(
+                *GROUPS,
+                what="no group is the controller",
+                expected="exactly one group with role controller",
+                fix="add {name: controller, type: ml.m5.4xlarge, count: 1, slurm: {role: controller}}",
+            )
+        elif found.member == "InstanceCount":
+            yield error(
+                *GROUPS,
+                found.index,
+                "count",
+                what=f"{plan.groups[found.index].count} nodes of the controller",
+                expected="1",
+                fix="set count: 1",
+            )
+        else:
+            yield error(
+                *GROUPS,
+                found.index,
+                "slurm",
+                "role",
+                what=f"'{plan.groups[found.index].name}' is a second controller",
+                expected="exactly one group with role controller",
+                fix="use login or compute, or remove the group",
+            )
+
+
+@rule("hyperpod", orchestrator="slurm")
+def something_runs_jobs(plan: SlurmPlan) -> Iterator[Finding]:
+    """Jobs run on groups of compute: without one, no job ever starts."""
+    if not plan.compute:
+        yield error(
+            *GROUPS,
+            what="no group runs jobs",
+            expected="one or more groups with role compute",
+            fix="add a group with slurm: {role: compute, partitions: [train]}",
+        )
+
+
+@rule(*SECTIONS, orchestrator="slurm")
+def partitions_are_of_compute(plan: SlurmPlan) -> Iterator[Finding]:
+    """A group of compute is in a partition; the controller and login nodes are in none."""
+    for found in refused(plan, "slurm_partitions"):
+        index = found.index or 0
+        group = plan.groups[index]
+        if group.slurm.role == "compute":
+            yield error(
+                *GROUPS,
+                index,
+                "slurm",
+                what="a group of compute without a partition",
+                expected="the partition that its nodes are in",
+                fix="add partitions: [train]",
+            )
+        else:
+            yield error(
+                *GROUPS,
+                index,
+                "slurm",
+                "partitions",
+                what=f"role {group.slurm.role} is in no partition",
+                expected="partitions on groups with role compute",
+                fix="remove partitions",
+            )
+
+
+@rule(*SECTIONS, orchestrator="slurm")
+def accounting_needs_continuous(plan: SlurmPlan) -> Iterator[Finding]:
+    """`AccountingDatabase` needs provisioning mode `Continuous`.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterOrchestratorSlurmConfig.html
+    """
+    for _ in refused(plan, "accounting_is_continuous"):
+        yield error(
+            "hyperpod",
+            "accounting_database",
+            what="an accounting database without provisioning mode Continuous",
+            expected="node_provisioning_mode Continuous",
+            fix="set hyperpod.node_provisioning_mode: Continuous, or remove accounting_database",
+        )
+
+
+@rule("hyperpod", "region", orchestrator="slurm")
+def accounting_secret_is_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
+    """The controller reads the database's password in its own Region, and decrypts it there."""
+    database = plan.settings.hyperpod.accounting_database
+    if database is None:
+        return
+    ours = plan.settings.region
+    replica = "name a secret of the Region, or replicate it"
+    named = [("secret_arn", database.secret_arn, "secret", replica)]
+    if database.kms_key_arn is not None:
+        named.append(("kms_key_arn", database.kms_key_arn, "key", "name the key of the secret in the Region"))
+    for setting, arn, kind, fix in named:
+        if (region := arn.split(":")[3]) != ours:
+            yield error(
+                "hyperpod",
+                "accounting_database",
+                setting,
+                what=f"a {kind} of {region}",
+                expected=f"a {kind} of {ours}",
+                fix=fix,
+            )
+
+
+@rule("hyperpod", "instance_types", orchestrator="slurm")
+def controller_is_off_accelerators(plan: SlurmPlan) -> Iterator[Finding]:
+    """Slurm runs no job on controller and login nodes: their accelerators would be paid for and idle."""
+    for index, group in known_groups(plan):
+        role = plan.groups[index].slurm.role
+        spec = plan.type_spec(group.type)
+        if role != "compute" and spec.accelerators:
+            yield warning(
+                *GROUPS,
+                index,
+                "type",
+                what=f"{group.type} has {spec.accelerators} accelerators, and no job runs on a {role} node",
+                expected="a type without accelerators",
+                fix="use ml.m5.4xlarge" if role == "controller" else "use ml.m5.2xlarge",
+            )
+        elif role == "controller" and spec.memory_gib < CONTROLLER_GIB:
+            yield warning(
+                *GROUPS,
+                index,
+                "type",
+                what=f"{spec.memory_gib} GiB for slurmctld, slurmdbd and their database",
+                expected=f"{CONTROLLER_GIB} GiB or more",
+                fix="use ml.m5.2xlarge or larger",
+            )
+
+
+@rule("hyperpod", orchestrator="slurm")
+def controller_is_kept(plan: SlurmPlan) -> Iterator[Finding]:
+    """Spot capacity can be taken away, and with the controller go the queue and the accounting."""
+    for index, group in enumerate(plan.groups):
+        if group.slurm.role == "controller" and group.capacity == "spot":
+            yield error(
+                *GROUPS,
+                index,
+                "capacity",
+                what="a controller on Spot capacity: the queue is lost with it",
+                expected="on-demand",
+                fix="remove capacity",
+            )
+
+
+@rule("hyperpod", "network", "instance_types", orchestrator="slurm")
+def partitions_share_a_zone(plan: SlurmPlan) -> Iterator[Finding]:
+    """EFA does not cross zones: a job over the groups of a partition would talk over TCP.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html#efa-limits
+    """
+    for name, groups in plan.partitions.items():
+        zones = sorted({plan.zone(group) for group in groups})
+        efa = any(plan.known(group.type) and plan.type_spec(group.type).efa for group in groups)
+        if efa and len(zones) > 1:
+            index = plan.groups.index(groups[-1])
+            yield warning(
+                *GROUPS,
+                index,
+                "availability_zone_id",
+                what=f"partition '{name}' spans {' and '.join(zones)}, and EFA does not cross zones",
+                expected="the groups of a partition in one zone",
+                fix="put the group into a partition of its own",
+            )
+
+
+@rule("network", "hyperpod", "instance_types", orchestrator="slurm")
+def nodes_have_addresses(plan: SlurmPlan) -> Iterator[Finding]:
+    """Each network card of a node takes an address of its subnet, so a subnet bounds the number of nodes."""
+    yield from addresses(plan)
+
+
+@rule("storage", "hyperpod", orchestrator="slurm")
+def efa_storage_is_set_up(plan: SlurmPlan) -> Iterator[Finding]:
+    """HyperPod mounts the file system, and nothing sets the nodes' Lustre client up for EFA but a script of yours.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+    """
+    if plan.efa_storage and plan.script is None:
+        yield warning(
+            "storage",
+            "efa",
+            what="true, and no script sets the nodes' Lustre client up for EFA: it stays on TCP",
+            expected="hyperpod.on_init_complete with the set-up of the FSx for Lustre guide",
+            fix="add the script, or remove efa",
+        )
+
+
+@rule("hyperpod", needs="repository", orchestrator="slurm")
+def script_exists(plan: SlurmPlan, repository: Repository) -> Iterator[Finding]:
+    """The script that extends AWS's set-up is there, inside the project."""
+    script = plan.script
+    if script is None or repository.root is None:
+        return
+    path = ("hyperpod", "on_init_complete")
+    shown = plan.settings.hyperpod.on_init_complete
+    if ".." in Path(script[0]).parts:
+        yield error(*path, what=f"'{shown}' leaves the project", expected="a path inside it", fix="move the script")
+    elif not (repository.root / script[0] / script[1]).is_file():
+        yield error(*path, what=f"no file '{shown}'", expected="a script of the project", fix="create it")

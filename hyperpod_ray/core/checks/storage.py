@@ -1,0 +1,318 @@
+"""Rules about the shared file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hyperpod_ray.core.checks.lookup import find, known_groups, workers
+from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import DataRepository
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray_rules import fsx
+
+OWN_FOLDER = "/.system"
+"""What this project keeps on the file system: Redis' log."""
+
+
+@rule("storage")
+def capacity_is_a_step(plan: GroundPlan) -> Iterator[Finding]:
+    """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB; with EFA, multiples of a step by throughput.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
+    """
+    if plan.new_file_system is None:
+        return
+    capacity, tier = plan.new_file_system.capacity_gib, plan.new_file_system.throughput_mbs_per_tib
+    if plan.efa_storage:
+        step = fsx.EFA_STEP[tier]
+        for _ in fsx.capacity(capacity, deployment="PERSISTENT_2", efa_throughput=tier):
+            below, above = max(step, capacity // step * step), (capacity // step + 1) * step
+            sizes = f"{below} or {above}" if below < above else f"{above}"
+            yield error(
+                "storage",
+                "capacity_gib",
+                what=f"{capacity} is no size of an EFA-enabled file system at {tier} MB/s per TiB",
+                expected=f"multiples of {step}",
+                fix=f"set {sizes}",
+            )
+        return
+    for _ in fsx.capacity(capacity, deployment="PERSISTENT_2"):
+        below, above = max(1200, capacity // 2400 * 2400), (capacity // 2400 + 1) * 2400
+        yield error(
+            "storage",
+            "capacity_gib",
+            what=f"{capacity} is no size of FSx for Lustre",
+            expected="1200, 2400 and multiples of 2400",
+            fix=f"set {below} or {above}",
+        )
+
+
+@rule("storage", "hyperpod", "instance_types", eks=("ray",))
+def efa_storage_has_efa_clients(plan: GroundPlan) -> Iterator[Finding]:
+    """Lustre uses EFA on instances with Nitro v4 or later, and not on trn2; others stay on TCP.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+    """
+    if not plan.efa_storage:
+        return
+    types = sorted({group.type for group in plan.training_groups if plan.known(group.type)})
+    without = [kind for kind in types if not fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa)]
+    if without:
+        yield warning(
+            "storage",
+            "efa",
+            what=f"true, and Lustre has no EFA on {', '.join(without)}",
+            expected="instance types with EFA and Nitro v4 or later, but not trn2",
+            fix="remove efa, or change the type",
+        )
+
+
+@rule("storage", "hyperpod", "instance_types")
+def efa_storage_has_connections(plan: GroundPlan) -> Iterator[Finding]:
+    """A file system takes 1,024 EFA connections: eight of each P5, P5e, P5en and P6-B200 node, one or two of others.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
+    """
+    if not plan.efa_storage:
+        return
+    clients = [group for _, group in known_groups(plan)]
+    needed = sum(group.count * fsx.efa_interfaces(group.type, efa=plan.type_spec(group.type).efa) for group in clients)
+    if needed > fsx.EFA_CONNECTIONS:
+        yield warning(
+            "storage",
+            "efa",
+            what=f"true, and the nodes open {needed:,} EFA connections",
+            expected=f"{fsx.EFA_CONNECTIONS:,} at most",
+            fix="use fewer nodes, or remove efa",
+        )
+
+
+DEFAULT_QUOTA_GIB = 100_800
+"""Default of the quota Lustre Persistent_2 storage capacity. "
+"https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html"""
+
+
+@rule("storage")
+def capacity_is_within_the_default_quota(plan: GroundPlan) -> Iterator[Finding]:
+    """A file system above the default quota needs an increase first.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
+    """
+    new = plan.new_file_system
+    if new is not None and new.capacity_gib > DEFAULT_QUOTA_GIB:
+        yield warning(
+            "storage",
+            "capacity_gib",
+            what=f"{new.capacity_gib:,} GiB",
+            expected=f"at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region",
+            fix="ask for an increase, or set a smaller size",
+        )
+
+
+@rule("storage", "network")
+def existing_file_system_has_its_network(plan: GroundPlan) -> Iterator[Finding]:
+    """A file system mounts in its own VPC, and a VPC that the Network stack creates is not where an older one is.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html
+    """
+    if plan.existing_file_system is not None and plan.new_network is not None:
+        yield warning(
+            "storage",
+            "existing",
+            "file_system_id",
+            what="exists, and network creates a VPC, in which the file system is only if you created it there",
+            expected="the VPC of the file system",
+            fix="name its VPC in network.existing",
+        )
+
+
+@rule("storage", "network", "region")
+def storage_zone_exists(plan: GroundPlan) -> Iterator[Finding]:
+    """The file system stands in a zone of the network (exactly one subnet)."""
+    new, existing, zones = plan.new_file_system, plan.existing_file_system, plan.settings.network.availability_zone_ids
+    for path, zone in (
+        (("storage", "availability_zone_id"), new.availability_zone_id if new else None),
+        (("storage", "existing", "availability_zone_id"), existing.availability_zone_id if existing else None),
+    ):
+        if zone is not None and zone not in zones:
+            yield error(
+                *path,
+                what=f"'{zone}' is not one of network.availability_zone_ids",
+                expected=f"one of {', '.join(zones)}",
+                fix=meant(zone, zones) or "correct the zone, or add it there",
+            )
+
+
+@rule("storage", "hyperpod", "network", "instance_types", eks=("ray",))
+def storage_is_beside_the_workers(plan: GroundPlan) -> Iterator[Finding]:
+    """Traffic between zones is charged in both directions and adds latency to every read of a training step.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html
+    """
+    if isinstance(plan, Plan):
+        if find(plan, plan.settings.ray.workers[0].instance_group) is None:
+            return
+        trains = [(f"workers '{worker.name}'", group) for _, worker, group in workers(plan)]
+    else:
+        trains = [(f"nodes '{group.name}'", group) for group in plan.training_groups]
+    zone = plan.storage_zone
+    path = ("storage", "existing" if plan.existing_file_system else "availability_zone_id")
+    for who, group in trains:
+        if plan.zone(group) != zone:
+            message = (
+                f"the file system is in {zone}, the {who} in "
+                f"{plan.zone(group)}: traffic between zones is slow and charged"
+            )
+            if plan.existing_file_system:
+                yield warning(
+                    *path,
+                    "availability_zone_id",
+                    what=message,
+                    expected="file system and workers in one zone",
+                    fix="move the group, or the data",
+                )
+            elif plan.new_file_system and plan.new_file_system.availability_zone_id:
+                yield error(
+                    *path,
+                    what=message,
+                    expected=f"{plan.zone(group)}, the zone of the workers",
+                    fix=f"remove the setting, or set it to {plan.zone(group)}",
+                )
+
+
+@rule("storage", orchestrator="eks")
+def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
+    """Backups are of little use for a file system that CloudFormation does not own and destroy deletes."""
+    storage = plan.new_file_system
+    if storage is not None and storage.on_destroy == "delete" and storage.backup_retention_days:
+        yield warning(
+            "storage",
+            "backup_retention_days",
+            what="automatic backups are deleted together with the file system (on_destroy 'delete')",
+            expected="on_destroy 'retain' with automatic backups",
+            fix="set on_destroy: retain, or take backups yourself",
+        )
+
+
+@rule("storage")
+def linked_folders_lie_apart(plan: GroundPlan) -> Iterator[Finding]:
+    """Folders of two links do not overlap, `/` stands alone, and each place in S3 has one link.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateDataRepositoryAssociation.html (FileSystemPath)
+    """
+    links = plan.data_repositories
+    for index, link in enumerate(links):
+        path = ("storage", "data_repositories", index)
+        for number, other in enumerate(links[:index]):
+            if _overlap(link.path, other.path):
+                yield error(
+                    *path,
+                    "path",
+                    what=f"'{link.path}' overlaps '{other.path}' of data_repositories[{number}]",
+                    expected="folders that lie apart: FSx links a folder with its content once",
+                    fix="choose a folder beside it",
+                )
+            nested = link.bucket == other.bucket and link.prefix != other.prefix
+            if nested and (link.prefix.startswith(other.prefix) or other.prefix.startswith(link.prefix)):
+                yield warning(
+                    *path,
+                    "prefix" if link.prefix else "bucket",
+                    what=f"{_place(link)} overlaps {_place(other)} of data_repositories[{number}]",
+                    expected="places apart: an object in two folders changes in both on export",
+                    fix="use prefixes beside each other",
+                )
+            if _place(link) == _place(other):
+                yield error(
+                    *path,
+                    "prefix" if link.prefix else "bucket",
+                    what=f"{_place(link)} is already linked by data_repositories[{number}]",
+                    expected="one link for each place",
+                    fix="remove one",
+                )
+        if {".", ".."} & set(link.path.split("/")):
+            yield error(
+                *path,
+                "path",
+                what=f"'{link.path}' has a part . or .. that FSx does not resolve",
+                expected="the folder's own path",
+                fix="write the path without them",
+            )
+        if "//" in link.prefix:
+            yield warning(
+                *path,
+                "prefix",
+                what=f"'{link.prefix}' has an empty part; FSx imports no object with // in its key",
+                expected="single slashes",
+                fix="remove one slash",
+            )
+        if _overlap(link.path, OWN_FOLDER) and link.path != "/":
+            yield error(
+                *path,
+                "path",
+                what=f"{OWN_FOLDER} is this project's own",
+                expected="another folder",
+                fix="choose another folder",
+            )
+        if link.path == "/" and "DELETED" in link.auto_import:
+            yield warning(
+                *path,
+                "auto_import",
+                what="with DELETED on '/', an object deleted in the bucket deletes its file, checkpoints included",
+                expected="a link of a folder, not of '/'",
+                fix="link a folder such as /data, or remove DELETED",
+            )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two folders are one, or one is in the other."""
+    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    return a.startswith(b) or b.startswith(a)
+
+
+def _place(link: DataRepository) -> str:
+    return f"s3://{link.bucket}/{link.prefix}"
+
+
+@rule("storage")
+def events_are_named_once(plan: GroundPlan) -> Iterator[Finding]:
+    """The registry's schema requires unique events."""
+    for index, link in enumerate(plan.data_repositories):
+        for name in ("auto_import", "auto_export"):
+            events = getattr(link, name)
+            if len(set(events)) < len(events):
+                yield error(
+                    "storage",
+                    "data_repositories",
+                    index,
+                    name,
+                    what="names an event twice",
+                    expected="each event once",
+                    fix="remove one",
+                )
+        if not link.import_metadata and not link.auto_import and not link.auto_export:
+            yield error(
+                "storage",
+                "data_repositories",
+                index,
+                what="nothing goes either way: import_metadata is false, auto_import and auto_export are empty",
+                expected="an import or an export",
+                fix="set one, or remove the link",
+            )
+
+
+@rule("storage")
+def linked_file_systems_take_no_backups(plan: GroundPlan) -> Iterator[Finding]:
+    """FSx backs up no file system that is linked to S3.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html
+    """
+    storage = plan.new_file_system
+    if plan.data_repositories and storage is not None and storage.backup_retention_days:
+        yield error(
+            "storage",
+            "backup_retention_days",
+            what=f"{storage.backup_retention_days}, and FSx takes no backups of a file system with data_repositories",
+            expected="0",
+            fix="set 0 and keep checkpoints with auto_export, or remove the links",
+        )

@@ -1,0 +1,82 @@
+"""Which images this project can build: the sets of `hyperpod_ray/image/versions.yaml`, by architecture and accelerator."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+FOLDER = "image"
+"""The project's own image folder; any other is built as it is, and nothing is known about its content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildableImage:
+    """What the default set of an image folder gives."""
+
+    name: str
+    """Name of the set."""
+    ray: str
+    """Version of Ray in it."""
+    architecture: str
+    """`x86_64` or `arm64`."""
+    base: str
+    """Image that it is built from, by tag."""
+    digest: str
+    """Digest of the base; empty: nobody recorded it yet, and no image is built."""
+    accelerator: str
+    """`nvidia` or `neuron`. CPU nodes run every image of their architecture."""
+
+
+def fields_of(sets: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a set is made of: its own entry, on top of the one that it extends."""
+    own = dict(sets[name])
+    return {**sets[own.pop("extends")], **own} if "extends" in own else own
+
+
+@functools.cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((PROJECT / FOLDER / "versions.yaml").read_text(encoding="utf-8"))
+    return data
+
+
+def set_names() -> list[str]:
+    """Names of the sets, the default first."""
+    return sorted(_data()["sets"], key=lambda name: (name != _data()["default"], name))
+
+
+def requirements_of(name: str) -> Path:
+    """The lock of a set."""
+    return PROJECT / FOLDER / f"requirements-{name}.txt"
+
+
+def shared_requirements() -> list[Path]:
+    """The locks that every image of the project has besides its set's."""
+    return [PROJECT / FOLDER / f"requirements-{name}.txt" for name in ("build", "tiered")]
+
+
+@functools.cache
+def default_image(folder: str, name: str | None = None) -> BuildableImage | None:
+    """The image that a deploy builds from a folder; None for a folder other than the project's own, or an unknown set.
+
+    Args:
+        folder: The folder of the environment's `image`.
+        name: Its set. Default: the default set.
+    """
+    data = _data()
+    name = name or str(data["default"])
+    if folder != FOLDER or name not in data["sets"]:
+        return None
+    chosen = fields_of(data["sets"], name)
+    return BuildableImage(
+        name=name,
+        ray=str(data["ray"]),
+        base=f"{chosen['base']}:{chosen['tag']}",
+        digest=chosen["digest"],
+        architecture=chosen["architecture"],
+        accelerator=chosen["accelerator"],
+    )

@@ -1,0 +1,102 @@
+"""References of container images, and what the locked Helm charts bring: the record beside a chart lock."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+_ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """A container image by registry, repository, tag and digest."""
+
+    registry: str
+    """Host, with a port where it has one; `docker.io` where the reference names none."""
+    repository: str
+    tag: str = ""
+    digest: str = ""
+    """`sha256:…`, or empty."""
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read `HOST/REPOSITORY:TAG@DIGEST`, each part but the repository optional, as container runtimes do.
+
+        https://github.com/distribution/reference/blob/main/normalize.go
+        """
+        name, _, digest = text.partition("@")
+        first, slash, rest = name.partition("/")
+        host, path = (first, rest) if slash and ("." in first or ":" in first or first == "localhost") else ("", name)
+        path, _, tag = path.partition(":")
+        if not host:
+            host, path = "docker.io", path if "/" in path else f"library/{path}"
+        return cls(registry=host, repository=path, tag=tag, digest=digest)
+
+    @property
+    def name(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def ecr(self) -> tuple[str, str] | None:
+        """Account and region of a private Amazon ECR registry; None for any other registry."""
+        found = _ECR.match(self.registry)
+        return (found.group(1), found.group(2)) if found else None
+
+    def __str__(self) -> str:
+        return self.name + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartImage:
+    """One image of a packaged chart."""
+
+    component: str
+    """The sub-chart it comes from; empty: the chart itself."""
+    condition: str
+    """Path of the value that switches the sub-chart on; empty: always."""
+    image: str = ""
+    """The image, where it is one for all regions."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Otherwise the image by region."""
+    levers: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the values that change it: `repository` and `tag`, or `image` for both; empty: it cannot be changed."""
+
+    def at(self, region: str) -> Reference:
+        """The image that the chart names by itself in a region."""
+        return Reference.parse(self.image or self.images[region])
+
+    def as_data(self) -> dict[str, Any]:
+        """For the file."""
+        shown = {"image": self.image} if self.image else {"images": dict(self.images)}
+        return {"component": self.component, "condition": self.condition, **shown, "levers": dict(self.levers)}
+
+
+def contents_file(lock: Path) -> Path:
+    """The record that belongs to a lock file: `charts.lock.yaml` has `charts.contents.yaml`."""
+    return lock.with_name(lock.name.removesuffix(".lock.yaml").removesuffix(".yaml") + ".contents.yaml")
+
+
+@functools.cache
+def _contents(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
+
+
+def chart_images(lock_file: str, chart: str) -> tuple[ChartImage, ...]:
+    """Images of a locked chart, by the record beside its lock; none where there is no record."""
+    entry = _contents(contents_file(PROJECT / lock_file)).get(chart) or {}
+    return tuple(ChartImage(**image) for image in entry.get("images", []))
+
+
+def chart_values(lock_file: str, chart: str) -> tuple[str, ...]:
+    """Paths of the values that a locked chart knows, likewise."""
+    entry = _contents(contents_file(PROJECT / lock_file)).get(chart) or {}
+    return tuple(entry.get("values", []))

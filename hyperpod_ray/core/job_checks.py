@@ -1,0 +1,421 @@
+"""What a job and its environment must say to each other: size, GPUs, storage, data, queue, packages, secrets."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from hyperpod_ray.core import access, names, secret_words
+from hyperpod_ray.core.checks import teams
+from hyperpod_ray.core.checks.names import RESERVED_VARIABLES
+from hyperpod_ray.core.findings import Finding, error, meant, warning
+from hyperpod_ray.core.job import Job, option
+from hyperpod_ray.core.job_file import JobFile
+from hyperpod_ray.core.model import RayWorkerGroup, Team
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.yaml_source import Path
+
+_GIVEN_BY_COMMAND = (("workers", "--workers"), ("gpus_per_worker", "--gpus-per-worker"), ("spares", "--spares"))
+
+
+def run(plan: Plan, job: Job) -> list[Finding]:
+    """All that is wrong or doubtful with a job in an environment; paths are those of the job file."""
+    checks = (_said_once, _gpus, _size, _own_cluster, _team, _storage, _data, _reach, _packages, _variables, _secrets)
+    return [finding for check in checks for finding in check(plan, job)]
+
+
+def folders(file: JobFile) -> Iterator[Finding]:
+    """Folders of the job that are not there."""
+    job = file.job
+    named: list[tuple[Path, str, str]] = []
+    if job.working_dir:
+        named.append((("working_dir",), "working_dir", job.working_dir))
+    named += [(("py_modules", index), "py_modules", one) for index, one in enumerate(job.py_modules)]
+    for path, name, value in named:
+        place = file.local(name, value)
+        if not place.is_dir():
+            yield error(
+                *path,
+                what=f"{place} is {'a file' if place.exists() else 'not there'}",
+                expected="a folder",
+                fix="correct the path; it is relative to the job file",
+            )
+        elif name == "py_modules" and not any(place.rglob("*.py")):
+            yield error(
+                *path, what=f"{place} has no Python file", expected="the folder of a package", fix="correct the path"
+            )
+
+
+def pods_for(plan: Plan, job: Job) -> dict[str, tuple[int, int]]:
+    """Worker group to the least and most pods that a job's own cluster has of it.
+
+    The first group whose pods have the GPUs carries the workers and the spares. Default: the environment's sizes.
+    """
+    if job.sizes is None:
+        return {worker.name: (worker.replicas, worker.replicas) for worker in plan.settings.ray.workers}
+    chosen = next((worker for worker in plan.settings.ray.workers if _each(plan, worker, job)), None)
+    least, most = (size + (job.spares or 0) for size in job.sizes)
+    counts = {worker.name: (0, 0) for worker in plan.settings.ray.workers}
+    if chosen is not None:
+        each = _each(plan, chosen, job)
+        counts[chosen.name] = (-(-least // each), -(-most // each))
+    return counts
+
+
+def _each(plan: Plan, worker: RayWorkerGroup, job: Job) -> int:
+    """Training workers for which one pod of a group has the GPUs, or the processors."""
+    pod = plan.worker_resources(worker)
+    gpus = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if _any_gpus(plan) else 0
+    return pod.gpus // gpus if gpus else pod.cpu
+
+
+def _any_gpus(plan: Plan) -> bool:
+    return any(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
+
+
+def _replicas(plan: Plan, worker: RayWorkerGroup) -> int:
+    """Most pods of a group that the standing RayCluster can have."""
+    most = worker.max_replicas if plan.settings.ray.autoscaling else None
+    return worker.replicas if most is None else most
+
+
+def _places(plan: Plan, job: Job) -> int:
+    """Training workers that find room at the same time."""
+    if job.cluster == "standing":
+        return sum(_replicas(plan, worker) * _each(plan, worker, job) for worker in plan.settings.ray.workers)
+    return max((_pods(plan, worker) * _each(plan, worker, job) for worker in plan.settings.ray.workers), default=0)
+
+
+def _pods(plan: Plan, worker: RayWorkerGroup) -> int:
+    """Pods of a group for which its nodes have room."""
+    pod, group = plan.worker_resources(worker), plan.group(worker.instance_group)
+    room = plan.allocatable(group)
+    amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
+    return plan.most_nodes(group) * max(0, min(has // wants for wants, has in amounts if wants))
+
+
+def _said_once(_: Plan, job: Job) -> Iterator[Finding]:
+    """A field and the command's own option must not differ: the command's wins, and checks read the field."""
+    fields = [(name, word, getattr(job, name)) for name, word in _GIVEN_BY_COMMAND]
+    for name, word, value in [*fields, ("name", "--name", job.name)]:
+        there = option(job.words, word)
+        if value is not None and there and there != str(value):
+            yield error(
+                name,
+                what=f"{value}, and the command says {word} {there}",
+                expected="one of the two",
+                fix=f"remove {word} from the command: the job gets the field",
+            )
+
+
+def _gpus(plan: Plan, job: Job) -> Iterator[Finding]:
+    wanted = job.gpus_per_worker
+    if not wanted or any(_each(plan, worker, job) for worker in plan.settings.ray.workers):
+        return
+    most = max(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
+    groups = ", ".join(worker.name for worker in plan.settings.ray.workers)
+    if not most:
+        yield error(
+            "gpus_per_worker",
+            what=f"{wanted}, and no worker group of '{plan.name}' has GPUs ({groups})",
+            expected="0",
+            fix="set gpus_per_worker: 0, or choose an environment with GPUs",
+        )
+    else:
+        yield error(
+            "gpus_per_worker",
+            what=f"{wanted}, and a worker pod of '{plan.name}' has {most}",
+            expected=f"at most {most}: one worker does not span pods",
+            fix=f"set gpus_per_worker: {most} or less",
+        )
+
+
+def _size(plan: Plan, job: Job) -> Iterator[Finding]:
+    """Ray Train waits for places that never come: a job that cannot fit is refused here."""
+    if job.sizes is None or (job.gpus_per_worker and not any(_each(plan, w, job) for w in plan.settings.ray.workers)):
+        return
+    (least, most), spares, places = job.sizes, job.spares or 0, _places(plan, job)
+    where = "the standing RayCluster" if job.cluster == "standing" else "the nodes"
+    verb = "has" if job.cluster == "standing" else "have"
+    kind = f"{job.gpus_per_worker} GPU each" if job.gpus_per_worker else "one GPU each" if _any_gpus(plan) else "CPU"
+    if least > most:
+        yield error("workers", what=f"'{job.workers}'", expected="MIN:MAX with MIN at most MAX", fix="swap the two")
+    elif spares and least != most:
+        yield error(
+            "spares",
+            what=f"{spares} with workers '{job.workers}'",
+            expected="0 for a run that continues with fewer workers",
+            fix="set a fixed number of workers, or remove spares",
+        )
+    elif least > places:
+        fix = "set ray.workers[].replicas and deploy" if job.cluster == "standing" else "raise the group's count"
+        yield error(
+            "workers",
+            what=f"{least} workers ({kind}), and {where} of '{plan.name}' {verb} places for {places}",
+            expected=f"at most {places}",
+            fix=f"lower workers, or {fix}",
+        )
+    elif least + spares > places:
+        yield error(
+            "spares",
+            what=f"{spares} beside {least} workers need {least + spares} places, and {where} {verb} {places}",
+            expected=f"at most {places - least}",
+            fix="lower spares or workers",
+        )
+    elif most > places:
+        yield warning(
+            "workers",
+            what=f"never more than {places} of {most} workers: {where} {verb} no more places",
+            expected=f"at most {places}",
+            fix=f"set workers: '{least}:{places}'",
+        )
+
+
+def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
+    if job.cluster == "standing":
+        asked = (("retries", job.retries), ("team", job.team), ("queue", job.queue), ("priority", job.priority))
+        for name, value in (*asked, ("topology", job.topology)):
+            if value is not None and value != 0:
+                yield error(
+                    name,
+                    what=f"{value} on the standing RayCluster",
+                    expected="a cluster of its own: retries and queues create clusters",
+                    fix=f"set cluster: own, or remove {name}",
+                )
+        return
+    if job.priority is not None and job.local_queue is None:
+        yield error(
+            "priority", what=f"'{job.priority}' without a queue", expected="a queue, which orders jobs", fix="set queue"
+        )
+    if job.topology is not None and job.local_queue is None:
+        yield error(
+            "topology",
+            what=f"'{job.topology}' without a queue",
+            expected="a queue: Kueue places pods by topology",
+            fix="set team or queue, or remove topology",
+        )
+    if job.topology_required and job.topology is None:
+        yield error(
+            "topology_required", what="true without topology", expected="a level to require", fix="set topology"
+        )
+    for worker in plan.settings.ray.workers:
+        wanted, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
+        if wanted + worker.replicas > room >= wanted > 0:
+            yield warning(
+                "cluster",
+                what=(
+                    f"own: it needs {wanted} pods of group '{worker.name}', the standing RayCluster keeps "
+                    f"{worker.replicas}, and the nodes have room for {room}"
+                ),
+                expected="nodes that the standing RayCluster leaves free; the job waits until then",
+                fix="use cluster: standing, or set replicas: 0 in ray.workers and deploy",
+            )
+
+
+def _team(plan: Plan, job: Job) -> Iterator[Finding]:
+    """A job of a team fits its quota and what it may borrow: a queue never admits a larger one, and never says so."""
+    settings = plan.settings
+    if job.team is None:
+        if job.cluster == "own" and settings.teams and job.queue is None:
+            yield warning(
+                "cluster",
+                what="own, without a team: its nodes are those that the teams' quotas count",
+                expected="a team, whose queue knows what is free",
+                fix=f"set team: {settings.teams[0].name}",
+            )
+        return
+    known = [team.name for team in settings.teams]
+    team = next((one for one in settings.teams if one.name == job.team), None)
+    if team is None:
+        yield error(
+            "team",
+            what=f"'{job.team}' is no team of '{plan.name}'",
+            expected=f"one of {', '.join(known)}" if known else "an environment with teams",
+            fix=meant(job.team, known) or ("choose one" if known else "remove team, or add teams and deploy"),
+        )
+        return
+    if job.queue is not None and job.queue != names.team_queue(team.name):
+        yield error(
+            "queue",
+            what=f"'{job.queue}' beside team '{team.name}'",
+            expected=f"the team's own, {names.team_queue(team.name)}",
+            fix="remove queue",
+        )
+    classes = [one.name for one in settings.task_governance.priority_classes] if settings.task_governance else []
+    if job.priority is not None and job.priority not in classes:
+        yield error(
+            "priority",
+            what=f"'{job.priority}' is no priority class of '{plan.name}'",
+            expected=f"one of {', '.join(classes)}" if classes else "no priority; the environment has no classes",
+            fix=meant(job.priority, classes) or "remove priority, or add it to task_governance.priority_classes",
+        )
+    pods = pods_for(plan, job)
+    if not any(most for _, most in pods.values()):
+        yield error(
+            "workers",
+            what="not set, and the standing RayCluster that the job's is made of has no workers",
+            expected="how many workers the job has",
+            fix="set workers",
+        )
+    yield from _quota(plan, team, pods)
+
+
+def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator[Finding]:
+    wanted: dict[str, float] = {}
+    for worker in plan.settings.ray.workers:
+        group, pod = plan.group(worker.instance_group), plan.worker_resources(worker)
+        room = plan.allocatable(group)
+        amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
+        each = max(1, min(has // wants for wants, has in amounts if wants))
+        wanted[group.type] = wanted.get(group.type, 0.0) + pods[worker.name][1] / each
+    has = {entry.type: teams.share(plan, entry).instances for entry in team.quota}
+    for kind, instances in wanted.items():
+        sure = has.get(kind, 0.0)
+        borrows = team.sharing == "lend-and-borrow"
+        most = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
+        if instances > most + teams.SLACK:
+            beside = f" and may borrow {teams.amount(most - sure)}" if borrows else ""
+            yield error(
+                "workers",
+                what=f"the job takes {teams.amount(instances)} instances of {kind}, and team '{team.name}' has "
+                f"{teams.amount(sure)}{beside}",
+                expected=f"at most {teams.amount(most)}: the queue never admits more",
+                fix="lower workers, or raise the team's quota and deploy",
+            )
+        elif instances > sure + teams.SLACK:
+            yield warning(
+                "workers",
+                what=f"the job borrows {teams.amount(instances - sure)} instances of {kind} from other teams",
+                expected=f"at most {teams.amount(sure)}, to keep them: another team that asks gets its own back, and "
+                "the job is drained, queued and resumed",
+                fix="lower workers, or save checkpoints often",
+            )
+
+
+def _below_mount(place: str) -> bool:
+    clean = posixpath.normpath(place)
+    return clean == names.MOUNT_PATH or clean.startswith(f"{names.MOUNT_PATH}/")
+
+
+def _storage(plan: Plan, job: Job) -> Iterator[Finding]:
+    path: Path = ("storage",)
+    place = option(job.words, "--storage") or job.storage
+    if place != job.storage:
+        path = ("command",)
+    if place.startswith("s3://"):
+        if path == ("storage",) and not access.covers(plan, place, "write"):
+            yield _refused(path, access.s3_refusal(plan, place, "write"))
+        return
+    if not place.startswith("/"):
+        return  # a variable, or what the command makes of it
+    if not _below_mount(place):
+        yield error(
+            *path,
+            what=f"{place} is in the pod only and lost with it",
+            expected=f"a folder below {names.MOUNT_PATH}, or s3://BUCKET/PREFIX",
+            fix=f"use {names.MOUNT_PATH}/runs",
+        )
+        return
+    inside = posixpath.normpath(place).removeprefix(names.MOUNT_PATH) or "/"
+    for entry in plan.data_repositories:
+        if not entry.auto_export and (inside == entry.path or inside.startswith(f"{entry.path.rstrip('/')}/")):
+            yield error(
+                *path,
+                what=f"{place} is linked to s3://{entry.bucket}/{entry.prefix} for reading",
+                expected="a folder that pods may write",
+                fix=f"use another folder, or set auto_export of {entry.path} and deploy",
+            )
+
+
+def _data(plan: Plan, job: Job) -> Iterator[Finding]:
+    for index, place in enumerate(job.data):
+        if place.startswith("s3://"):
+            if not access.covers(plan, place, "read"):
+                yield _refused(("data", index), access.s3_refusal(plan, place, "read"))
+        elif not _below_mount(place):
+            yield error(
+                "data",
+                index,
+                what=f"{place} is in no mounted file system",
+                expected=f"a folder below {names.MOUNT_PATH}, or s3://BUCKET/PREFIX",
+                fix=f"copy it below {names.MOUNT_PATH}",
+            )
+
+
+def _refused(path: Path, refusal: access.Refusal) -> Finding:
+    return error(*path, what=refusal.what, expected=refusal.expected, fix=refusal.fix)
+
+
+def _reach(plan: Plan, job: Job) -> Iterator[Finding]:
+    for refusal in access.refusals(plan, command=job.words, variables={}):
+        yield _refused(("command",), refusal)
+    for name, value in job.env.items():
+        for refusal in access.refusals(plan, command=[], variables={name: value}):
+            yield _refused(("env", name), refusal)
+
+
+def _packages(plan: Plan, job: Job) -> Iterator[Finding]:
+    if job.packages and plan.settings.network.closed:
+        yield error(
+            "packages",
+            what=f"{', '.join(job.packages[:3])}, and network.egress of '{plan.name}' is closed: no package index",
+            expected="packages of the image",
+            fix="add them to the image's requirements and deploy, or set network.egress: nat",
+        )
+
+
+def _variables(_: Plan, job: Job) -> Iterator[Finding]:
+    for section in ("env", "secrets"):
+        for name in getattr(job, section):
+            if name in RESERVED_VARIABLES:
+                fix = "set spares" if name == "RESILIENCE_SPARES" else RESERVED_VARIABLES[name]
+                yield error(
+                    section, name, what="is not yours to set", expected="a variable that nothing else sets", fix=fix
+                )
+    for name, value in job.env.items():
+        if secret_words.of_variable(name, value):
+            yield error(
+                "env",
+                name,
+                what="looks like a secret, and everybody who reaches the dashboard reads env",
+                expected="a reference to a secret",
+                fix=f"set secrets: {{{name}: NAME/KEY}}, or --secret {name}=NAME/KEY",
+            )
+    for word in dict.fromkeys(secret_words.options_of_command(job.words)):
+        yield error(
+            "command",
+            what=f"{'a word' if word == 'command' else f'the value of {word}'} looks like a secret",
+            expected="no secrets in the command: everybody who reaches the dashboard reads it",
+            fix="read it from an environment variable of secrets",
+        )
+
+
+def _secrets(plan: Plan, job: Job) -> Iterator[Finding]:
+    ray = plan.settings.ray
+    for name, reference in job.secrets.items():
+        if name in job.env:
+            yield error("secrets", name, what="is in env too", expected="one of the two", fix="remove it from env")
+        if reference.startswith("arn:"):
+            yield from _secrets_manager(plan, name, reference)
+        elif job.cluster == "standing" and (secret := reference.partition("/")[0]) not in ray.secrets:
+            close = meant(secret, ray.secrets)
+            yield error(
+                "secrets",
+                name,
+                what=f"{reference}: the pods of the standing RayCluster do not mount Secret '{secret}'",
+                expected=f"one of ray.secrets ({', '.join(ray.secrets)})" if ray.secrets else "it in ray.secrets",
+                fix=close or f"add {secret} to ray.secrets and deploy, or set cluster: own",
+            )
+
+
+def _secrets_manager(plan: Plan, name: str, reference: str) -> Iterator[Finding]:
+    allowed = plan.settings.ray.access.secret_arns if plan.settings.ray.access else []
+    arn = reference.partition("#")[0]
+    if arn not in allowed:
+        yield error(
+            "secrets",
+            name,
+            what=f"Ray's pods may not read {arn}",
+            expected="ray.access.secret_arns to name it",
+            fix="add the whole ARN to ray.access.secret_arns and deploy",
+        )

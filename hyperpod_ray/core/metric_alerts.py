@@ -1,0 +1,145 @@
+"""Alerts on metrics in Amazon Managed Service for Prometheus, and the mails of its alert manager.
+
+Every rule reads metrics that the observability add-on collects from Ray's pods and from the KubeRay operator, under the
+names that Ray and KubeRay give them; the collector adds the label `namespace`, Ray adds `ray_io_cluster`.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ray-observability-metrics-reference.html
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hyperpod_ray.core import notifications
+from hyperpod_ray.core.notifications import AlarmMail
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
+
+NODE_METRIC = "ray_node_mem_total"
+"""One series for each Ray node, head and workers, from its own agent."""
+GPU_METRIC = "ray_node_gpus_utilization"
+"""Percent, one series for each NVIDIA GPU of a Ray node."""
+OPERATOR_METRIC = "kuberay_cluster_info"
+"""One series for each RayCluster, from the operator."""
+STEP_METRIC = "ray_training_run_step_time_seconds"
+"""Unix time of the last step of each run: rank 0's, and the driver's, who says when the run began. From
+`hyperpod_ray_training.metrics`, with the label `run`."""
+METRICS = (NODE_METRIC, GPU_METRIC, OPERATOR_METRIC, STEP_METRIC)
+IDLE_PERCENT = 5
+INTERVAL_SECONDS = 60
+GROUP = "hyperpod-ray"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """An alerting rule of Prometheus, with its mail."""
+
+    mail: AlarmMail
+    expr: str
+    minutes: int
+
+
+def expected_nodes(plan: Plan) -> int:
+    """Ray nodes that there are at least: the head, workers at their least number, the driver of GCS fault tolerance."""
+    ray = plan.settings.ray
+    least = sum(
+        worker.replicas if not ray.autoscaling or worker.min_replicas is None else worker.min_replicas
+        for worker in ray.workers
+    )
+    return 1 + least + (1 if ray.gcs_fault_tolerance else 0)
+
+
+def alerts(plan: Plan) -> list[Alert]:
+    """The alerts that the file asks for; none without the section `observability`."""
+    seen = plan.settings.observability
+    if seen is None:
+        return []
+    ray = plan.settings.ray
+    cluster = f'ray_io_cluster="{ray.cluster_name}",namespace="{ray.namespace}"'
+    found = []
+    if seen.workers_missing_minutes is not None:
+        # vector(0): no series at all is the worst case, and an empty result would never alert
+        expr = f"(count({NODE_METRIC}{{{cluster}}}) or vector(0)) < {expected_nodes(plan)}"
+        found.append(Alert(mail=notifications.WORKERS_MISSING, expr=expr, minutes=seen.workers_missing_minutes))
+    if seen.operator_down_minutes is not None:
+        expr = f"absent({OPERATOR_METRIC})"
+        found.append(Alert(mail=notifications.OPERATOR_DOWN, expr=expr, minutes=seen.operator_down_minutes))
+    if seen.gpus_idle_minutes is not None and gpus(plan):
+        expr = f"max({GPU_METRIC}{{{cluster}}}) < {IDLE_PERCENT}"
+        found.append(Alert(mail=notifications.GPUS_IDLE, expr=expr, minutes=seen.gpus_idle_minutes))
+    if seen.no_step_minutes is not None:
+        found.append(Alert(mail=notifications.NO_STEP, expr=_no_step(plan, seen.no_step_minutes), minutes=1))
+    return found
+
+
+def _no_step(plan: Plan, minutes: int) -> str:
+    """Runs whose newest step is older, while a process of theirs lives.
+
+    Workers that are lost take their series with them, and the driver's is as old as the run: hence the newest of the
+    time. A run that has ended has no series, and its old ones must not count.
+    """
+    spaces = ray_namespaces(plan)
+    where = f'namespace="{spaces[0]}"' if len(spaces) == 1 else f'namespace=~"{"|".join(spaces)}"'
+    series, of = f"{STEP_METRIC}{{{where}}}", "max by (namespace, run)"
+    age = f"time() - {of} (max_over_time({series}[{minutes}m]))"
+    return f"{age} > {minutes * 60} and on (namespace, run) {of} ({series})"
+
+
+def gpus(plan: Plan) -> bool:
+    """Whether workers have GPUs whose use Ray reports: NVIDIA's."""
+    groups = [plan.group(worker.instance_group) for worker in plan.settings.ray.workers]
+    return any(plan.type_spec(group.type).accelerator == "nvidia" for group in groups)
+
+
+def rules(plan: Plan) -> str:
+    """Data of the rule groups namespace (`AWS::APS::RuleGroupsNamespace`): YAML, of which JSON is a part."""
+    name = plan.name
+    made = [
+        {
+            "alert": alert.mail.name,
+            "expr": alert.expr,
+            "for": f"{alert.minutes}m",
+            "labels": {"environment": name},
+            "annotations": {
+                "meaning": alert.mail.means,
+                "run": alert.mail.command(name),
+                "runbook": alert.mail.runbook(),
+            },
+        }
+        for alert in alerts(plan)
+    ]
+    groups = [{"name": GROUP, "interval": f"{INTERVAL_SECONDS}s", "rules": made}]
+    return json.dumps({"groups": groups}, indent=1, sort_keys=True)
+
+
+SUBJECT = "{{ .Status | toUpper }}: {{ .CommonLabels.environment }}/{{ .CommonLabels.alertname }}"
+"""Of the mail; SNS takes 100 characters of ASCII."""
+MESSAGE = """\
+{{ range .Alerts }}Environment {{ .Labels.environment }}: {{ .Labels.alertname }} is {{ .Status }}
+Meaning: {{ .Annotations.meaning }}
+Since: {{ .StartsAt }}
+Run: {{ .Annotations.run }}
+Runbook: {{ .Annotations.runbook }}
+{{ end }}"""
+
+
+def alert_manager(topic_arn: str, region: str) -> str:
+    """`AlertManagerDefinition` of the workspace: one mail for each alert, and one at its end.
+
+    https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-config.html
+    """
+    receiver = {
+        "name": "mails",
+        "sns_configs": [
+            {
+                "topic_arn": topic_arn,
+                "sigv4": {"region": region},
+                "send_resolved": True,
+                "subject": SUBJECT,
+                "message": MESSAGE,
+            }
+        ],
+    }
+    route = {"receiver": "mails", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "24h"}
+    config = json.dumps({"route": route, "receivers": [receiver]}, indent=1)
+    return "alertmanager_config: |\n" + "\n".join(f"  {line}" for line in config.splitlines()) + "\n"

@@ -1,0 +1,83 @@
+"""An environment: all sections of one file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hyperpod_ray.core.model.eks import Eks, NewEks
+from hyperpod_ray.core.model.hyperpod import ClusterSettings, HyperPod
+from hyperpod_ray.core.model.image import BuiltImage, ExistingImage, Image, Registries
+from hyperpod_ray.core.model.network import Network, NetworkZones
+from hyperpod_ray.core.model.operation import Budget, Helm, InstanceTypeSpec, ManagedMetrics
+from hyperpod_ray.core.model.ray import Ray
+from hyperpod_ray.core.model.storage import DynamicStorage, ExistingStorage, StaticStorage, Storage
+from hyperpod_ray.core.model.teams import TaskGovernance, Team
+from hyperpod_ray.core.model.training import Training
+from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, Settings
+
+
+class Ground(Settings):
+    """What an environment has under every orchestrator."""
+
+    orchestrator: str
+    """What runs the nodes' work."""
+    account: AccountId
+    """The AWS account, quoted."""
+    region: Region
+    """The AWS region."""
+    tags: Annotated[dict[str, str], Field(max_length=40)] = {}
+    """Tags of every resource, on top of `hyperpod-ray:environment`."""
+    protected: bool = False
+    """Termination protection on the stacks, a typed confirmation on teardown, data and images retained."""
+    network: NetworkZones
+    """The VPC."""
+    hyperpod: ClusterSettings
+    """The HyperPod cluster."""
+    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage()
+    """The shared file system."""
+    image: BuiltImage | ExistingImage | None = None
+    """The container image."""
+    budget: Budget | None = None
+    """A monthly budget with mails. Default: none."""
+    instance_types: dict[InstanceTypeName, InstanceTypeSpec] = {}
+    """Figures of types that `hyperpod_ray_rules/data/instance_types.yaml` does not hold."""
+
+
+class Environment(Ground):
+    """One environment: one file, one CDK Stage named like the file."""
+
+    orchestrator: Literal["eks"] = "eks"
+    """What runs the nodes' work: `eks` for Ray by KubeRay, `slurm` for jobs by `sbatch`. An environment is either of
+    the two, and cannot become the other."""
+    network: Network
+    """The VPC."""
+    eks: Eks = NewEks()
+    """The EKS cluster."""
+    hyperpod: HyperPod
+    """The HyperPod cluster."""
+    storage: Storage = StaticStorage()
+    """The shared file system."""
+    image: Image = BuiltImage()
+    """The container image."""
+    registries: Registries = Registries()
+    """Container registries."""
+    ray: Ray
+    """The RayCluster."""
+    teams: Annotated[list[Team], Field(max_length=50)] = []
+    """Teams that share the cluster by HyperPod task governance. Default: none, and no queue; jobs share the RayCluster,
+    or wait for free nodes."""
+    task_governance: TaskGovernance | None = None
+    """How the teams share. Default: fair, with no priorities."""
+    training: Training | None = None
+    """What is trained. Default: not said; the command `plan` then needs it as options."""
+    observability: ManagedMetrics | None = None
+    """Metrics, and alerts on them. Default: no add-on. Alarms on AWS's own metrics and events do not need it."""
+    helm: Helm = Helm()
+    """Chart versions."""
+
+
+NAME = re.compile(r"^(?=.{1,21}$)[a-z][a-z0-9]*(-[a-z0-9]+)*$")
+"""Name of an environment (the file's stem): it becomes part of stack names and of an ECR repository's name."""

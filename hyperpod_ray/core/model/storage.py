@@ -1,0 +1,112 @@
+"""Section `storage`: the shared file system and its links to S3."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Tag
+
+from hyperpod_ray.core import shapes
+from hyperpod_ray.core.model.words import AvailabilityZoneId, Settings, kind_of
+
+
+class ExistingFileSystem(Settings):
+    """An FSx for Lustre file system that exists."""
+
+    file_system_id: Annotated[str, shapes.FILE_SYSTEM_ID.field()]
+    """`FileSystemId`."""
+    mount_name: Annotated[str, shapes.MOUNT_NAME.field()]
+    """`LustreMountName`."""
+    availability_zone_id: AvailabilityZoneId
+    """Where it is: traffic between zones is slow and charged."""
+
+
+FileEvent = Literal["NEW", "CHANGED", "DELETED"]
+
+
+class DataRepository(Settings):
+    """A link between a folder of the file system and a bucket, or what is below a prefix of it.
+
+    Creates `AWS::FSx::DataRepositoryAssociation`. FSx itself reads and writes the bucket: pods and nodes need no right
+    to it. Files appear with their names at once and get their content at the first read.
+    """
+
+    bucket: Annotated[str, shapes.BUCKET.field()]
+    """Name of the bucket. It exists before the deploy."""
+    prefix: Annotated[str, shapes.PREFIX.field(max_length=900)] = ""
+    """Prefix that ends with `/`. Default: the whole bucket."""
+    path: Annotated[str, shapes.FILE_SYSTEM_PATH.field(max_length=200)]
+    """Folder of the file system (`FileSystemPath`): `/data/images` is `/fsx/data/images` in Ray's pods."""
+    import_metadata: bool = True
+    """`BatchImportMetaDataOnCreate`: list the objects that are there when the link is created. A later change replaces
+    the link, and the deploy is refused."""
+    auto_import: Annotated[list[FileEvent], Field(max_length=3)] = ["NEW", "CHANGED", "DELETED"]
+    """`AutoImportPolicy`: which events in the bucket change the folder. Needs a bucket in the environment's region."""
+    auto_export: Annotated[list[FileEvent], Field(max_length=3)] = []
+    """`AutoExportPolicy`: which events in the folder change the bucket. Default: none. Ray's pods may write to folders
+    that are exported, and read the others."""
+
+
+class NewFileSystem(Settings):
+    """What a file system is created with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
+
+    capacity_gib: Annotated[int, Field(ge=1200)] = 1200
+    """1200, 2400 or a multiple of 2400 GiB."""
+    throughput_mbs_per_tib: Literal[125, 250, 500, 1000] = 250
+    """`PerUnitStorageThroughput`, MB/s per TiB. With the size it bounds how fast a checkpoint is written."""
+    compression: Literal["LZ4", "NONE"] = "LZ4"
+    """`DataCompressionType`."""
+    lustre_version: Literal["2.12", "2.15"] = "2.15"
+    """`FileSystemTypeVersion`."""
+    backup_retention_days: Annotated[int, Field(ge=0, le=90)] = 0
+    """`AutomaticBackupRetentionDays`; 0 makes none."""
+    availability_zone_id: AvailabilityZoneId | None = None
+    """Zone of the file system. Default: the zone of the Ray workers."""
+    on_destroy: Literal["retain", "delete"] = "retain"
+    """What `cdk destroy` does with the data: keep the file system, or delete it permanently."""
+
+
+class StaticStorage(NewFileSystem):
+    """A file system that the Storage stack creates, beside EKS (the default)."""
+
+    kind: ClassVar = "static"
+
+    mode: Literal["static"] = "static"
+    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+    efa: bool = False
+    """`EfaEnabled`: a node with EFA and Nitro v4 or later may exchange 700 Gb/s with the file system instead of 100.
+    The lifecycle script configures Lustre for it where the AMI has AWS's set-up; its log says whether. Create-only: a
+    change makes a new, empty file system. Sizes are multiples of 38400, 19200, 9600 or 4800 GiB at 125, 250, 500 or
+    1000 MB/s per TiB."""
+    data_repositories: Annotated[list[DataRepository], Field(max_length=8)] = []
+    """Links to S3. A file system with a link takes no backups (`backup_retention_days` must be 0)."""
+
+
+class DynamicStorage(NewFileSystem):
+    """A file system that the FSx CSI driver creates from a claim, as in the AWS article.
+
+    It takes ten minutes more, and CloudFormation does not own it.
+    """
+
+    kind: ClassVar = "dynamic"
+
+    mode: Literal["dynamic"]
+    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+
+
+class ExistingStorage(Settings):
+    """A file system that you name. It is mounted, and never changed or deleted."""
+
+    kind: ClassVar = "existing"
+
+    existing: ExistingFileSystem
+    """The file system."""
+
+
+Storage = Annotated[
+    Annotated[StaticStorage, Tag("static")]
+    | Annotated[DynamicStorage, Tag("dynamic")]
+    | Annotated[ExistingStorage, Tag("existing")],
+    kind_of("static"),
+]
+"""The shared file system for code, data and checkpoints, mounted at /fsx."""

@@ -1,0 +1,70 @@
+"""Sections `teams` and `task_governance`: who shares the cluster, and how."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hyperpod_ray.core import shapes
+from hyperpod_ray.core.model.words import InstanceTypeName, RoleArn, Settings
+
+
+class TeamQuota(Settings):
+    """What one team has of one instance type (`ComputeQuotaResources`): instances, or parts of them."""
+
+    type: InstanceTypeName
+    """`InstanceType`, with its `ml.` prefix: that of an instance group."""
+    instances: Annotated[int, Field(ge=0, le=6758)] | None = None
+    """Whole instances (`Count`). Alone: neither of the others can stand beside it."""
+    accelerators: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """GPUs or Neuron devices (`Accelerators`). SageMaker adds vCPUs and memory in proportion."""
+    vcpus: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    """vCPUs (`VCpu`): for the heads of a team's jobs, which need no whole instance."""
+    memory_gib: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    """Memory (`MemoryInGiB`). Default: in proportion to the others."""
+
+
+class Team(Settings):
+    """A team (`AWS::SageMaker::ComputeQuota`): its share, its namespace `hyperpod-ns-NAME` and its queue there.
+
+    Jobs of the team are RayClusters of their own in that namespace: `submit --team NAME`.
+    """
+
+    name: Annotated[str, shapes.TEAM.field()]
+    """`TeamName`: create-only; another name is another team, with a namespace of its own."""
+    quota: Annotated[list[TeamQuota], Field(min_length=1, max_length=15)]
+    """What the team is sure of, by instance type. It needs the head's type too: each job has a head."""
+    fair_share_weight: Annotated[int, Field(ge=0, le=100)] = 50
+    """`FairShareWeight`: of what is idle, a team with twice the weight gets twice as much."""
+    sharing: Literal["lend-and-borrow", "lend", "none"] = "lend-and-borrow"
+    """`Strategy`: whether others use what the team leaves idle, and the team what others leave."""
+    borrow_limit_percent: Annotated[int, Field(ge=1, le=500)] = 50
+    """`BorrowLimit`: how much the team borrows at most, in percent of its own quota."""
+    preempt_lower_priority: bool = True
+    """`PreemptTeamTasks`: a job with a higher priority takes the place of one of the same team with a lower."""
+    role_arns: list[RoleArn] = []
+    """IAM roles of the team's members: each becomes a Ray user of the team's namespace, and of nothing else."""
+
+
+class PriorityClass(Settings):
+    """A priority of jobs (`PriorityClasses`). Jobs name it as `priority`."""
+
+    name: Annotated[str, shapes.TEAM.field()]
+    """Its name. In Kubernetes the WorkloadPriorityClass is called `NAME-priority`."""
+    weight: Annotated[int, Field(ge=0, le=100)]
+    """More goes first, and takes the place of less."""
+
+
+class TaskGovernance(Settings):
+    """How teams share what is idle (`AWS::SageMaker::ClusterSchedulerConfig`).
+
+    The Platform stack installs the add-on `amazon-sagemaker-hyperpod-taskgovernance`, which is Kueue.
+    """
+
+    priority_classes: Annotated[list[PriorityClass], Field(max_length=10)] = []
+    """Priorities that jobs can name. Default: none; jobs of a queue then start in their order."""
+    fair_share: bool = True
+    """`FairShare`: idle instances go to teams by weight. Without it, to who asks first."""
+    share_idle: bool = True
+    """`IdleResourceSharing`: instances that no quota covers go to teams that borrow."""

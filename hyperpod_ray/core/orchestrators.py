@@ -1,0 +1,39 @@
+"""The kinds of environments: each orchestrator with its settings and the plan that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import Environment, Ground
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_model import SlurmEnvironment
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+
+DEFAULT = "eks"
+"""What an environment file without the setting `orchestrator` has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orchestrator:
+    """One kind of environments."""
+
+    settings: type[Ground]
+    """The model of its files."""
+    plan: Callable[..., GroundPlan]
+    """What follows from them: called with `name` and `settings`."""
+
+
+ORCHESTRATORS: dict[str, Orchestrator] = {
+    "eks": Orchestrator(settings=Environment, plan=Plan),
+    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan),
+}
+"""Every value of the setting `orchestrator`."""
+
+
+def of_file(data: dict[str, Any]) -> str | None:
+    """The orchestrator that a file names, or the default; None where it names something else."""
+    named = data.get("orchestrator", DEFAULT)
+    return named if isinstance(named, str) and named in ORCHESTRATORS else None

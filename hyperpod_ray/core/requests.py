@@ -1,0 +1,112 @@
+"""The requests that an environment becomes, as far as a service's rules read them (`service_rules`).
+
+The templates hold the same members with references in place of ids; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hyperpod_ray.core.ground import GroundPlan, catalogue
+from hyperpod_ray.core.model import HyperPod, NodeGroup, UpdateSchedule
+from hyperpod_ray.core.slurm_model import SlurmGroup
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray_rules import hyperpod
+from hyperpod_ray_rules.refusal import Refusal
+
+Json = dict[str, Any]
+
+
+def create_cluster(plan: GroundPlan) -> Json:
+    """CreateCluster of SageMaker."""
+    settings = plan.settings.hyperpod
+    request: Json = {
+        "ClusterName": settings.cluster_name,
+        "NodeRecovery": settings.node_recovery,
+        "Orchestrator": _orchestrator(plan),
+        "VpcConfig": {},
+        "InstanceGroups": [_group(plan, group) for group in plan.groups],
+    }
+    if settings.node_provisioning_mode:
+        request["NodeProvisioningMode"] = settings.node_provisioning_mode
+    if isinstance(settings, HyperPod) and settings.managed_autoscaling:
+        request["AutoScaling"] = {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+    return request
+
+
+def create_file_system(plan: GroundPlan) -> Json | None:
+    """CreateFileSystem of FSx, by the stack or by a claim; None where the file system exists."""
+    new = plan.new_file_system
+    if new is None:
+        return None
+    lustre: Json = {
+        "DeploymentType": "PERSISTENT_2",
+        "PerUnitStorageThroughput": new.throughput_mbs_per_tib,
+        "DataCompressionType": new.compression,
+        "AutomaticBackupRetentionDays": new.backup_retention_days,
+    }
+    if plan.efa_storage:
+        lustre |= {"EfaEnabled": True, "MetadataConfiguration": {"Mode": "AUTOMATIC"}}
+    return {
+        "FileSystemType": "LUSTRE",
+        "StorageCapacity": new.capacity_gib,
+        "SubnetIds": ["subnet-00000000"],
+        "LustreConfiguration": lustre,
+    }
+
+
+def refused(plan: GroundPlan, *rules: str) -> Iterator[Refusal]:
+    """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
+    settings = plan.settings
+    specs = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
+    where = hyperpod.Where(region=settings.region, account=settings.account, types=specs)
+    request = create_cluster(plan)
+    for rule in rules:
+        yield from hyperpod.RULES[rule](request, where)
+
+
+def _orchestrator(plan: GroundPlan) -> Json:
+    if not isinstance(plan, SlurmPlan):
+        return {"Eks": {}}
+    settings = plan.settings.hyperpod
+    slurm: Json = {"SlurmConfigStrategy": settings.config_strategy}
+    if (database := settings.accounting_database) is not None:
+        optional = {"Port": database.port, "Name": database.name}
+        slurm["AccountingDatabase"] = {"Endpoint": database.endpoint, "SecretArn": database.secret_arn} | {
+            member: value for member, value in optional.items() if value is not None
+        }
+    return {"Slurm": slurm}
+
+
+def _group(plan: GroundPlan, group: NodeGroup) -> Json:
+    known = plan.known(group.type)
+    made: Json = {
+        "InstanceGroupName": group.name,
+        "InstanceType": group.type,
+        "InstanceCount": group.count,
+        "ThreadsPerCore": group.threads_per_core,
+    }
+    optional: Json = {
+        "MinInstanceCount": group.min_count,
+        "CapacityRequirements": {"Spot": {}} if group.capacity == "spot" else None,
+        "TrainingPlanArn": group.training_plan_arn,
+        "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if known else group.deep_health_checks) or None,
+        "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
+        "AutoPatchConfig": {"PatchingStrategy": group.auto_patch} if group.auto_patch else None,
+    }
+    if isinstance(group, SlurmGroup):
+        made["SlurmConfig"] = {"NodeType": group.slurm.role.capitalize()}
+        if group.slurm.partitions:
+            made["SlurmConfig"]["PartitionNames"] = group.slurm.partitions
+    if group.volume_kms_key_arn:
+        optional["InstanceStorageConfigs"] = [{"EbsVolumeConfig": {"VolumeKmsKeyId": group.volume_kms_key_arn}}]
+    return made | {member: value for member, value in optional.items() if value is not None}
+
+
+def _schedule(schedule: UpdateSchedule) -> Json:
+    batch = {"Type": schedule.rolling.batch_unit, "Value": schedule.rolling.maximum_batch}
+    return {
+        "ScheduleExpression": schedule.cron,
+        "DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": batch}},
+    }

@@ -1,0 +1,109 @@
+"""Settings of an environment whose orchestrator is Slurm; what both orchestrators have is in `hyperpod_ray.core.model`.
+
+What belongs to EKS has no place here: Kubernetes labels, charts, Ray clusters, claims of file systems.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Tag
+
+from hyperpod_ray.core import shapes
+from hyperpod_ray.core.model import (
+    BuiltImage,
+    ClusterSettings,
+    ExistingImage,
+    ExistingNodeNetwork,
+    ExistingStorage,
+    Ground,
+    NewNetwork,
+    NodeGroup,
+    Settings,
+    StaticStorage,
+    kind_of,
+)
+
+PartitionName = Annotated[str, shapes.PARTITION.field(max_length=1024)]
+
+
+class SlurmRole(Settings):
+    """What Slurm does with a group's nodes (`SlurmConfig`)."""
+
+    role: Literal["controller", "login", "compute"]
+    """`NodeType`. `controller` runs slurmctld, `login` is where people work, `compute` runs jobs."""
+    partitions: Annotated[list[PartitionName], Field(max_length=1)] = []
+    """`PartitionNames`: the Slurm partition of a `compute` group, exactly one; several groups may share it. Other roles
+    have none."""
+
+
+class SlurmGroup(NodeGroup):
+    """One HyperPod instance group of a Slurm cluster."""
+
+    slurm: SlurmRole
+    """Its part in Slurm."""
+
+
+class AccountingDatabase(Settings):
+    """A MySQL or MariaDB database that keeps Slurm's accounting (`AccountingDatabase`), in place of the controller's.
+
+    You create it, and let the nodes' security group reach it.
+    """
+
+    endpoint: Annotated[str, shapes.HOST.field(max_length=253)]
+    """Host name of the database."""
+    secret_arn: Annotated[str, shapes.SECRET_ARN.field(max_length=2048)]
+    """Secret in AWS Secrets Manager with its user name and password."""
+    kms_key_arn: Annotated[str, shapes.KEY_ARN.field()] | None = None
+    """Key of the secret: the nodes' role may decrypt with it, through Secrets Manager alone. Its key policy must let
+    the account's roles use it. Default: the secret has the key `aws/secretsmanager`, which needs no permission."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port. Default: the service's, 3306 of MySQL."""
+    name: Annotated[str, shapes.DATABASE.field()] | None = None
+    """Name of the database. Default: the service's."""
+
+
+class SlurmCluster(ClusterSettings):
+    """The HyperPod cluster (`AWS::SageMaker::Cluster`), orchestrated by Slurm.
+
+    AWS's image starts Slurm, munge, Docker, Enroot and Pyxis by itself: no lifecycle script is needed.
+    """
+
+    instance_groups: Annotated[list[SlurmGroup], Field(min_length=2, max_length=100)]
+    """Two to a hundred groups: exactly one controller, and one or more of compute."""
+    config_strategy: Literal["Managed", "Overwrite", "Merge"] = "Managed"
+    """`SlurmConfigStrategy`: who writes the partitions of slurm.conf. `Managed`: HyperPod, and an update stops where
+    somebody changed them by hand. `Overwrite`: HyperPod, and changes by hand are lost. `Merge`: both."""
+    accounting_database: AccountingDatabase | None = None
+    """Accounting in a database of yours. Needs `Continuous`. Default: on the controller, and lost with it."""
+    on_init_complete: Annotated[str, shapes.SCRIPT.field()] | None = None
+    """Script that runs on each node after AWS's set-up (`OnInitComplete`), relative to the project. Its folder is
+    uploaded. Default: none."""
+
+
+class SlurmEnvironment(Ground):
+    """One environment on Slurm: one file, one CDK Stage named like the file."""
+
+    kind: ClassVar = "slurm"
+
+    orchestrator: Literal["slurm"]
+    """What runs the nodes' work: `slurm`."""
+    network: Annotated[
+        Annotated[NewNetwork, Tag("new")] | Annotated[ExistingNodeNetwork, Tag("existing")], kind_of("new")
+    ]
+    """The VPC."""
+    hyperpod: SlurmCluster
+    """The HyperPod cluster."""
+    storage: Annotated[
+        Annotated[StaticStorage, Tag("static")] | Annotated[ExistingStorage, Tag("existing")],
+        kind_of("static", modes=("static",)),
+    ] = StaticStorage()
+    """The shared file system, mounted at /fsx on every node by HyperPod."""
+    image: (
+        Annotated[
+            Annotated[BuiltImage, Tag("built")] | Annotated[ExistingImage, Tag("existing")],
+            kind_of("built", key="uri"),
+        ]
+        | None
+    ) = None
+    """A container image for Enroot and Pyxis. Default: none; jobs run in the nodes' own environment."""

@@ -1,0 +1,46 @@
+"""The build context: exactly the files that the Dockerfile copies, so that nothing else changes the image's tag."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from hyperpod_ray.core.image_packages import distributions
+from hyperpod_ray.image.versions import ImageSet
+
+DOCKERFILE = "hyperpod_ray/image/Dockerfile"
+SHARED = ("hyperpod_ray/image/requirements-build.txt", "hyperpod_ray/image/requirements-tiered.txt")
+"""Requirements of every set."""
+WHEELS = "hyperpod_ray/image/wheels"
+"""Wheels that travel with a build. The folder is there without them too: the Dockerfile mounts it."""
+EMPTY = ".keep"
+OWN = "hyperpod_ray/image/requirements-own.txt"
+"""Packages of the environment's own; the project's file has none."""
+
+
+def stage(
+    target: Path, *, project: Path, chosen: ImageSet, own: Path | None = None, wheels: Path | None = None
+) -> None:
+    """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder.
+
+    Args:
+        own: The lock of the environment's own packages. Default: none.
+        wheels: Folder of wheels. Default: none.
+    """
+    for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED):
+        copy = target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(project / name, copy)
+    shutil.copyfile(own or project / OWN, target / OWN)
+    given = target / WHEELS
+    given.mkdir()
+    (given / EMPTY).touch()
+    for file in distributions(wheels) if wheels else []:
+        # not a second copy of gigabytes, where the file system allows it
+        try:
+            os.link(file, given / file.name)
+        except OSError:
+            shutil.copyfile(file, given / file.name)
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(project / "resilience", target / "resilience", ignore=ignore)

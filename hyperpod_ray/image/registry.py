@@ -1,0 +1,169 @@
+"""What a tag of a container image points to today, asked of its registry without credentials.
+
+Protocol: the OCI distribution specification, "Pulling manifests", with the Bearer challenge of Docker's token
+authentication (https://distribution.github.io/distribution/spec/auth/token/). The digest is computed from the manifest
+that came, never taken on trust from a header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from hyperpod_ray.image.versions import ImageError
+
+TIMEOUT_S = 30
+MAX_MANIFEST_BYTES = 4_000_000
+"""The specification asks registries to accept 4 MB."""
+PLATFORM = ("linux", "amd64")
+"""What HyperPod's accelerated instances and the head run on."""
+_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
+    """The digest that `base:tag` has now, `sha256:…`; of the index where there are several platforms.
+
+    Args:
+        base: Host and repository, such as `docker.io/rayproject/ray`.
+        mirror: Address of a registry that is asked instead of the base's own; https, or http on this machine.
+
+    Raises:
+        ImageError: Unreachable, no such tag, not for linux/amd64, or an answer that contradicts itself.
+    """
+    host, _, repository = base.partition("/")
+    origin = (mirror or f"https://{'registry-1.docker.io' if host == 'docker.io' else host}").rstrip("/")
+    _secure(origin)
+    url = f"{origin}/v2/{repository}/manifests/{tag}"
+    headers = {"Accept": ", ".join((*_INDEXES, *_MANIFESTS))}
+    answer = _get(url, headers=headers)
+    if answer.status == 401:
+        token = _token(answer.headers.get("WWW-Authenticate", ""), repository=repository, url=url)
+        answer = _get(url, headers={**headers, "Authorization": f"Bearer {token}"})
+    if answer.status == 404:
+        raise ImageError(
+            f"{base}:{tag}", expected=f"a tag of {origin}", fix="correct `tag` in hyperpod_ray/image/versions.yaml"
+        )
+    if answer.status != 200:
+        raise ImageError(
+            f"{url}: {answer.status} {answer.reason}",
+            expected="a manifest",
+            fix="run the command again; correct `base` in hyperpod_ray/image/versions.yaml if it stays",
+        )
+    found = "sha256:" + hashlib.sha256(answer.body).hexdigest()
+    stated = answer.headers.get("Docker-Content-Digest", found)
+    if stated != found:
+        raise ImageError(
+            f"{url}: the manifest's digest is {found}",
+            expected=f"{stated}, as the registry states",
+            fix="run the command again, by another way to the registry",
+        )
+    _check_platform(_object(answer, url), what=f"{base}:{tag}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What a registry answered, its body read no further than it may be long."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = None) -> _Answer:
+    try:
+        with requests.get(url, headers=headers, params=params, timeout=TIMEOUT_S, stream=True) as answer:
+            # a body without end is cut off, not read into memory
+            body = answer.raw.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise ImageError(
+            f"{urlsplit(url).netloc}: {_plain(error)}",
+            expected="an answer",
+            fix="check the network and the proxy, then run the command again",
+        ) from None
+    if len(body) > MAX_MANIFEST_BYTES:
+        raise ImageError(
+            f"{url}: a longer answer",
+            expected=f"at most {MAX_MANIFEST_BYTES:,} bytes",
+            fix="correct `base` in hyperpod_ray/image/versions.yaml",
+        )
+    return _Answer(status=answer.status_code, reason=answer.reason, headers=answer.headers, body=body)
+
+
+def _token(challenge: str, *, repository: str, url: str) -> str:
+    """The anonymous token that the registry's challenge points to."""
+    fields = dict(_CHALLENGE.findall(challenge))
+    if not challenge.lower().startswith("bearer ") or "realm" not in fields:
+        raise ImageError(
+            f"{url}: the registry requires credentials: {challenge[:80]!r}",
+            expected="anonymous access",
+            fix="copy the image to a registry that allows it",
+        )
+    _secure(fields["realm"])
+    params = {"scope": fields.get("scope", f"repository:{repository}:pull")}
+    if "service" in fields:
+        params["service"] = fields["service"]
+    answer = _get(fields["realm"], headers={}, params=params)
+    content = _object(answer, fields["realm"]) if answer.status == 200 else {}
+    token = content.get("token") or content.get("access_token")
+    if not isinstance(token, str):
+        raise ImageError(
+            f"{fields['realm']}: {answer.status} {answer.reason}",
+            expected="an anonymous token",
+            fix="run the command again; copy the image to another registry if it stays",
+        )
+    return token
+
+
+def _check_platform(manifest: dict[str, Any], *, what: str) -> None:
+    if manifest.get("mediaType") not in _INDEXES and "manifests" not in manifest:
+        return  # one platform; its configuration says which, and the build would fail on another
+    entries = [entry.get("platform") or {} for entry in manifest.get("manifests", [])]
+    if PLATFORM not in [(entry.get("os"), entry.get("architecture")) for entry in entries]:
+        there = sorted({f"{entry.get('os')}/{entry.get('architecture')}" for entry in entries})
+        raise ImageError(
+            f"{what}: only for {', '.join(there) or 'nothing'}",
+            expected=f"{'/'.join(PLATFORM)}",
+            fix="choose another tag",
+        )
+
+
+def _object(answer: _Answer, url: str) -> dict[str, Any]:
+    try:
+        content = json.loads(answer.body)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise ImageError(
+            f"{url}: the answer is not JSON",
+            expected="a JSON object",
+            fix="correct `base` in hyperpod_ray/image/versions.yaml",
+        )
+    return content
+
+
+def _secure(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        raise ImageError(
+            f"{url}", expected="https://, or http:// on this machine", fix="correct the registry's address"
+        )
+
+
+def _plain(error: BaseException) -> str:
+    """The innermost reason, which says more than the layers around it."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,0 +1,112 @@
+"""What a job will take before it is submitted: nodes, dollars an hour, and when it ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from hyperpod_ray.core import job_checks
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.ops import output
+from hyperpod_ray.planner import PlanError
+from hyperpod_ray.planner.cluster import cluster
+from hyperpod_ray.planner.failures import published
+from hyperpod_ray.planner.job import Wish
+from hyperpod_ray.planner.job import job as planned_job
+from hyperpod_ray.planner.outlook import Outlook
+from hyperpod_ray.planner.ranges import Range
+from hyperpod_ray.pricing import price_file
+from hyperpod_ray.pricing.prices import Price
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Figures of one job; None where they are not known, with the reason in `unknown`."""
+
+    workers: int
+    gpus: int
+    nodes: int
+    """Nodes that its workers and spares take."""
+    instance_type: str
+    usd_per_hour: float | None
+    estimated: bool
+    """Whether the price is taken from another Region's."""
+    seconds: Range | None = None
+    unknown: str = ""
+
+    @property
+    def usd(self) -> Range | None:
+        """Dollars of its nodes until the end."""
+        if self.seconds is None or self.usd_per_hour is None:
+            return None
+        price = self.usd_per_hour / 3600
+        return self.seconds.map(lambda seconds: seconds * price)
+
+
+def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
+    """Size, price and time of a job in an environment; `folder` has the prices file."""
+    pods = {name: most for name, (_, most) in job_checks.pods_for(plan, job).items() if most}
+    first = next((worker for worker in plan.settings.ray.workers if worker.name in pods), plan.settings.ray.workers[0])
+    kind = plan.group(first.instance_group).type
+    pod = plan.worker_resources(first)
+    each_node = max(1, plan.allocatable(plan.group(first.instance_group)).gpus // pod.gpus) if pod.gpus else 1
+    nodes = sum(math.ceil(count / each_node) for count in pods.values())
+    price = _price(plan, kind, folder)
+    workers = job.sizes[1] if job.sizes else sum(pods.values())
+    each = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if pod.gpus else 0
+    gpus = workers * each if job.sizes else sum(pods.values()) * pod.gpus
+    seconds, unknown = _seconds(plan, job, gpus=gpus, nodes=nodes)
+    return Estimate(
+        workers=workers,
+        gpus=gpus,
+        nodes=nodes,
+        instance_type=kind,
+        usd_per_hour=price.usd * nodes if price else None,
+        estimated=bool(price and price.estimate),
+        seconds=seconds,
+        unknown=unknown,
+    )
+
+
+def _price(plan: Plan, kind: str, folder: Path | None) -> Price | None:
+    try:
+        return price_file.recorded(folder).instance(plan.settings.region, kind)
+    except price_file.PriceFileError:
+        return None
+
+
+def _seconds(plan: Plan, job: Job, *, gpus: int, nodes: int) -> tuple[Range | None, str]:
+    section = job.training or plan.settings.training
+    if section is None:
+        return None, "no section training in the job or the environment"
+    if not gpus:
+        return None, "it trains on no GPU"
+    try:
+        whole = cluster(plan)
+        size = replace(whole, world=gpus, nodes=max(1, nodes), spares=max(0, whole.nodes + whole.spares - nodes))
+        found = Outlook(cluster=size, job=planned_job(Wish(), section), rates=published("central")).finish_seconds
+    except PlanError as error:
+        return None, error.what
+    if found is None:
+        return None, f"no published speed of {size.gpu}; training.tokens_per_second is not set"
+    if not math.isfinite(found.high):
+        return None, "with so many interruptions it does not end"
+    return found, ""
+
+
+def lines(found: Estimate, *, now: datetime) -> list[str]:
+    """The estimate in words, one fact a line."""
+    about = "~" if found.estimated else ""
+    nodes = f"{found.nodes} node{'s' if found.nodes != 1 else ''} {found.instance_type}"
+    size = f"{found.gpus} GPU{'s' if found.gpus != 1 else ''} on {nodes}" if found.gpus else nodes
+    price = f"{about}${found.usd_per_hour:,.2f} an hour" if found.usd_per_hour is not None else "price not known"
+    made = [f"it takes {size}: {price}"]
+    if found.seconds is None:
+        return [*made, f"when it ends is not known: {found.unknown}"]
+    low, usual, high = (output.duration(one) for one in found.seconds)
+    day = (now + timedelta(seconds=found.seconds.central)).strftime("%Y-%m-%d %H:%M UTC")
+    money = f", about {about}${found.usd.central:,.0f}" if found.usd is not None else ""
+    return [*made, f"it ends in about {usual} ({low} to {high}), {day}{money}"]

@@ -1,0 +1,16 @@
+"""What reading the environment file has said."""
+
+from __future__ import annotations
+
+from hyperpod_ray.ops.clients import AnyTarget
+from hyperpod_ray.ops.preflight.check import Outcome, ok, warning
+
+
+def environment_file(target: AnyTarget) -> list[Outcome]:
+    """The file has been read without errors by now; what remains are its warnings."""
+    warnings = [
+        warning(f"line {item.line}, {item.path}: {item.what}", expected=item.expected, fix=item.fix)
+        for item in target.file.warnings
+    ]
+    groups = target.plan.groups
+    return warnings or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]

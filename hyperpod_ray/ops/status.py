@@ -1,0 +1,338 @@
+"""`status`: one screen that joins HyperPod, Kubernetes, Ray and storage, with a verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import gather, output
+from hyperpod_ray.ops.clients import AnyTarget, Target
+from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
+from hyperpod_ray.ops.interruptions import interruptions
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
+from hyperpod_ray.ops.verdict import Finding, Verdict, judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hyperpod_ray.ops.web.view import View
+
+DEEP = "DeepHealthCheckInProgress"
+LAST_EVENTS = 5
+STYLE = {"Healthy": "good", "Steps unknown": "note", "Recovering": "busy", "Action required": "bad"}
+MARK = {"action-required": "!", "recovering": "~", "note": "-"}
+
+
+def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
+    """Show the status. Exit code 0 where nothing is wrong that can be seen, 3 where something is."""
+    seen = gather.snapshot(target)
+    seen = with_failures(target, seen, most=events)
+    verdict = judge(seen)
+    record = None
+    if isinstance(target, Target):
+        record = interruptions(target.plan, seen, now=output.now(), listed=gather.EVENTS)
+    if form is Format.json:
+        output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
+    else:
+        console = output.console(form)
+        show(console, seen, verdict, events=events)
+        if record:
+            console.print()
+            console.print(record.text)
+    return OK if verdict.well else CONDITION_FALSE
+
+
+def web(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
+    """Serve the status as a page on 127.0.0.1 until Ctrl-C."""
+    from hyperpod_ray.ops.web import environment, serve
+    from hyperpod_ray.pricing import price_file
+
+    target.aws.require_account()
+    try:
+        prices, why = price_file.recorded(target.folder), ""
+    except price_file.PriceFileError as error:
+        prices, why = None, f"The price file cannot be used: {error}"
+
+    def take(target: AnyTarget) -> View:
+        seen = with_failures(target, gather.snapshot(target), most=events)
+        return environment.view(target.plan, seen, judge(seen), prices=prices, why_no_prices=why)
+
+    return serve.run(
+        serve.Looks(target, take),
+        environment=target.name,
+        port=port,
+        every=every,
+        again=target.command("status", "--web", "--port", "0"),
+    )
+
+
+def with_failures(target: AnyTarget, seen: Snapshot, *, most: int) -> Snapshot:
+    """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
+    from dataclasses import replace
+
+    wanted = {event.id for event in [event for event in seen.events if event.level == "Error"][:most]}
+    if not wanted:
+        return seen
+    return replace(
+        seen,
+        events=tuple(gather.describe_event(target, event) if event.id in wanted else event for event in seen.events),
+    )
+
+
+def counts(seen: Snapshot, group: Group) -> dict[str, int]:
+    """How many nodes of a group are asked for, ready, in deep health checks, recovering, and missing."""
+    there = [instance for instance in seen.instances if instance.group == group.name]
+    ready_nodes = {node.name for node in seen.nodes if node.ready and node.health in ("", "Schedulable")}
+    kubernetes = seen.saw_nodes
+    ready = [
+        i
+        for i in there
+        if i.status == "Running"
+        and (not kubernetes or names.node_name(i.id) in ready_nodes)
+        and _in_slurm(seen, group, i)
+    ]
+    checking = [i for i in there if i.status == DEEP or (i not in ready and _deep(seen, i.id))]
+    alive = [i for i in there if i.status != "ShuttingDown"]
+    return {
+        "asked": group.target,
+        "ready": len(ready),
+        "deep_health_check": len(checking),
+        "recovering": len([i for i in alive if i not in ready and i not in checking]),
+        "missing": max(0, group.target - len(alive)),
+    }
+
+
+def _in_slurm(seen: Snapshot, group: Group, instance: Instance) -> bool:
+    """Whether Slurm can use a compute node; where it was not asked, or the node has no name, HyperPod's word counts."""
+    if seen.slurm is None or group.role in ("Controller", "Login") or not instance.host:
+        return True
+    node = seen.slurm.of(instance)
+    return node is not None and node.usable
+
+
+def _deep(seen: Snapshot, instance: str) -> bool:
+    return any(node.name == names.node_name(instance) and node.deep_check == "InProgress" for node in seen.nodes)
+
+
+def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
+    """The JSON of `status`."""
+    return {
+        "environment": seen.environment,
+        "at": seen.at,
+        "verdict": verdict,
+        "cluster": None
+        if seen.cluster is None
+        else {
+            "name": seen.cluster.name,
+            "arn": seen.cluster.arn,
+            "status": seen.cluster.status,
+            "failure": seen.cluster.failure,
+            "node_recovery": seen.cluster.node_recovery,
+            "groups": [
+                {
+                    "name": g.name,
+                    "type": g.type,
+                    "accelerated": g.accelerated,
+                    **counts(seen, g),
+                    "training_plan": g.training_plan,
+                    "image_status": g.image_status,
+                    "image_release": g.image_release,
+                    "image_available": g.image_available,
+                    "update_status": g.update_status,
+                }
+                for g in seen.cluster.groups
+            ],
+        },
+        "stacks": seen.stacks,
+        "controllers": seen.controllers,
+        "training_plans": seen.training_plans,
+        "slurm": seen.slurm,
+        "ray_clusters": seen.ray_clusters,
+        "ray_jobs": seen.ray_jobs,
+        "jobs": seen.jobs,
+        "runs": [run_data(run) for run in seen.runs],
+        "hangs": seen.hangs,
+        "pods": seen.pods,
+        "file_systems": seen.file_systems,
+        "claims": seen.claims,
+        "events": seen.events,
+        "warnings": seen.warnings,
+        "unseen": seen.unseen,
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """A training run for JSON: what was read, and what follows from it."""
+    data: dict[str, Any] = output.plain(run)
+    return {
+        **data,
+        "steps_per_second": run.steps_per_second,
+        "step_age_seconds": run.step_age_seconds,
+        "checkpoint_age_seconds": run.checkpoint_age_seconds,
+    }
+
+
+def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> None:
+    """The screen: verdict first, because that is what one looks for."""
+    headline(console, seen, verdict)
+    if seen.cluster:
+        console.print()
+        _groups(console, seen)
+    if seen.ray_clusters or seen.pods:
+        console.print()
+        _ray(console, seen)
+    if seen.slurm:
+        console.print()
+        _slurm(console, seen.slurm)
+    if seen.runs or seen.jobs:
+        console.print()
+        _runs(console, seen)
+    if seen.controllers:
+        console.print()
+        _controllers(console, seen)
+    if seen.file_systems or seen.claims:
+        console.print()
+        _storage(console, seen)
+    if seen.events and events:
+        console.print()
+        _events(console, seen.events[:events])
+
+
+def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
+    """The verdict and what led to it."""
+    from rich.text import Text
+
+    title = Text(f"{seen.environment}: ", style="bold")
+    title.append(verdict.state, style=f"bold {STYLE[verdict.state]}")
+    if verdict.without:
+        title.append(f", without {', '.join(verdict.without)}", style="note")
+    if seen.cluster:
+        title.append(f"   cluster {seen.cluster.name} {seen.cluster.status}")
+    console.print(title)
+    for finding in verdict.findings:
+        for line in lines_of(finding):
+            # a command is one line, however narrow the terminal: two lines cannot be copied as one command
+            console.print(line, soft_wrap=isinstance(line, Text))
+
+
+def lines_of(finding: Finding) -> list[Any]:
+    """A finding: what; why; since and expected; next."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    style = {"action-required": "bad", "recovering": "busy", "note": "note"}[finding.kind]
+    first = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")
+    when = []
+    if finding.since:
+        when.append(f"since {output.clock(finding.since)} ({output.age(finding.since)})")
+    if finding.expected_by:
+        when.append(f"expected by {output.clock(finding.expected_by)}")
+    made: list[Any] = [Padding(first, (0, 0, 0, 1))]
+    for label, text in (("why", finding.why), ("when", ", ".join(when))):
+        if text:
+            made.append(Padding(Text(f"{label}: ", style="note").append(text, style="default"), (0, 0, 0, 5)))
+    if finding.next:
+        made.append(Text("     next: ", style="note").append(finding.next, style="default"))
+    return made
+
+
+def _groups(console: Console, seen: Snapshot) -> None:
+    assert seen.cluster is not None  # noqa: S101
+    table = output.table("Instance group", "Type", ">Asked", ">Ready", ">Checking", ">Recovering", ">Missing")
+    for group in seen.cluster.groups:
+        row = counts(seen, group)
+        table.add_row(
+            group.name, group.type, *(str(row[key]) if row[key] or key in ("asked", "ready") else "" for key in row)
+        )
+    console.print(table)
+
+
+def _ray(console: Console, seen: Snapshot) -> None:
+    for ray in seen.ray_clusters:
+        console.print(
+            f"RayCluster {ray.namespace}/{ray.name} says {ray.state or 'nothing yet'}, "
+            f"{ray.ready_workers} of {ray.desired_workers} workers"
+        )
+    table = output.table("=Pod", "Group", "State", "=Node")
+    for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
+        state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
+        if pod.node and not seen.answers(pod.node):
+            state = f"{state}, node not ready"
+        table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
+    if seen.pods:
+        console.print(table)
+
+
+def _slurm(console: Console, seen: Slurm) -> None:
+    """Nodes by state as `sinfo` has them, and the queue."""
+    counted: dict[str, int] = {}
+    for node in seen.nodes:
+        counted[node.state] = counted.get(node.state, 0) + 1
+    console.print("Slurm nodes: " + ", ".join(f"{number} {state}" for state, number in counted.items()))
+    table = output.table(">=Job", "Name", "User", "State", ">Time", ">Nodes", "Where")
+    for job in seen.jobs:
+        table.add_row(job.id, job.name, job.user, job.state, job.elapsed, str(job.nodes), job.where)
+    if seen.jobs:
+        console.print(table)
+
+
+RUNS_SHOWN = 5
+"""Newest jobs on the screen, beside all that run; `runs list` shows the others."""
+
+
+def _runs(console: Console, seen: Snapshot) -> None:
+    """Newest jobs, and what each publishes of its training."""
+    published = {(run.cluster, run.job): run for run in seen.runs}
+    table = output.table("=Job", "State", "Run", ">Step", ">Steps/s", ">Last step", ">Checkpoint", ">Loss")
+    going = [job for job in seen.jobs if job.state in ("RUNNING", "PENDING")]
+    for job in [*going, *(job for job in seen.jobs if job not in going)][: max(RUNS_SHOWN, len(going))]:
+        run = published.get((job.cluster, job.id))
+        ages = job in going
+        table.add_row(job.id, job.state, *(_of_run(run, ages=ages) if run else [""] * 6))
+    console.print(table)
+
+
+def _of_run(run: Run, *, ages: bool) -> list[str]:
+    total = f" of {run.steps_total:,}" if run.steps_total else ""
+    age, saved = run.step_age_seconds, run.checkpoint_age_seconds
+    return [
+        f"{run.name}, {run.state}",
+        "" if run.step is None else f"{run.step:,}{total}",
+        "" if run.steps_per_second is None else f"{run.steps_per_second:.3g}",
+        f"{output.duration(age)} ago" if ages and age is not None else "",
+        f"{output.duration(saved)} ago" if ages and saved is not None else "",
+        "" if run.loss is None else f"{run.loss:.4g}",
+    ]
+
+
+def _controllers(console: Console, seen: Snapshot) -> None:
+    """One line: what does not run has a finding of its own."""
+    well = [item for item in seen.controllers if item.present and item.ready >= item.wanted]
+    console.print(f"controllers: {len(well)} of {len(seen.controllers)} run with all their pods")
+
+
+def _storage(console: Console, seen: Snapshot) -> None:
+    table = output.table("=Storage", "State", ">GiB", ">Free", "Owner")
+    for file_system in seen.file_systems:
+        mine = "elsewhere" if seen.storage_mode == "existing" else "the stack"
+        made = "claim" if file_system.made_by_claim else file_system.stack or mine
+        free = "" if file_system.free_gib is None else f"{file_system.free_gib:,.0f}"
+        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), free, made)
+    for claim in seen.claims:
+        table.add_row(
+            f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", "", ""
+        )
+    console.print(table)
+
+
+def _events(console: Console, events: tuple[ClusterEvent, ...]) -> None:
+    table = output.table("=When (UTC)", "=Where", "What")
+    for event in events:
+        text = event.description + (f": {event.failure}" if event.failure else "")
+        table.add_row(
+            event.time.astimezone(output.now().tzinfo).strftime("%m-%d %H:%M"),
+            event.instance or event.group or "cluster",
+            text,
+        )
+    console.print(table)

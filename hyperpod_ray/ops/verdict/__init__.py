@@ -1,0 +1,77 @@
+"""The verdict on a snapshot: Healthy, Steps unknown, Recovering or Action required.
+
+A pure function: tests cover every case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from hyperpod_ray.ops.snapshot import Snapshot
+from hyperpod_ray.ops.verdict import cluster, controllers, nodes, ray, slurm, stacks, storage, training, upkeep
+from hyperpod_ray.ops.verdict.finding import Finding, State, Verdict, carries
+
+__all__ = ["Finding", "State", "Verdict", "judge"]
+
+
+RULES: dict[str, tuple[Callable[[Snapshot], Iterable[Finding]], ...]] = {
+    "eks": (
+        stacks.unseen,
+        stacks.stacks,
+        cluster.cluster,
+        cluster.groups,
+        controllers.controllers,
+        nodes.instances,
+        nodes.nodes,
+        storage.storage,
+        storage.free_space,
+        ray.ray_clusters,
+        ray.pods,
+        training.ray_jobs,
+        training.jobs,
+        training.hangs,
+        upkeep.training_plans,
+        upkeep.images,
+    ),
+    "slurm": (
+        stacks.unseen,
+        stacks.stacks,
+        cluster.cluster,
+        cluster.groups,
+        nodes.instances,
+        slurm.controller,
+        slurm.nodes,
+        storage.storage,
+        storage.free_space,
+        upkeep.training_plans,
+        upkeep.images,
+    ),
+}
+"""What is judged of an environment, by its orchestrator."""
+
+
+def judge(seen: Snapshot) -> Verdict:
+    """The verdict on a snapshot."""
+    found: list[Finding] = []
+    if (
+        seen.saw("CloudFormation")
+        and seen.stacks
+        and not any(stack.status for stack in seen.stacks)
+        and seen.cluster is None
+    ):
+        return Verdict(state="Action required", findings=(stacks.not_deployed(seen),))
+    rules = RULES[seen.orchestrator]
+    for rule in rules:
+        found += rule(seen)
+    found = [replace(item, recovery="pods") if carries(seen, item.subject) else item for item in found]
+    found = [controllers.without_recovery(seen, item) for item in found]
+    order = {"action-required": 0, "recovering": 1, "note": 2}
+    found.sort(key=lambda finding: order[finding.kind])
+    state: State = "Steps unknown" if training.unjudged(seen) else "Healthy"
+    if any(finding.kind == "recovering" for finding in found):
+        state = "Recovering"
+    if any(finding.kind == "action-required" for finding in found):
+        state = "Action required"
+    hidden = tuple(item.source for item in seen.unseen if item.refused)
+    return Verdict(state=state, findings=tuple(found), without=hidden)

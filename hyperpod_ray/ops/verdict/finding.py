@@ -1,0 +1,186 @@
+"""What a verdict is made of, and the small parts that the rules share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import durations
+from hyperpod_ray.ops.durations import Usual
+from hyperpod_ray.ops.snapshot import ClusterEvent, Instance, Snapshot
+
+State = Literal["Healthy", "Steps unknown", "Recovering", "Action required"]
+"""`Steps unknown`: nothing is wrong that can be seen, and a job runs of which nobody can say whether it trains."""
+Kind = Literal["recovering", "action-required", "note"]
+
+UNREACHABLE_GRACE = timedelta(minutes=5)
+"""A node that does not answer for longer, and whose object stays, is not coming back by itself: Kubernetes then keeps
+its pods as Terminating and makes no replacement."""
+JOIN_GRACE = timedelta(minutes=15)
+"""Running in HyperPod until Ready in Kubernetes."""
+QUIET = timedelta(minutes=30)
+"""How long missing nodes may be missing without any sign of work on them."""
+DEAD_STACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be, or worth knowing."""
+
+    kind: Kind
+    what: str
+    why: str = ""
+    since: datetime | None = None
+    expected_by: datetime | None = None
+    next: str = ""
+    subject: str = ""
+    """What it is about: a node, pod, group, file system or stack."""
+    recovery: Literal["", "pods"] = ""
+    """What has to be created again for it to be over; `pods` needs the controllers that do that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The worst finding decides."""
+
+    state: State
+    findings: tuple[Finding, ...]
+    without: tuple[str, ...] = ()
+    """What it does not cover: what these credentials may not see."""
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong as far as can be seen."""
+        return self.state in ("Healthy", "Steps unknown")
+
+    @property
+    def action_required(self) -> tuple[Finding, ...]:
+        """What needs action."""
+        return tuple(finding for finding in self.findings if finding.kind == "action-required")
+
+    @property
+    def recovering(self) -> tuple[Finding, ...]:
+        """What recovers by itself."""
+        return tuple(finding for finding in self.findings if finding.kind == "recovering")
+
+
+def command(seen: Snapshot, text: str) -> str:
+    """A command of `ops` on this environment: `status`, `logs --node …`."""
+    verb, _, rest = text.partition(" ")
+    return " ".join(filter(None, ["hyperpod-ray", verb, seen.environment, rest]))
+
+
+def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
+    """A command of `ops nodes` on one node."""
+    return " ".join(["hyperpod-ray", "nodes", verb, seen.environment, node])
+
+
+def deploy(seen: Snapshot) -> str:
+    """The command that creates or repairs the environment."""
+    return f"hyperpod-ray deploy {seen.environment}"
+
+
+def usual_of(instance: Instance) -> Usual:
+    """How long the state of an instance usually lasts."""
+    return {
+        "SystemUpdating": durations.SOFTWARE,
+        "DeepHealthCheckInProgress": durations.DEEP_CHECK,
+        "ShuttingDown": durations.REBOOT,
+    }.get(instance.status, durations.REBOOT if "reboot" in instance.message.lower() else durations.NODE)
+
+
+def under_way(
+    seen: Snapshot,
+    what: str,
+    *,
+    since: datetime | None,
+    usual: Usual,
+    next_: str,
+    subject: str,
+    why: str = "",
+    recovery: Literal["", "pods"] = "",
+) -> Finding:
+    """Something that takes its time: Recovering, until it takes far longer than usual."""
+    if usual.overdue(since, seen.at):
+        return Finding(
+            kind="action-required",
+            what=f"{what}, far longer than the usual {usual}",
+            why=why,
+            since=since,
+            next=next_,
+            subject=subject,
+        )
+    return Finding(
+        kind="recovering",
+        what=what,
+        why=why,
+        since=since,
+        expected_by=usual.by(since),
+        subject=subject,
+        recovery=recovery,
+    )
+
+
+def last_event(
+    events: tuple[ClusterEvent, ...], *, instance: str = "", resource: str = "", level: str = ""
+) -> ClusterEvent | None:
+    """The newest event that matches."""
+    matching = [
+        event
+        for event in events
+        if (not instance or event.instance == instance)
+        and (not resource or event.resource == resource)
+        and (not level or event.level == level)
+    ]
+    return max(matching, key=lambda event: event.time, default=None)
+
+
+def last_heard(seen: Snapshot, instance: Instance) -> datetime | None:
+    """When the newest event of an instance was."""
+    event = last_event(seen.events, instance=instance.id)
+    return event.time if event else None
+
+
+def fault_of(seen: Snapshot, instance: Instance) -> str:
+    """The fault that Kubernetes tells of an instance."""
+    return next((node.fault for node in seen.nodes if node.name == names.node_name(instance.id)), "")
+
+
+def carries(seen: Snapshot, subject: str) -> bool:
+    """Whether a finding's subject is a node with one of Ray's pods on it."""
+    return bool(subject) and any(
+        pod.role and names.instance_id(pod.node) == names.instance_id(subject) for pod in seen.pods
+    )
+
+
+def training(seen: Snapshot, instance: Instance) -> str:
+    """What a node's trouble means for training: which of Ray's pods are on it, or that every one runs elsewhere."""
+    here = sorted(
+        (pod for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id)), key=lambda pod: pod.name
+    )
+    if heads := [pod.name for pod in here if pod.role == "head"]:
+        others = [pod.name for pod in here if pod.role != "head"]
+        return f"; Ray's head is on it: {heads[0]}" + (f", and {', '.join(others)}" if others else "")
+    if here:
+        return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(pod.name for pod in here)}"
+    return "; Ray has all its workers without it" if seen.ray_clusters and _complete(seen) else ""
+
+
+def _complete(seen: Snapshot) -> bool:
+    """Whether every RayCluster has its head and all its workers on nodes that are ready."""
+    for ray in seen.ray_clusters:
+        running = [
+            pod
+            for pod in seen.pods
+            if pod.cluster == ray.name
+            and pod.namespace == ray.namespace
+            and pod.ready
+            and not pod.deleting_since
+            and seen.answers(pod.node)
+        ]
+        workers = [pod for pod in running if pod.role == "worker"]
+        if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):
+            return False
+    return True

@@ -1,0 +1,209 @@
+"""Findings about RayClusters and their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import durations
+from hyperpod_ray.ops.durations import Usual
+from hyperpod_ray.ops.snapshot import Pod, RayCluster, Snapshot, part_of
+from hyperpod_ray.ops.verdict.finding import (
+    DEAD_STACK,
+    UNREACHABLE_GRACE,
+    Finding,
+    command,
+    deploy,
+    nodes_command,
+    under_way,
+    usual_of,
+)
+
+
+def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
+    """What RayClusters say of themselves, and what their pods say."""
+    if not seen.saw("Kubernetes") or not seen.saw(part_of("ray_clusters", seen.namespace)):
+        return
+    mine = [ray for ray in seen.ray_clusters if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
+    deployed = {stack.name: stack.status for stack in seen.stacks}.get(
+        names.stack_name(seen.environment, names.RAY_STACK), ""
+    )
+    if not mine and seen.cluster is not None and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
+        yield Finding(
+            kind="action-required",
+            what=f"RayCluster '{seen.ray_cluster}' is gone although its stack is there",
+            next=deploy(seen),
+        )
+    for ray in seen.ray_clusters:
+        if ray.suspended:
+            yield Finding(
+                kind="action-required",
+                what=f"RayCluster '{ray.name}' is suspended",
+                next=f"kubectl -n {ray.namespace} edit raycluster {ray.name}",
+                subject=ray.name,
+            )
+            continue
+        if ray.state == "failed" or ray.reason:
+            yield Finding(
+                kind="action-required",
+                what=f"RayCluster '{ray.name}' is {ray.state or 'not accepted'}",
+                why=ray.reason,
+                next=f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
+                subject=ray.name,
+            )
+        yield from _really_ready(seen, ray)
+
+
+def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
+    """What the pods say against what the RayCluster says: `ready` is no proof of health."""
+    if not seen.saw(part_of("pods", ray.namespace)):
+        return
+    pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
+    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and seen.answers(pod.node)]
+    heads, workers = ([pod for pod in good if pod.role == role] for role in ("head", "worker"))
+    short = ray.desired_workers - len(workers)
+    said = f"says {ray.state}" if ray.state else "says nothing yet"
+    if not heads:
+        yield _without_head(seen, ray, pods, said)
+    elif short > 0:
+        lost = [
+            pod
+            for pod in pods
+            if pod.role == "worker"
+            and pod not in good
+            and (pod.deleting_since or (pod.node and not seen.answers(pod.node)))
+        ]
+        if lost:
+            where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
+            why = f"{', '.join(pod.name for pod in lost)} on {where}"
+        else:
+            why = ""
+        what = f"RayCluster '{ray.name}' {said}, but only {len(workers)} of {ray.desired_workers} workers run"
+        since = min(filter(None, (_out_since(seen, pod) for pod in pods if pod not in good)), default=ray.since)
+        stuck = [pod for pod in lost if pod.deleting_since and seen.at - pod.deleting_since > UNREACHABLE_GRACE]
+        if stuck:
+            yield Finding(
+                kind="action-required",
+                what=what,
+                why=f"{stuck[0].name} has been Terminating on {names.instance_id(stuck[0].node)} "
+                "and will not be replaced until its node is removed",
+                since=stuck[0].deleting_since,
+                next=nodes_command(seen, "free", names.instance_id(stuck[0].node)),
+                subject=ray.name,
+            )
+        else:
+            yield under_way(
+                seen,
+                what,
+                since=since,
+                usual=_pod_usual(seen),
+                next_=f"kubectl -n {ray.namespace} get pods",
+                subject=ray.name,
+                why=why,
+                recovery="pods",
+            )
+
+
+def _out_since(seen: Snapshot, pod: Pod) -> datetime | None:
+    """Since when a pod is of no use: its deletion, its node's silence, or its creation."""
+    silent = next((node.since for node in seen.nodes if node.name == pod.node and not node.ready), None)
+    return pod.deleting_since or silent or pod.created
+
+
+def _without_head(seen: Snapshot, ray: RayCluster, pods: list[Pod], said: str) -> Finding:
+    head = next((pod for pod in pods if pod.role == "head"), None)
+    what = f"RayCluster '{ray.name}' {said}, but its head does not run"
+    since = _out_since(seen, head) if head else ray.since
+    return under_way(
+        seen,
+        what,
+        since=since,
+        usual=_pod_usual(seen),
+        next_=f"kubectl -n {ray.namespace} describe pod {head.name}"
+        if head
+        else f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
+        subject=ray.name,
+        recovery="pods",
+    )
+
+
+def _pod_usual(seen: Snapshot) -> Usual:
+    """Pods wait for nodes that are on their way, and those take longer than an image."""
+    coming = [
+        instance
+        for instance in seen.instances
+        if instance.status in ("Pending", "DeepHealthCheckInProgress", "Failure", "ShuttingDown", "SystemUpdating")
+    ]
+    return max((usual_of(instance) for instance in coming), key=lambda usual: usual.most, default=durations.RAY)
+
+
+IMAGE_TROUBLE = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
+CRASHES = (
+    "CrashLoopBackOff",
+    "OOMKilled",
+    "Error",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+)
+
+
+def pods(seen: Snapshot) -> Iterator[Finding]:
+    """Pods that do not run, and why."""
+    for pod in seen.pods:
+        if pod.deleting_since or pod.ready:
+            continue
+        describe = f"kubectl -n {pod.namespace} describe pod {pod.name}"
+        if pod.reason in IMAGE_TROUBLE:
+            yield Finding(
+                kind="action-required",
+                what=f"pod {pod.name} cannot get its image ({pod.reason})",
+                why=pod.message,
+                since=pod.created,
+                next=command(seen, "preflight"),
+                subject=pod.name,
+            )
+        elif pod.reason in CRASHES:
+            logs = f"kubectl -n {pod.namespace} logs {pod.name} --previous"
+            yield Finding(
+                kind="action-required",
+                what=f"pod {pod.name} does not stay up ({pod.reason}, {pod.restarts} restarts)",
+                why=pod.message,
+                since=pod.created,
+                next=logs,
+                subject=pod.name,
+            )
+        elif pod.reason in ("Unschedulable", "SchedulingGated"):
+            yield _pending(seen, pod, describe)
+
+
+def _pending(seen: Snapshot, pod: Pod, describe: str) -> Finding:
+    """A pod without a node: it waits for one that comes, or there is none for it."""
+    coming = [
+        instance
+        for instance in seen.instances
+        if instance.status not in ("Running", "NotFound")
+        and (not pod.instance_group or instance.group == pod.instance_group)
+    ]
+    group = seen.group(pod.instance_group)
+    on = f" in group '{pod.instance_group}'" if pod.instance_group else ""
+    if coming or (group is not None and group.current < group.target):
+        usual = usual_of(coming[0]) if coming else durations.REPLACEMENT
+        return Finding(
+            kind="recovering",
+            what=f"pod {pod.name} waits for a node{on}",
+            why=pod.message,
+            since=pod.created,
+            expected_by=usual.by(pod.created),
+            subject=pod.name,
+            recovery="pods",
+        )
+    return Finding(
+        kind="action-required",
+        what=f"pod {pod.name} finds no room{on}, and no node is on its way",
+        why=pod.message,
+        since=pod.created,
+        next=f"{describe}; raise the group's count, or ask for less per pod",
+        subject=pod.name,
+    )

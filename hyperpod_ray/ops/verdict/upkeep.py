@@ -1,0 +1,100 @@
+"""Findings about what ends or ages by itself: training plans, and the AMI of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.snapshot import Group, Snapshot
+from hyperpod_ray.ops.verdict.finding import Finding, command
+
+PLAN_ENDS = timedelta(days=1)
+"""A training plan that ends sooner needs a decision now."""
+PLAN_NOTED = timedelta(days=14)
+
+
+def training_plans(seen: Snapshot) -> Iterator[Finding]:
+    """Training plans that end soon, have ended, or have not begun."""
+    for plan in seen.training_plans:
+        groups = " and ".join(f"'{group}'" for group in plan.groups)
+        what = f"training plan '{plan.name}' of {'group' if len(plan.groups) == 1 else 'groups'} {groups}"
+        ends = f"aws sagemaker describe-training-plan --training-plan-name {plan.name}"
+        extend = f"aws sagemaker search-training-plan-offerings --training-plan-arn {plan.arn}"
+        if plan.status in ("Expired", "Failed"):
+            yield Finding(
+                kind="action-required",
+                what=f"{what} is {plan.status}: HyperPod has taken its nodes",
+                since=plan.end,
+                next=f"{extend}, or another plan in the environment file",
+                subject=plan.name,
+            )
+        elif plan.end is not None and plan.end - seen.at < PLAN_NOTED:
+            left = plan.end - seen.at
+            soon = left < PLAN_ENDS
+            yield Finding(
+                kind="action-required" if soon else "note",
+                what=f"{what} ends in {output.duration(left.total_seconds())}; HyperPod then takes its nodes",
+                why="the run's last checkpoint stays",
+                expected_by=plan.end,
+                next=extend,
+                subject=plan.name,
+            )
+        elif plan.status in ("Pending", "Scheduled"):
+            yield Finding(
+                kind="note",
+                what=f"{what} is {plan.status}: its nodes come when it begins",
+                expected_by=plan.start,
+                next=ends,
+                subject=plan.name,
+            )
+
+
+SAYS = {
+    "UpdateAvailable": "has a newer AMI",
+    "SecurityUpdateRequired": "needs a security update of its AMI",
+    "EndOfLife": "runs an AMI that is no longer supported",
+}
+
+
+def images(seen: Snapshot) -> Iterator[Finding]:
+    """Groups whose nodes run an older AMI than HyperPod has for them."""
+    cluster = seen.cluster
+    if cluster is None:
+        return
+    for group in cluster.groups:
+        if group.update_status == "Failed":
+            yield Finding(
+                kind="action-required",
+                what=f"the last software update of group '{group.name}' failed",
+                next=f"hyperpod-ray nodes events {seen.environment} --group {group.name}",
+                subject=group.name,
+            )
+        elif group.image_status in SAYS:
+            yield _older(seen, group)
+
+
+def _older(seen: Snapshot, group: Group) -> Finding:
+    assert seen.cluster is not None  # noqa: S101
+    runs = f" ({group.image_release}" + (f", newest {group.image_available})" if group.image_available else ")")
+    return Finding(
+        kind="note" if group.image_status == "UpdateAvailable" else "action-required",
+        what=f"group '{group.name}' {SAYS[group.image_status]}{runs if group.image_release else ''}",
+        why="an update replaces the root volume of each node: training resumes from its last checkpoint",
+        next=f"{update_command(seen.cluster.name, group.name)}, then {command(seen, 'wait')} --for {group.name}",
+        subject=group.name,
+    )
+
+
+def update_command(cluster: str, group: str) -> str:
+    """The call that updates a group one node at a time, and stops where nodes do not come back.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateClusterSoftware.html
+    """
+    rolling = (
+        '{"RollingUpdatePolicy":{"MaximumBatchSize":{"Type":"INSTANCE_COUNT","Value":1}},"WaitIntervalInSeconds":300}'
+    )
+    return (
+        f"aws sagemaker update-cluster-software --cluster-name {cluster} "
+        f"--instance-groups InstanceGroupName={group} --deployment-config '{rolling}'"
+    )

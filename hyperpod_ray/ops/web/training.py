@@ -1,0 +1,144 @@
+"""The runs of the page: figures, the picture, and the table of faults and recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.record import Interruption, Record, Sign, moment
+from hyperpod_ray.ops.web import timeline
+from hyperpod_ray.ops.web.html import dollars, figures, state, table, when
+from hyperpod_ray.ops.web.view import RunLine, View
+
+FAR_SECONDS = 400 * 86400
+"""An end beyond that is no forecast."""
+
+
+def runs(view: View) -> str:
+    """All runs."""
+    note = f'<p class="note">{escape(view.runs_note)}</p>' if view.runs_note else ""
+    signs = [
+        Sign(t=one.time.timestamp(), kind="node", text=f"{one.where}: {one.what}")
+        for one in view.events
+        if one.level == "Error" and one.time
+    ]
+    return note + "".join(_run(one, view, signs) for one in view.runs)
+
+
+def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
+    parts = [f'<article class="run"><h3>{escape(run.name)} {state(run.tone, run.state)}</h3>']
+    if run.message:
+        parts.append(f'<p class="note">{escape(run.message)}</p>')
+    record = run.record
+    parts.append(_figures(run, record, now=view.at.timestamp()))
+    if record is None:
+        parts.append(f'<p class="note">{escape(run.why_no_record)}</p>' if run.why_no_record else "")
+        return "".join([*parts, "</article>"])
+    drawn = timeline.draw(record, now=view.at.timestamp(), node_signs=signs, relative=view.relative)
+    if drawn:
+        parts.append(f"<figure>{drawn}{_legend(record, nodes=bool(signs))}</figure>")
+    if record.interruptions:
+        begin = record.begin or 0.0
+        parts.append(
+            table(
+                "Faults and recoveries",
+                (">No.", "Stopped", "What", ">No step for", ">Steps again", "Continued from"),
+                (_interruption(number, one, begin=begin, relative=view.relative)
+                 for number, one in enumerate(record.interruptions, 1)),
+            )
+        )  # fmt: skip
+    return "".join([*parts, "</article>"])
+
+
+def _figures(run: RunLine, record: Record | None, *, now: float) -> str:
+    """What one looks for first: how far, how fast, since when, what it costs."""
+    shown = _of_job(run) if record is None else _of_record(record, now=now)
+    if run.usd is not None:
+        hourly = f" (~{dollars(run.usd_per_hour)} an hour)" if run.usd_per_hour is not None else ""
+        shown.append(("cost so far", f"~{dollars(run.usd)}{hourly}"))
+    return figures(shown)
+
+
+def _of_job(run: RunLine) -> list[tuple[str, str]]:
+    """What the Jobs API says."""
+    shown = [("started", when(run.started)), ("ended", when(run.ended, ago=False))]
+    shown.append(("command", f"<code>{escape(run.command)}</code>" if run.command else ""))
+    return [(name, text) for name, text in shown if text]
+
+
+def _of_record(record: Record, *, now: float) -> list[tuple[str, str]]:
+    """What the run wrote about itself."""
+    live = not record.ended
+    shown = []
+    if record.step is not None:
+        of = (
+            f" of {record.total_steps:,} ({100 * record.step / record.total_steps:.0f} %)" if record.total_steps else ""
+        )
+        shown.append(("step", f"{record.step:,}{of}"))
+    if record.step_t is not None:
+        shown.append(("last step", when(moment(record.step_t), ago=live)))
+    if record.value is not None:
+        shown.append((escape(record.metric), f"{record.value:.4g}"))
+    rate, usual = record.recent_rate, record.usual_rate
+    if rate is not None and usual is not None:
+        shown.append(("steps per second", f"{rate:.3g} (usual {usual:.3g})"))
+    if record.checkpoint_step is not None:
+        at = f", {when(moment(record.checkpoint_t), ago=live)}" if record.checkpoint_t else ""
+        shown.append(("last checkpoint", f"step {record.checkpoint_step:,}{at}"))
+    if record.world:
+        shown.append(("workers", f"{record.world:,}"))
+    if record.goodput is not None:
+        shown.append(("goodput", f"{100 * record.goodput:.1f} %"))
+    ends = record.ends(now=now)
+    if ends is not None and ends < now + FAR_SECONDS:
+        shown.append(("ends at this rate", when(moment(ends), ago=False)))
+    return shown + _troubles(record)
+
+
+def _troubles(record: Record) -> list[tuple[str, str]]:
+    shown = []
+    if record.not_finite is not None:
+        words = f"{record.metric} is not a number from step {record.not_finite:,}"
+        shown.append(("warning", state("bad", words)))
+    if record.error and not record.ended:
+        shown.append(("last error", escape(record.error[:300])))
+    return shown
+
+
+def _legend(record: Record, *, nodes: bool) -> str:
+    keys = [
+        ("save", f"checkpoint complete ({len(record.saves)})"),
+        ("gap", "no step"),
+        ("number", "interruption, see the table"),
+        ("back", "training continues"),
+    ]
+    if timeline.again(record.steps):
+        keys.append(("again", "step done again"))
+    if nodes:
+        keys.append(("node", "an error among the events below"))
+    shapes = {
+        "save": '<rect class="save" x="3" y="3" width="8" height="8"/>',
+        "gap": '<rect class="gap" x="1" y="1" width="12" height="12"/>',
+        "number": '<rect class="number" x="0" y="1" width="14" height="12" rx="6"/>',
+        "back": '<path class="back" d="M3 12l4-9 4 9z"/>',
+        "again": '<circle class="again" cx="7" cy="7" r="3"/>',
+        "node": '<path class="node" d="M1 3h12l-6 9z"/>',
+    }
+    return "<figcaption>" + "".join(
+        f'<span class="key"><svg viewBox="0 0 14 14" width="14" height="14" aria-hidden="true">{shapes[key]}</svg> '
+        f"{escape(text)}</span> "
+        for key, text in keys
+    ) + "</figcaption>"  # fmt: skip
+
+
+def _interruption(number: int, one: Interruption, *, begin: float, relative: bool) -> tuple[str, ...]:
+    stopped = f"{one.stopped_t - begin:.1f} s" if relative else when(moment(one.stopped_t))
+    if one.resumed_t is None:
+        lasted, source = state("bad", "until now"), ""
+    else:
+        lasted = escape(output.duration(one.seconds or 0.0) if (one.seconds or 0) >= 10 else f"{one.seconds:.1f} s")
+        source = f"step {one.resumed_step:,}" if one.resumed_step is not None else ""
+        source += {"memory": " in memory of the others", "checkpoint": " of a checkpoint"}.get(one.source, "")
+    again = "" if one.resumed_t is None else f"{one.again:,}"
+    return str(number), f"{stopped}, step {one.stopped_step:,}", escape(one.cause), lasted, again, source

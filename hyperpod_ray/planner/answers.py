@@ -1,0 +1,711 @@
+"""The seven answers of a plan, each a table of figures with low, central, high and source, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperpod_ray.core.amounts import shown
+from hyperpod_ray.planner import PlanError, data, goodput, memory, simulate, spares, speed
+from hyperpod_ray.planner.cluster import Bill
+from hyperpod_ray.planner.failures import LEVELS
+from hyperpod_ray.planner.goodput import FLAT
+from hyperpod_ray.planner.outlook import Outlook
+from hyperpod_ray.planner.ranges import DAY, GIB, HOUR, Range
+from hyperpod_ray.planner.simulate import Outcome
+from hyperpod_ray.planner.storage import FileSystem
+
+Cell = Range | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure."""
+
+    what: str
+    value: Cell
+    unit: str = ""
+    source: str = ""
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """One question with its figures."""
+
+    key: str
+    title: str
+    head: str = ""
+    """The answer in one sentence."""
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployStep:
+    """A resource on the critical path of a deploy."""
+
+    title: str
+    minutes: Range
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deploy:
+    """How long a new environment takes until its nodes take work, in minutes."""
+
+    stacks: Range
+    path: tuple[DeployStep, ...]
+    nodes: Range
+    nodes_why: str = ""
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """All answers, and the figures behind them for pictures."""
+
+    environment: str
+    subject: str
+    fits: bool
+    outlook: Outlook
+    bill: Bill
+    answers: list[Answer]
+    refused: list[str]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    deploy: Deploy | None = None
+
+
+def plan(
+    outlook: Outlook,
+    bill: Bill,
+    *,
+    deploy: Deploy | str = "",
+    systems: Sequence[tuple[FileSystem, Bill]] = (),
+    simulated: bool = True,
+    runs: int | None = None,
+) -> Plan:
+    """Answer all questions.
+
+    Args:
+        outlook: Cluster, job and rates.
+        bill: Prices.
+        deploy: How long a deploy takes, or why that is not known.
+        systems: File systems to compare, each with the bill of the environment with it.
+        simulated: Whether to draw runs; needs numpy.
+        runs: Number of runs. Default: `simulate.RUNS`.
+    """
+    made = Plan(
+        environment=outlook.cluster.environment,
+        subject=_subject(outlook),
+        fits=True,
+        outlook=outlook,
+        bill=bill,
+        answers=[],
+        refused=list(_refused(outlook, bill)),
+    )
+    fit = _fit(made)
+    made.answers.append(fit)
+    if simulated and outlook.work_seconds is not None and made.fits:
+        made.outcomes = _outcomes(outlook, runs=runs or simulate.RUNS)
+    made.answers += [_time(made), _checkpoint(made, systems), _interval(made), _goodput(made), _spares(made)]
+    made.answers.append(_first_step(made, deploy))
+    return made
+
+
+def _subject(outlook: Outlook) -> str:
+    job, cluster = outlook.job, outlook.cluster
+    return (
+        f"{job.model.name}, {shown(job.tokens)} tokens, sequences of {job.sequence:,}, "
+        f"{shown(job.batch_tokens)} tokens a step, {job.save}hronous saves, on {cluster.name}"
+    )
+
+
+# --- a: does it fit --------------------------------------------------------------------------------------------------
+
+
+def _fit(made: Plan) -> Answer:
+    outlook = made.outlook
+    job, cluster = outlook.job, outlook.cluster
+    constant = data.memory()
+    found = memory.fit(job.model, gpu=cluster.gpu, world=cluster.world, tokens=job.sequence)
+    least = memory.smallest_world(job.model, gpu=cluster.gpu, tokens=job.sequence, per_node=cluster.per_node)
+    made.fits = found.fits
+    answer = Answer(key="fit", title="Does it fit?")
+    need = f"{found.total:.1f} GiB of {found.usable:.1f} per GPU"
+    if found.fits:
+        answer.head = f"Yes: {need}, with {_recompute(found.recompute)}."
+    elif least is None:
+        answer.head = (
+            f"No: {need}, even with full recomputation. No number of {cluster.gpu} is enough: shorten the sequence, or "
+            "shard layers too (tensor parallelism), which the jobs of this project do not do."
+        )
+    else:
+        answer.head = f"No: {need}, even with full recomputation. It fits from {least} GPUs on."
+    sources = {
+        "activations": constant[f"activations_{found.recompute}"].source,
+        "gathered layers": "two layers and the root in bf16, FSDP2 (fully_shard)",
+        "gradients in reduction": "one layer and the root in bf16 and float32, FSDP2 with reduce_dtype float32",
+    }
+    for name, gib in found.parts.items():
+        source = sources.get(name) or f"{constant[name].value:g} {constant[name].what} ({constant[name].source})"
+        answer.rows.append(Row(what=name, value=Range.exact(gib), unit="GiB", source=source))
+    margin = constant["fragmentation"]
+    answer.rows.append(
+        Row(
+            what="all",
+            value=Range(found.total, found.total, found.worst),
+            unit="GiB",
+            source=f"the sum; high: {margin.value:.0%} more, the {margin.what}",
+        )
+    )
+    smallest = Range.exact(float(least)) if least else "none"
+    answer.rows.append(
+        Row(what="smallest world that fits", value=smallest, unit="GPUs" if least else "", source="the sum above")
+    )
+    if cluster.standing_by:
+        of_pod = f"{cluster.pod_memory_gib:,} GiB a worker pod; copies for {cluster.standing_by} warm spares"
+        answer.rows.append(
+            Row(what="copies in host memory", value=Range.exact(outlook.copies), unit="GiB", source=of_pod)
+        )
+        if outlook.copies > cluster.pod_memory_gib:
+            answer.notes.append("The copies for warm spares do not fit a worker pod: the run would be refused.")
+    if job.model.assumed:
+        answer.notes.append(f"{job.model.assumed}.")
+    answer.notes.append(f"One sequence of {job.sequence:,} tokens per GPU and micro-step; float32 shards, Adam, bf16.")
+    return answer
+
+
+def _recompute(kind: str) -> str:
+    return {"none": "no recomputation of activations"}.get(kind, f"{kind} recomputation of activations")
+
+
+# --- b: days and dollars ---------------------------------------------------------------------------------------------
+
+
+def _time(made: Plan) -> Answer:
+    outlook, bill = made.outlook, made.bill
+    cluster = outlook.cluster
+    answer = Answer(key="time", title="When does it end, and for how much?")
+    if outlook.throughput is None:
+        answer.head = f"Not known: no throughput of {cluster.gpu} is published. Give --tokens-per-second, per GPU."
+        return answer
+    if not made.fits:
+        answer.head = "It does not fit, so it does not end."
+        return answer
+    speed_, source = outlook.throughput
+    answer.rows.append(Row(what="tokens per second and GPU", value=speed_, unit="tokens/s", source=source))
+    answer.rows.append(
+        Row(
+            what="tokens per second",
+            value=speed_.map(lambda one: one * cluster.world),
+            unit="tokens/s",
+            source=f"{cluster.world} GPUs",
+        )
+    )
+    assert outlook.work_seconds is not None and outlook.finish_seconds is not None  # noqa: S101
+    days = outlook.finish_seconds.map(lambda seconds: seconds / DAY)
+    answer.rows.append(
+        Row(what="steps alone", value=outlook.work_seconds.map(lambda s: s / DAY), unit="days", source="tokens ÷ speed")
+    )
+    answer.rows.append(Row(what="to the end", value=days, unit="days", source="steps ÷ goodput"))
+    price = bill.per_hour(nodes=cluster.nodes + cluster.spares)
+    if price is None:
+        answer.rows.append(Row(what="cost", value=None, unit="$", source=f"no price of {', '.join(bill.unknown)}"))
+        answer.head = f"{_span(days, 'days')}; the price is not known."
+    else:
+        total = days.map(lambda day: day * 24 * price)
+        answer.rows.append(Row(what="the environment", value=Range.exact(price), unit="$/h", source=bill.source))
+        answer.rows.append(Row(what="cost", value=total, unit="$", source="days × 24 × $/h, spares included"))
+        answer.head = f"{_span(days, 'days')} and {_span(total, '$', short=True)}."
+        if bill.unknown:
+            answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
+    hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
+    micro = outlook.job.batch_tokens / cluster.world
+    if cluster.nodes > 1 and min(micro, outlook.job.sequence) < hidden:
+        answer.notes.append(
+            f"FSDP's traffic between nodes hides behind the arithmetic from {hidden:,.0f} tokens per GPU and "
+            f"micro-step on; there are {min(micro, outlook.job.sequence):,.0f}: expect the low end."
+        )
+    if micro < outlook.job.sequence:
+        answer.notes.append(
+            f"A step has {micro:,.0f} tokens per GPU, less than one sequence: some GPUs have nothing to do. Raise "
+            "--batch-tokens, or use fewer GPUs."
+        )
+    return answer
+
+
+# --- c: a checkpoint -------------------------------------------------------------------------------------------------
+
+
+EQUAL = 0.005
+"""File systems whose useful GPU-hours differ by half a percent count as equally dear."""
+
+
+def advised(prices: Sequence[tuple[FileSystem, Range]]) -> FileSystem:
+    """The fastest of the file systems that are as cheap as the cheapest, per useful GPU-hour.
+
+    Speed that costs next to nothing is taken: it helps where saves are synchronous, and where one rank writes alone.
+    """
+    least = min(price.central for _, price in prices)
+    cheap = [(system, price) for system, price in prices if price.central <= least * (1 + EQUAL)]
+    return max(cheap, key=lambda pair: (_rate(pair[0]), -pair[1].central))[0]
+
+
+def _rate(system: FileSystem) -> float:
+    return system.capacity_gib * system.throughput_mbs_per_tib
+
+
+def useful_hours(outlook: Outlook, systems: Sequence[tuple[FileSystem, Bill]]) -> list[tuple[FileSystem, Range]]:
+    """Dollars per useful GPU-hour with each file system; without those whose price is not known."""
+    found = []
+    for system, bill in systems:
+        price = bill.per_hour(nodes=outlook.cluster.nodes + outlook.cluster.spares)
+        if price is None:
+            continue
+        each, per_gpu = outlook.on(system), price / outlook.cluster.world
+        found.append((system, Range(*(per_gpu / each.goodput(level) for level in LEVELS))))
+    return found
+
+
+def _systems(made: Plan, answer: Answer, systems: Sequence[tuple[FileSystem, Bill]]) -> None:
+    outlook = made.outlook
+    found = useful_hours(outlook, systems)
+    if not found:
+        return
+    words = {system: f"{system.capacity_gib:,} GiB at {system.throughput_mbs_per_tib} MB/s per TiB"
+             + (", EFA" if system.efa else "") for system, _ in found}  # fmt: skip
+    for system, price in found:
+        row = Row(what=f"useful GPU-hour, {words[system]}", value=price, unit="$", source="the bill with it ÷ goodput")
+        answer.rows.append(row)
+    own = outlook.cluster.file_system
+    # what it takes of the nodes' AMI is not known to the planner: EFA is advised where the file has it
+    best = advised([pair for pair in found if not pair[0].efa or (own is not None and own.efa)])
+    answer.notes.append(
+        f"{outlook.job.keep} checkpoints, the next one and the tokens need {outlook.needed_gib:,.0f} GiB. Of the "
+        f"smallest sizes that hold them, {best.name} is the fastest that costs at most {EQUAL:.1%} more than the "
+        f"cheapest; the environment has {'that' if own == best else own.name if own else 'another'}."
+    )
+
+
+def _checkpoint(made: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> Answer:
+    outlook = made.outlook
+    cluster, job, size = outlook.cluster, outlook.job, outlook.checkpoint
+    system = outlook._system()
+    efa = system.efa and cluster.efa_client
+    constant = data.memory()["checkpoint"]
+    answer = Answer(key="checkpoint", title="What does a checkpoint take, and which file system pays?")
+    write, alone = outlook.write, outlook.write_alone
+    guide = "FSx for Lustre guide, performance"
+    answer.rows = [
+        Row(
+            what="size",
+            value=Range.exact(size / 1e9),
+            unit="GB",
+            source=f"{constant.value:g} {constant.what} ({constant.source})",
+        ),
+        Row(what="rate, all nodes", value=Range.exact(write.bytes_per_second / 1e9), unit="GB/s", source=guide),
+        Row(what="to write, all nodes", value=Range.exact(outlook.write_seconds), unit="s", source=_limit(write.limit)),
+        Row(
+            what="to write, one rank",
+            value=Range.exact(size / alone.bytes_per_second),
+            unit="s",
+            source=f"{_limit(alone.limit)}: torch.save on rank 0",
+        ),
+        Row(what="to read, all nodes", value=Range.exact(outlook.write_seconds), unit="s", source="taken as to write"),
+        Row(
+            what="steps stop for",
+            value=outlook.stall,
+            unit="s",
+            source="the write"
+            if job.save == "sync"
+            else "copy to the host; PyTorch and IBM's 6.3 s (hyperpod_ray/planner/data)",
+        ),
+        Row(
+            what="checkpoints that fit",
+            value=Range.exact(float(int(outlook.room))),
+            source=f"{system.capacity_gib:,} GiB ÷ size; the job keeps {job.keep}, and writes one more",
+        ),
+    ]
+    answer.head = (
+        f"{size / 1e9:,.0f} GB, {_seconds(outlook.write_seconds)} to write, limited by the {write.limit}; steps "
+        f"stop for {_seconds(outlook.stall.central)}."
+    )
+    answer.rows.append(
+        Row(
+            what="the tokens, where they lie there too",
+            value=Range.exact(outlook.tokens_bytes / GIB),
+            unit="GiB",
+            source=f"{outlook.tokens_bytes / job.tokens:.0f} bytes each: {job.model.vocabulary:,} symbols",
+        )
+    )
+    _systems(made, answer, systems)
+    if outlook.room < job.keep + 1:
+        answer.notes.append(
+            f"{job.keep} checkpoints and one that is being written need {(job.keep + 1) * size / GIB:,.0f} GiB; the "
+            f"file system has {system.capacity_gib:,}."
+        )
+    if system.efa and not efa:
+        answer.notes.append(f"The file system is EFA-enabled, but Lustre has no EFA on {cluster.instance_type}.")
+    elif efa:
+        answer.notes.append(
+            "Lustre uses EFA where the nodes' AMI has AWS's set-up of its client: the log of on_create says whether."
+        )
+    if not efa and write.bytes_per_second > 10e9:
+        answer.notes.append("AWS recommends an EFA-enabled file system from 10 GB/s on.")
+    answer.notes.append(
+        f"{system.servers} server{'s' if system.servers > 1 else ''}"
+        + (", EFA" if efa else "; without EFA one node and one server exchange 5 Gb/s at most")
+        + f"; {cluster.nodes} clients."
+    )
+    return answer
+
+
+def _limit(limit: str) -> str:
+    return {
+        "file system": "limit: the file system's throughput",
+        "clients": "limit: the clients' network",
+        "clients × servers": "limit: 5 Gb/s for each client and server",
+    }[limit]
+
+
+# --- d: the interval -------------------------------------------------------------------------------------------------
+
+
+def _interval(made: Plan) -> Answer:
+    outlook = made.outlook
+    answer = Answer(key="interval", title="How often to save?")
+    found, step = outlook.interval, outlook.step_seconds
+    answer.rows = [
+        Row(
+            what="best interval",
+            value=outlook.intervals,
+            unit="s",
+            source="largest goodput at the high, central and low rate of interruptions",
+        ),
+        Row(
+            what="flat part",
+            value=Range(found.low, found.seconds, found.high),
+            unit="s",
+            source=f"goodput within {FLAT:.1%} of the best, at the central rate",
+        ),
+    ]
+    words = f"Every {_seconds(found.seconds)} of training; anything from {_seconds(found.low)} to "
+    words += f"{_seconds(found.high)} costs less than 0.1 point."
+    if step is not None:
+        answer.rows.append(Row(what="one step", value=step, unit="s", source="tokens of a step ÷ speed"))
+        steps = Range(*sorted(found.seconds / one for one in step))
+        answer.rows.append(Row(what="best interval", value=steps, unit="steps", source="best interval ÷ one step"))
+        answer.notes.append("The speed decides the number of steps: give jobs the seconds, which `submit` does.")
+    if outlook.job.save_every_seconds:
+        worse = found.goodput - outlook.goodput()
+        words += f" The file sets {_seconds(outlook.job.save_every_seconds)}"
+        words += "." if worse < FLAT / 20 else f", which costs {worse:.2%}."
+    answer.head = words
+    return answer
+
+
+# --- e: goodput ------------------------------------------------------------------------------------------------------
+
+
+def _goodput(made: Plan) -> Answer:
+    outlook = made.outlook
+    answer = Answer(key="goodput", title="What breaks, and how much of the time is training?")
+    found = outlook.goodputs
+    share = f"{found.central:.2%} of the time is training ({found.low:.2%} to {found.high:.2%})"
+    finish = outlook.finish_seconds if made.fits else None
+    span = finish or Range.exact(30 * DAY)
+    number = Range(*(seconds * rate for seconds, rate in zip(span, outlook.interruptions, strict=True)))
+    until = "until the end" if finish else "in 30 days"
+    answer.head = f"{_span(number, 'interruptions')} {until}; {share}."
+    answer.rows = [
+        Row(what=f"interruptions {until}", value=number, unit="interruptions", source="the rates below"),
+        Row(
+            what="one interruption costs",
+            value=_each(outlook),
+            unit="s",
+            source="steps done again, restart, and the mean wait for a node",
+        ),
+        Row(
+            what="interruptions per 1,000 node-days",
+            value=outlook.rates.per_thousand,
+            source=outlook.rates.source,
+        ),
+        Row(
+            what="mean time between interruptions",
+            value=outlook.interruptions.map(lambda rate: 1 / rate / HOUR),
+            unit="h",
+            source=f"{outlook.cluster.nodes} nodes",
+        ),
+        Row(
+            what="restart",
+            value=outlook.restart,
+            unit="s",
+            source="detect, image, start of processes and NCCL, read the checkpoint (hyperpod_ray/planner/data/times.yaml)",
+        ),
+        Row(what="a lost node comes back", value=outlook.cluster.repair[0], unit="s", source=outlook.cluster.repair[1]),
+    ]
+    ends = {level: outlook.losses(level) for level in LEVELS}
+    for name, words in (
+        ("useful", "steps that count"), ("stall", "lost: steps stop for saves"), ("redo", "lost: steps done again"),
+        ("restart", "lost: restart"), ("waiting", "lost: waiting for a node"),
+    ):  # fmt: skip
+        values = [getattr(ends[level], name) for level in LEVELS]
+        answer.rows.append(
+            Row(what=words, value=Range(min(values), values[1], max(values)), unit="%", source="closed form")
+        )
+    for level, outcome in made.outcomes.items():
+        span = Range(outcome.quantile(0.05), outcome.quantile(0.5), outcome.quantile(0.95))
+        rate = outlook.rates.per_thousand[LEVELS.index(level)]
+        answer.rows.append(
+            Row(
+                what=f"end at {rate:.3g} interruptions per 1,000 node-days: 5, 50, 95 %",
+                value=span.map(lambda seconds: seconds / DAY),
+                unit="days",
+                source=f"{len(outcome.finish):,} simulated runs at the central speed",
+            )
+        )
+    if not made.outcomes and made.fits and outlook.work_seconds is not None:
+        answer.notes.append(
+            "The 5 and 95 % of the end need the simulation, and that numpy: pip install '.[plan]' in a checkout."
+        )
+    answer.notes.append("Each interruption is counted as a lost node; many are not, and then nobody waits for one.")
+    if outlook.cluster.nodes * outlook.cluster.per_node < 512:
+        answer.notes.append("Small clusters are the least known: there, software causes most interruptions.")
+    if outlook.rehearsed:
+        answer.notes.append(
+            f"Detection is the rehearsal's ({outlook.rehearsed.source}); its restart is the low end only, because it "
+            "has no NCCL, no large state and no image to pull."
+        )
+    return answer
+
+
+def _each(outlook: Outlook) -> Range:
+    """Seconds that one interruption loses."""
+    ends = []
+    for index, level in enumerate(LEVELS):
+        lost = outlook.losses(level)
+        ends.append((lost.redo + lost.restart + lost.waiting) / outlook.interruptions[index])
+    return Range(min(ends), ends[1], max(ends))
+
+
+def _outcomes(outlook: Outlook, *, runs: int) -> dict[str, Outcome]:
+    assert outlook.work_seconds is not None  # noqa: S101
+    try:
+        return {
+            level: simulate.simulate(
+                outlook.run(level, only_rate=True),
+                outlook.every,
+                work=outlook.work_seconds.central,
+                spares=outlook.cluster.spares,
+                repair=outlook.cluster.repair[0].central,
+                runs=runs,
+            )
+            for level in LEVELS
+        }
+    except PlanError:
+        return {}  # no numpy: the answer says what is missing
+
+
+# --- f: spares -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standby:
+    """What a number of spare nodes gives and costs."""
+
+    name: str
+    spares: int
+    goodput: Range
+    per_hour: float | None
+    per_useful_gpu_hour: Range | None
+
+
+def standby(outlook: Outlook, bill: Bill) -> list[Standby]:
+    """No, one and two spare nodes, and training that continues with one node less."""
+    cluster = outlook.cluster
+    found = []
+    for number in (0, 1, 2):
+        shares = [goodput.goodput(outlook.run(level, spare_nodes=number), outlook.every) for level in LEVELS]
+        found.append(_standby(f"{number} spare{'s' if number != 1 else ''}", number, shares, outlook, bill))
+    shares = []
+    for index, level in enumerate(LEVELS):
+        run = outlook.run(level, spare_nodes=0)
+        rigid = goodput.goodput(goodput.Run(**{**vars(run), "waiting": 0.0}), outlook.every)
+        shares.append(
+            spares.elastic_goodput(
+                rigid, rate=run.rate, restart=run.restart, repair=cluster.repair[0][index], nodes=cluster.nodes
+            )
+        )
+    if cluster.nodes > 1:
+        found.append(_standby("elastic", 0, shares, outlook, bill))
+    return found
+
+
+def _standby(name: str, number: int, shares: list[float], outlook: Outlook, bill: Bill) -> Standby:
+    cluster = outlook.cluster
+    share = Range(shares[2], shares[1], shares[0])
+    price = bill.per_hour(nodes=cluster.nodes + number)
+    useful = None if price is None else share.map(lambda one: price / (cluster.world * one))
+    return Standby(name=name, spares=number, goodput=share, per_hour=price, per_useful_gpu_hour=useful)
+
+
+def pays_from(outlook: Outlook) -> Range:
+    """Number of nodes from which on the first spare pays."""
+    values = [
+        spares.pays_from(rate_per_node=rate, repair=outlook.cluster.repair[0].central)
+        for rate in outlook.per_node_second
+    ]
+    return Range(min(values), values[1], max(values))
+
+
+def _spares(made: Plan) -> Answer:
+    outlook, bill = made.outlook, made.bill
+    cluster = outlook.cluster
+    answer = Answer(key="spares", title="Do spare nodes pay?")
+    found = standby(outlook, bill)
+    for one in found:
+        answer.rows.append(Row(what=f"goodput, {one.name}", value=one.goodput, unit="%", source="closed form"))
+    for one in found:
+        answer.rows.append(
+            Row(what=f"useful GPU-hour, {one.name}", value=one.per_useful_gpu_hour, unit="$", source=bill.source)
+        )
+    limit = pays_from(outlook)
+    rates = outlook.per_node_second
+    elastic = Range(
+        *sorted(spares.pays_over_elastic_from(rate_per_node=rate, repair=cluster.repair[0].central) for rate in rates)
+    )
+    answer.rows.append(Row(what="a spare pays from", value=limit, unit="nodes", source="1 ÷ √(rate × repair time)"))
+    answer.rows.append(
+        Row(what="where training is elastic, from", value=elastic, unit="nodes", source="1 ÷ (rate × repair time)")
+    )
+    pays = cluster.nodes >= limit.central
+    without, with_one = found[0].per_useful_gpu_hour, found[1].per_useful_gpu_hour
+    if without is not None and with_one is not None:
+        more = with_one.central / without.central - 1
+        answer.head = (
+            f"{'Yes' if more < 0 else 'No'}: a useful GPU-hour costs {without.central:.2f} $ without a spare and "
+            f"{with_one.central:.2f} $ with one ({more:+.1%})."
+        )
+    else:
+        answer.head = f"{'Yes' if pays else 'No'}: one pays from {limit.central:.0f} nodes on ({_plain(limit)})."
+    if cluster.spares and not pays:
+        answer.notes.append(
+            f"The environment has {cluster.spares}. A deadline justifies it, or capacity that may not come back; "
+            "how likely that is no public figure says."
+        )
+    return answer
+
+
+# --- g: the first step -----------------------------------------------------------------------------------------------
+
+
+def _first_step(made: Plan, deploy: Deploy | str) -> Answer:
+    answer = Answer(key="first-step", title="How long until the first step of a new environment?")
+    if isinstance(deploy, str):
+        answer.head = deploy or "Not known: no synthesized assembly."
+        return answer
+    made.deploy = deploy
+    start = made.outlook.start.map(lambda seconds: seconds / 60)
+    total = Range(*(one + other for one, other in zip(deploy.nodes, start, strict=True)))
+    answer.rows = [Row(what=step.title, value=step.minutes, unit="min", source=step.source) for step in deploy.path]
+    answer.rows.append(
+        Row(what="all stacks", value=deploy.stacks, unit="min", source="critical path, stacks side by side")
+    )
+    answer.rows.append(
+        Row(what="GPU nodes take work", value=deploy.nodes, unit="min", source=deploy.nodes_why or "with the stacks")
+    )
+    answer.rows.append(
+        Row(
+            what="processes start",
+            value=start,
+            unit="min",
+            source="start of processes and NCCL (hyperpod_ray/planner/data)",
+        )
+    )
+    answer.rows.append(Row(what="first step", value=total, unit="min", source="sum of the last two"))
+    answer.head = f"{_span(total, 'min')}, if there is capacity."
+    return answer
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def _refused(outlook: Outlook, bill: Bill) -> Iterator[str]:
+    cluster = outlook.cluster
+    yield "whether there is capacity, and for how long: preflight and SearchTrainingPlanOfferings ask AWS"
+    yield "loss, quality and convergence: tokens are taken as given"
+    if cluster.spot:
+        yield "spot interruptions: no public rate; they come on top of the failures"
+    if cluster.on_plan:
+        yield "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it"
+    if outlook.throughput is None:
+        yield f"days and dollars on {cluster.gpu}: no published throughput; measure it and give --tokens-per-second"
+    if bill.node is None and not cluster.on_plan:
+        yield f"dollars: no price of {cluster.instance_type} in {cluster.region} is on file (cost --update asks for it)"
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def figure(value: float, unit: str) -> str:  # noqa: PLR0911
+    """A figure for people."""
+    if not math.isfinite(value):
+        return "never"
+    if unit == "%":
+        return f"{value:.2%}"
+    if unit in ("$", "$/h"):
+        return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    if unit == "interruptions":
+        return f"{value:,.0f}" if value >= 2 else f"{value:.2g}"
+    if unit in ("GPUs", "nodes", "steps", "tokens/s"):
+        return f"{value:,.0f}"
+    if unit == "days" and abs(value) < 1000:
+        return f"{value:.1f}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _plain(value: Range) -> str:
+    return f"{value.low:.0f} to {value.high:.0f}"
+
+
+def _span(value: Range, unit: str, *, short: bool = False) -> str:
+    if value.known:
+        return f"{figure(value.central, unit)} {unit}"
+    low, central, high = (shown(one) if short and math.isfinite(one) else figure(one, unit) for one in value)
+    return f"{central} {unit} ({low} to {high})"
+
+
+def _seconds(value: float) -> str:
+    if value < 90:
+        return f"{value:.3g} s"
+    return f"{value / 60:.3g} min" if value < 5400 else f"{value / HOUR:.3g} h"
+
+
+def as_data(made: Plan) -> dict[str, Any]:
+    """The plan as JSON knows it. Units are in `unit`; shares are fractions of 1."""
+    return {
+        "environment": made.environment,
+        "subject": made.subject,
+        "fits": made.fits,
+        "answers": {
+            answer.key: {
+                "title": answer.title,
+                "answer": answer.head,
+                "figures": [_row(row) for row in answer.rows],
+                "notes": answer.notes,
+            }
+            for answer in made.answers
+        },
+        "not_known": made.refused,
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    base = {"what": row.what, "unit": row.unit, "source": row.source}
+    if isinstance(row.value, Range):
+        low, central, high = (None if value == float("inf") else value for value in row.value)
+        return {**base, "low": low, "central": central, "high": high}
+    return {**base, "value": row.value}

@@ -1,0 +1,136 @@
+"""What a plan finds in an environment file with a section `training`: doubts, each with the setting it is about.
+
+Closed forms only, so that a check stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from hyperpod_ray.core.findings import Finding, error, warning
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.planner import PlanError, answers, goodput, memory
+from hyperpod_ray.planner.cluster import bill, cluster
+from hyperpod_ray.planner.failures import published
+from hyperpod_ray.planner.job import Wish, job
+from hyperpod_ray.planner.outlook import Outlook
+from hyperpod_ray.planner.ranges import GIB
+from hyperpod_ray.pricing.prices import Prices
+
+
+def outlook(plan: Plan) -> Outlook | None:
+    """The outlook of an environment's own run; None without a section `training`.
+
+    Raises:
+        PlanError: the section and the cluster cannot be planned.
+    """
+    if plan.settings.training is None:
+        return None
+    return Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
+
+
+def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
+    """Every doubt of one environment; empty without a section `training`."""
+    try:
+        found = outlook(plan)
+        return (
+            [] if found is None else [*_fit(found), *_copies(found), *_saves(found), *_spares(plan, found, prices, day)]
+        )
+    except PlanError as problem:
+        found_ = error if "model" in problem.what else warning
+        return [found_("training", what=problem.what, expected=problem.expected, fix=problem.fix)]
+
+
+def _fit(found: Outlook) -> Iterator[Finding]:
+    run, part = found.job, found.cluster
+    fit = memory.fit(run.model, gpu=part.gpu, world=part.world, tokens=run.sequence)
+    if fit.fits:
+        return
+    least = memory.smallest_world(run.model, gpu=part.gpu, tokens=run.sequence, per_node=part.per_node)
+    yield warning(
+        "training",
+        what=f"needs {fit.total:.1f} GiB per GPU with {part.world} GPUs",
+        expected=f"at most {fit.usable:.1f}, which {part.gpu} has",
+        fix=f"use {least} GPUs or more"
+        if least
+        else f"shorten sequences of {run.sequence}, or use GPUs with more memory: no number of {part.gpu} fits",
+    )
+
+
+def _copies(found: Outlook) -> Iterator[Finding]:
+    part = found.cluster
+    if found.copies > part.pod_memory_gib:
+        yield error(
+            "ray",
+            "training_spares",
+            what=(
+                f"{part.standing_by} spares with {found.job.model.name} keep {found.copies:,.0f} GiB of copies in the "
+                "host memory of a worker pod"
+            ),
+            expected=f"at most the {part.pod_memory_gib:,} of the pod",
+            fix="use more GPUs, raise memory_gib of the workers, or set 0",
+        )
+
+
+def _saves(found: Outlook) -> Iterator[Finding]:
+    run, part = found.job, found.cluster
+    if part.file_system is None:
+        return
+    if found.room < run.keep + 1:
+        yield warning(
+            "training",
+            "keep",
+            what=(
+                f"{run.keep} checkpoints of {found.checkpoint / GIB:,.0f} GiB and the next one need "
+                f"{(run.keep + 1) * found.checkpoint / GIB:,.0f} GiB"
+            ),
+            expected=f"at most the {part.file_system.capacity_gib:,} of the file system",
+            fix="lower keep, or raise storage.capacity_gib",
+        )
+    every = run.save_every_seconds
+    if every is None:
+        return
+    best = found.interval
+    if every < found.run("central").usable_after:
+        yield warning(
+            "training",
+            "save_every_seconds",
+            what=f"{every:.0f} s, and a save takes {found.run('central').usable_after:.0f}: the next one waits for it",
+            expected=f"{best.low:.0f} to {best.high:.0f}",
+            fix=f"set {best.seconds:.0f}",
+        )
+    elif not best.low <= every <= best.high:
+        cost = best.goodput - goodput.goodput(found.run("central"), every)
+        yield warning(
+            "training",
+            "save_every_seconds",
+            what=f"{every:.0f} s costs {cost:.1%} of the time",
+            expected=f"{best.low:.0f} to {best.high:.0f}, which costs less than 0.1 point more than the best",
+            fix=f"set {best.seconds:.0f}",
+        )
+
+
+def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
+    part = found.cluster
+    limit = answers.pays_from(found)
+    if not part.spares or part.nodes >= limit.central:
+        return
+    names = [worker.instance_group for worker in plan.settings.ray.workers]
+    groups = plan.settings.hyperpod.instance_groups
+    index = next(i for i, group in enumerate(groups) if group.name in names and group.type == part.instance_type)
+    none, with_it = (
+        answers.standby(found, bill(plan, prices, day=day))[number].per_useful_gpu_hour for number in (0, 1)
+    )
+    costs = f"a useful GPU-hour costs {with_it.central / none.central - 1:.0%} more with it" if none and with_it else (
+        "it costs more than it saves"
+    )  # fmt: skip
+    yield warning(
+        "hyperpod",
+        "instance_groups",
+        index,
+        "count",
+        what=f"{part.spares} spare for {part.nodes} nodes: {costs}",
+        expected=f"a spare from {limit.central:.0f} nodes on ({limit.low:.0f} to {limit.high:.0f})",
+        fix=f"lower count by {part.spares}; keep the spare for a deadline or scarce capacity only",
+    )

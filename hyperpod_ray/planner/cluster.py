@@ -1,0 +1,279 @@
+"""What of an environment counts for a plan: nodes that train, nodes that stand by, the file system and the prices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TypeVar
+
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.model import NodeGroup
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.planner import PlanError, data
+from hyperpod_ray.planner.data import Gpu
+from hyperpod_ray.planner.ranges import Range
+from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.pricing.prices import Cost, Prices, cost
+from hyperpod_ray_rules import fsx
+
+Planned = TypeVar("Planned", bound=GroundPlan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The part of an environment that trains."""
+
+    environment: str
+    region: str
+    instance_type: str
+    gpu: str
+    per_node: int
+    network_gbps: float
+    nodes: int
+    """Nodes that train."""
+    spares: int
+    """Nodes of the same groups that no worker uses."""
+    world: int
+    """GPUs that train."""
+    standing_by: int
+    """Processes of `ray.training_spares`, each on a GPU of those."""
+    per_pod: int
+    """GPUs of one worker pod; the largest."""
+    pod_memory_gib: int
+    """Host memory of a worker pod; the smallest."""
+    file_system: FileSystem | None
+    """None where the environment names an existing one, whose size is not in the file."""
+    deep_checks: bool
+    pulled_early: bool
+    """Nodes get the image while they are checked."""
+    lost_after: float
+    """Seconds of `ray.node_loss_seconds`."""
+    on_plan: bool
+    """Paid with a training plan, whose price is not public."""
+    spot: bool
+    efa_client: bool = True
+    """Whether Lustre can use EFA on its nodes."""
+
+    @property
+    def figures(self) -> Gpu:
+        """Figures of the accelerator."""
+        return data.gpus()[self.gpu]
+
+    @property
+    def name(self) -> str:
+        """`8 × ml.p5.48xlarge`."""
+        spare = f" and {self.spares} spare" if self.spares else ""
+        return f"{self.nodes} × {self.instance_type}{spare}"
+
+    def with_storage(self, system: FileSystem) -> Cluster:
+        """The same cluster with another file system."""
+        return replace(self, file_system=system)
+
+    def with_spares(self, spares: int) -> Cluster:
+        """The same cluster with another number of spare nodes."""
+        return replace(self, spares=spares)
+
+    @property
+    def repair(self) -> tuple[Range, str]:
+        """Seconds until a lost node is replaced, with what they are made of."""
+        spans = data.node_durations()
+        parts = [("replacement", spans["made"])]
+        parts.append(
+            ("deep health checks", spans["deep_checks"]) if self.deep_checks else ("image", spans["image_pull"])
+        )
+        total = Range(*(sum(values) for values in zip(*(span for _, (span, _) in parts), strict=True)))
+        return total, "; ".join(f"{what}: {source}" for what, (_, source) in parts)
+
+
+def with_storage(plan: Planned, system: FileSystem) -> Planned:
+    """The environment with another new file system; an existing one stays, and its price is nobody's here."""
+    storage = plan.new_file_system
+    if storage is None:
+        return plan
+    other = storage.model_copy(
+        update={"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
+    )
+    return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
+
+
+def cluster(plan: GroundPlan) -> Cluster:
+    """The training part of an environment.
+
+    Raises:
+        PlanError: it has no GPU workers, several kinds of them, or a kind without figures.
+    """
+    part = _on_slurm(plan) if isinstance(plan, SlurmPlan) else _on_eks(plan)
+    groups = part.groups
+    kinds = sorted({group.type for group in groups})
+    if len(kinds) > 1:
+        raise PlanError(
+            f"{plan.name}: workers on {' and '.join(kinds)}",
+            expected="one type: one training run is planned on one",
+            fix="plan them one by one, in files of their own",
+        )
+    kind = kinds[0]
+    node = data.node_types().get(kind)
+    if node is None:
+        raise PlanError(
+            f"{kind}: memory and rate of its accelerators are not on file",
+            expected=f"one of {', '.join(data.node_types())}",
+            fix="measure on the type itself: this planner does not guess",
+        )
+    if plan.settings.hyperpod.node_recovery == "None":
+        raise PlanError(
+            f"{plan.name}: node_recovery None: nobody replaces a lost node",
+            expected="a way to get nodes back: no public figure says when you do it",
+            fix="plan with node_recovery: Automatic",
+        )
+    per_node = plan.type_spec(kind).accelerators
+    if not part.world:
+        raise PlanError(
+            f"{plan.name}: ray.workers has 0 replicas",
+            expected="1 or more",
+            fix="set replicas to the size of the training run",
+        )
+    nodes = math.ceil(part.world / per_node)
+    counted = [group for group in groups if group not in plan.scaled_groups]
+    system = plan.new_file_system
+    checks = all(plan.deep_health_checks(group) for group in groups)
+    return Cluster(
+        environment=plan.name,
+        region=plan.settings.region,
+        instance_type=kind,
+        gpu=node.gpu,
+        per_node=per_node,
+        network_gbps=node.network_gbps,
+        nodes=nodes,
+        spares=max(0, sum(group.count for group in counted) - nodes) if counted else 0,
+        world=part.world,
+        standing_by=part.standing_by,
+        per_pod=part.per_pod,
+        pod_memory_gib=part.memory_gib,
+        file_system=FileSystem(
+            capacity_gib=system.capacity_gib,
+            throughput_mbs_per_tib=system.throughput_mbs_per_tib,
+            efa=plan.efa_storage,
+        )
+        if system
+        else None,
+        deep_checks=checks,
+        pulled_early=checks,
+        lost_after=part.lost_after,
+        on_plan=bool(groups[0].training_plan_arn),
+        spot=any(group.capacity == "spot" for group in groups),
+        efa_client=fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa) > 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What trains, as an orchestrator's settings say it."""
+
+    groups: Sequence[NodeGroup]
+    world: int
+    standing_by: int
+    per_pod: int
+    memory_gib: int
+    lost_after: float
+
+
+def _on_eks(plan: GroundPlan) -> _Part:
+    assert isinstance(plan, Plan)  # noqa: S101  (there are two)
+    ray = plan.settings.ray
+    workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
+    if not workers:
+        raise PlanError(
+            f"{plan.name} trains on no GPU", expected="a group of ray.workers with one", fix="add a GPU worker group"
+        )
+    # with autoscaling, a run that asks for all of them gets all
+    most = {
+        worker.name: (worker.max_replicas or worker.replicas) if ray.autoscaling else worker.replicas
+        for worker in workers
+    }
+    resources = [plan.worker_resources(worker) for worker in workers]
+    return _Part(
+        groups=list({worker.instance_group: plan.group(worker.instance_group) for worker in workers}.values()),
+        world=sum(most[worker.name] * plan.worker_resources(worker).gpus for worker in workers),
+        standing_by=ray.training_spares,
+        per_pod=max(one.gpus for one in resources),
+        memory_gib=min(one.memory_gib for one in resources),
+        lost_after=float(ray.node_loss_seconds),
+    )
+
+
+SLURMD_TIMEOUT = 300.0
+"""Slurm's default of `SlurmdTimeout`: seconds until a silent node is down. https://slurm.schedmd.com/slurm.conf.html"""
+
+
+def _on_slurm(plan: SlurmPlan) -> _Part:
+    """Every accelerated compute group at full count: a job takes whole nodes, and `sbatch --nodes` says how many."""
+    groups = [group for group in plan.compute if plan.accelerated(group)]
+    if not groups:
+        raise PlanError(
+            f"{plan.name} trains on no GPU", expected="a compute group with GPUs", fix="add a GPU group of role compute"
+        )
+    specs = [plan.type_spec(group.type) for group in groups]
+    return _Part(
+        groups=groups,
+        world=sum(spec.accelerators * group.count for spec, group in zip(specs, groups, strict=True)),
+        standing_by=0,
+        per_pod=max(spec.accelerators for spec in specs),
+        memory_gib=min(int(spec.memory_gib) for spec in specs),
+        lost_after=SLURMD_TIMEOUT,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """Dollars per hour of an environment."""
+
+    node: float | None
+    """One training node; None where its price is not known."""
+    rest: float
+    """Everything else whose price is known."""
+    unknown: tuple[str, ...]
+    """Lines without a price."""
+    estimated: bool
+    source: str
+
+    def per_hour(self, *, nodes: int) -> float | None:
+        """Of the environment with so many training nodes."""
+        return None if self.node is None else self.node * nodes + self.rest
+
+
+def file_systems(plan: GroundPlan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
+    """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
+
+    EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none.
+    """
+    if plan.new_file_system is None:
+        return []
+    found = []
+    for efa in (False, True) if cluster(plan).efa_client else (False,):
+        for tier in fsx.PER_TIB["PERSISTENT_2"]:
+            step = fsx.EFA_STEP[tier] if efa else 2400
+            size = 1200 if gib <= 1200 and not efa else max(1, math.ceil(gib / step)) * step
+            system = FileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
+            found.append((system, bill(with_storage(plan, system), prices, day=day)))
+    return found
+
+
+def bill(plan: GroundPlan, prices: Prices, *, day: date) -> Bill:
+    """What an environment costs per hour."""
+    kind = cluster(plan).instance_type
+    found: Cost = cost(plan, prices, day=day)
+    own = {group.name for group in plan.groups if group.type == kind}
+    lines = [line for line in found.lines if line.name in own]
+    known = all(line.usd_per_hour is not None for line in lines)
+    price = lines[0].usd_per_unit if known else None
+    unknown = tuple(line.name for line in found.unknown)
+    rest = sum(line.usd_per_hour or 0.0 for line in found.lines if line.name not in own)
+    estimate = any(line.estimate for line in found.estimated)
+    dates = sorted({str(line.as_of) for line in found.lines if line.as_of})
+    words = f"on-demand in {plan.settings.region}, prices read {dates[0]} to {dates[-1]}" if dates else "no price known"
+    if estimate:
+        words += f"; an estimate: {next(line.estimate for line in found.estimated)}"
+    return Bill(node=price, rest=rest, unknown=unknown, estimated=estimate, source=words)

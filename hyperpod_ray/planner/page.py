@@ -1,0 +1,84 @@
+"""A plan as one HTML file with its pictures; it loads nothing."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from hyperpod_ray.planner import look, pictures
+from hyperpod_ray.planner.answers import Answer, Plan, Row, figure
+from hyperpod_ray.planner.ranges import Range
+
+STYLE = f"""{look.BASE}
+.answer {{ font-size: 1.08em; font-weight: 600 }} .no {{ color: var(--bad) }}
+figure {{ margin: 1rem 0 }} figcaption {{ font-weight: 600 }}
+svg {{ max-width: 100%; height: auto; background: #fff; border-radius: 4px }}
+td.k {{ font-weight: 600; width: 1.2rem }} .short td {{ padding: .35rem .8rem .35rem 0 }} .short a {{ color: inherit }}
+@media print {{ h2 {{ break-after: avoid }} figure, tr {{ break-inside: avoid }} }}
+"""
+LETTERS = "abcdefg"
+PLACES = {
+    "interval": "Goodput by interval between saves", "goodput": "Where the time goes", "time": "When it ends",
+    "first-step": "Deploy of a new environment: critical path",
+}  # fmt: skip
+
+
+def html(made: list[Plan]) -> str:
+    """The page of one plan, or of several below each other."""
+    title = "Plan of " + " and ".join(one.environment for one in made)
+    body = "\n".join(_plan(one) for one in made)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{STYLE}</style></head><body>\n{body}\n</body></html>\n"
+    )
+
+
+def _plan(one: Plan) -> str:
+    drawn = pictures.draw(one) if pictures.there() else {}
+    parts = [f"<h1>Plan of {escape(one.environment)}</h1>", f"<p>{escape(one.subject)}.</p>"]
+    rows = "".join(
+        f'<tr><td class=k>{letter}<td><a href="#{one.environment}-{answer.key}">{escape(answer.title)}</a>'
+        f"<td>{_words(answer.head)}</tr>"
+        for letter, answer in zip(LETTERS, one.answers, strict=True)
+    )
+    parts.append(f"<table class=short>{rows}</table>")
+    if not drawn:
+        parts.append(
+            "<p class=note>No pictures: matplotlib is not installed (pip install '.[plan]' in a checkout).</p>"
+        )
+    for letter, answer in zip(LETTERS, one.answers, strict=True):
+        parts.append(f'<h2 id="{one.environment}-{answer.key}">{letter}. {escape(answer.title)}</h2>')
+        wrong = " no" if answer.key == "fit" and not one.fits else ""
+        parts.append(f'<p class="answer{wrong}">{_words(answer.head)}</p>')
+        caption = PLACES.get(answer.key, "")
+        if caption in drawn:
+            parts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{drawn[caption]}</figure>")
+        parts.append(_table(answer))
+        parts += [f"<p class=note>{_words(note)}</p>" for note in answer.notes]
+    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{_words(line)}</li>" for line in one.refused) + "</ul>")
+    return "\n".join(parts)
+
+
+def _table(answer: Answer) -> str:
+    if not answer.rows:
+        return ""
+    head = "<tr><th>Figure<th class=n>Low<th class=n>Central<th class=n>High<th>Unit<th>Source</tr>"
+    return f"<div class=wide><table>{head}{''.join(_row(row) for row in answer.rows)}</table></div>"
+
+
+def _words(text: str) -> str:
+    """Text with its commands set as such."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _row(row: Row) -> str:
+    value = row.value
+    if isinstance(value, Range):
+        words = [figure(one, row.unit) for one in value]
+        low, central, high = ("", words[1], "") if value.known else words
+    else:
+        low, central, high = "", value or "not known", ""
+    cells = "".join(f"<td class=n>{escape(text)}" for text in (low, central, high))
+    unit = "" if row.unit == "%" else row.unit
+    return f"<tr><td>{escape(row.what)}{cells}<td>{escape(unit)}<td class=s>{escape(row.source)}</tr>"

@@ -1,0 +1,346 @@
+"""What an environment costs: pure arithmetic over prices that are given, dated and sourced; an unknown one stays so.
+
+Prices come from the AWS Price List (`hyperpod_ray.pricing.price_list`) or from a file (`hyperpod_ray.pricing.price_file`); this module
+asks nobody. A price is of the exact thing, or it is an estimate and says of what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hyperpod_ray.core import needs
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.service_limits import platform
+from hyperpod_ray.pricing import ec2
+
+HOURS_PER_MONTH = 730
+"""As AWS's own calculator counts."""
+ANYWHERE = "any"
+"""In place of a region: a price that AWS asks in every one."""
+
+Unit = Literal["hour", "GB-month"]
+HourlyCharge = Literal["eks_cluster", "eks_extended_support", "nat_gateway", "public_ipv4", "interface_endpoint"]
+"""What is paid for by the hour whether it is used or not."""
+Usage = Literal[
+    "ebs_gp3", "nat_data", "endpoint_data", "cross_zone", "log_ingestion", "alarm", "kms_key", "ecr_storage",
+    "build_minute",
+]  # fmt: skip
+"""What is paid for by the month or by use; `Prices.usage` has the units."""
+Key = TypeVar("Key", bound=str | int)
+
+FIXED: Mapping[HourlyCharge, tuple[str, str]] = {
+    "eks_cluster": ("EKS control plane", "cluster"),
+    "eks_extended_support": ("EKS extended support", "cluster past standard support"),
+    "nat_gateway": ("NAT gateways", "NAT gateway"),
+    "public_ipv4": ("addresses of NAT gateways", "public IPv4 address"),
+    "interface_endpoint": ("interface endpoints", "endpoint in one zone"),
+}
+"""Name of the line, and what one is."""
+BY_USE: tuple[tuple[str, Usage | None, str], ...] = (
+    ("data through NAT gateways", "nat_data", "per GB"),
+    ("data through endpoints", "endpoint_data", "per GB"),
+    ("traffic between zones", "cross_zone", "per GB and direction"),
+    ("log events written to CloudWatch", "log_ingestion", "per GB"),
+    ("alarms", "alarm", "a month each"),
+    ("KMS keys", "kms_key", "a month each"),
+    ("container images in ECR", "ecr_storage", "per GB and month"),
+    ("image builds by CodeBuild", "build_minute", "per minute"),
+    ("backups", None, ""),
+    ("taxes, savings plans and discounts", None, ""),
+)
+"""What depends on use: what it is, its price, of how much."""
+
+
+class Price(BaseModel):
+    """One price, with its origin."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    usd: Annotated[float, Field(gt=0)]
+    """US dollars per unit."""
+    as_of: date
+    """The day for which it was read."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where from."""
+    estimate: str = ""
+    """Empty: the price of exactly this. Otherwise what it is taken from (`as in us-east-1`), shown wherever it is."""
+
+
+class RegionFallback(BaseModel):
+    """Another region whose prices stand in, as estimates, for those that are not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    region: str
+    """The other region."""
+    why: Annotated[str, Field(min_length=1)]
+    """What speaks for it."""
+
+
+class Prices(BaseModel):
+    """Known prices by region."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    instances: dict[str, dict[str, Price]] = {}
+    """Region, then instance type: per instance-hour of HyperPod ("cluster usage"), on-demand."""
+    storage: dict[str, dict[int, Price]] = {}
+    """Region, then MB/s per TiB: FSx for Lustre PERSISTENT_2 SSD, per GB-month."""
+    fixed: dict[str, dict[HourlyCharge, Price]] = {}
+    """Region (or `any`), then what: per hour."""
+    usage: dict[str, dict[Usage, Price]] = {}
+    """Region (or `any`), then what: per GB, GB-month, minute, or piece and month."""
+    alike: dict[str, RegionFallback] = {}
+    """Region, then the one it is estimated from. One step only: an estimate never stands in for another price."""
+
+    def instance(self, region: str, instance_type: str) -> Price | None:
+        """Per hour; None where unknown.
+
+        Where a Region has no price of its own: that of us-east-1 times the ratio of EC2's prices, as an estimate.
+        """
+        found = self._find(self.instances, region, instance_type)
+        home = self.instances.get(ec2.HOME, {}).get(instance_type)
+        ratio = ec2.ratio(region, instance_type) if found is None and home is not None else None
+        if home is None or ratio is None or home.estimate:
+            return found
+        return home.model_copy(
+            update={
+                "usd": round(home.usd * ratio, 4),
+                "estimate": f"{ratio:.3g} times {ec2.HOME}, as EC2 asks",
+                "source": f"{home.source}; hyperpod_ray/pricing/ec2_by_region.yaml",
+            }
+        )
+
+    def file_system(self, region: str, throughput_mbs_per_tib: int) -> Price | None:
+        """Per GB-month; None where unknown."""
+        return self._find(self.storage, region, throughput_mbs_per_tib)
+
+    def hourly(self, region: str, what: HourlyCharge) -> Price | None:
+        """Of what is always paid, per hour and piece; None where unknown."""
+        return self._find(self.fixed, region, what)
+
+    def used(self, region: str, what: Usage) -> Price | None:
+        """Of what is paid for by the month or by use; None where unknown."""
+        return self._find(self.usage, region, what)
+
+    def node_volume(self, region: str) -> Price | None:
+        """Of a node's EBS volume per GB-month: an estimate, as HyperPod bills usage types of its own for it."""
+        price = self.used(region, "ebs_gp3")
+        if price is None:
+            return None
+        return price.model_copy(update={"estimate": f"as EBS gp3{' ' + price.estimate if price.estimate else ''}"})
+
+    def _find(self, section: Mapping[str, Mapping[Key, Price]], region: str, key: Key) -> Price | None:
+        own = section.get(region, {}).get(key) or section.get(ANYWHERE, {}).get(key)
+        alike = self.alike.get(region)
+        if own or alike is None:
+            return own
+        other = section.get(alike.region, {}).get(key)
+        if other is None or other.estimate:
+            return None
+        return other.model_copy(update={"estimate": f"as in {alike.region}", "source": f"{other.source}; {alike.why}"})
+
+    def entries(self) -> Iterator[tuple[str, str, str, Price]]:
+        """Section, region, what it is the price of, and the price."""
+        for region, types in self.instances.items():
+            yield from (("instances", region, key, price) for key, price in types.items())
+        for region, throughputs in self.storage.items():
+            yield from (("storage", region, str(key), price) for key, price in throughputs.items())
+        for region, pieces in self.fixed.items():
+            yield from (("fixed", region, key, price) for key, price in pieces.items())
+        for region, uses in self.usage.items():
+            yield from (("usage", region, key, price) for key, price in uses.items())
+
+    def over(self, other: Prices) -> Prices:
+        """These prices, and the other's where these have none."""
+        return Prices(
+            instances=_merged(self.instances, other.instances),
+            storage=_merged(self.storage, other.storage),
+            fixed=_merged(self.fixed, other.fixed),
+            usage=_merged(self.usage, other.usage),
+            alike={**other.alike, **self.alike},
+        )
+
+
+def _merged(
+    first: Mapping[str, dict[Key, Price]], second: Mapping[str, dict[Key, Price]]
+) -> dict[str, dict[Key, Price]]:
+    return {region: {**second.get(region, {}), **first.get(region, {})} for region in {**second, **first}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One thing that costs money."""
+
+    name: str
+    what: str
+    quantity: float
+    unit: Unit
+    usd_per_unit: float | None = None
+    usd_per_hour: float | None = None
+    """None where the price is unknown."""
+    usd_per_month: float | None = None
+    as_of: date | None = None
+    source: str = ""
+    estimate: str = ""
+    """What the price is taken from where it is not the price of exactly this; see `Price.estimate`."""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The sum of what is known, and what is not."""
+
+    lines: list[Line]
+    not_counted: list[str] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> list[Line]:
+        """Lines without a price: the sums leave them out."""
+        return [line for line in self.lines if line.usd_per_hour is None]
+
+    @property
+    def estimated(self) -> list[Line]:
+        """Lines whose price is an estimate: the sums hold them, and are estimates too."""
+        return [line for line in self.lines if line.estimate and line.usd_per_hour is not None]
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Of what is known."""
+        return sum(line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def usd_per_month(self) -> float:
+        """Of what is known."""
+        return sum(line.usd_per_month or 0.0 for line in self.lines)
+
+
+def cost(plan: GroundPlan, prices: Prices, *, day: date) -> Cost:
+    """Cost at full count on a day: instance groups, the shared file system, and what is always paid."""
+    region = plan.settings.region
+    lines = []
+    for group in plan.groups:
+        note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
+        lines.append(
+            line(
+                name=group.name,
+                what=f"{group.count} × {group.type}",
+                quantity=group.count,
+                unit="hour",
+                price=prices.instance(region, group.type),
+                paid=not group.training_plan_arn,
+                note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
+            )
+        )
+    volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
+    if volumes:
+        lines.append(node_volumes(volumes, region, prices))
+    storage = plan.new_file_system
+    if storage is not None:
+        lines.append(
+            line(
+                name="storage",
+                what=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
+                quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
+                unit="GB-month",
+                price=prices.file_system(region, storage.throughput_mbs_per_tib),
+            )
+        )
+    for what, count in always_paid(plan, day=day):
+        name, one = FIXED[what]
+        lines.append(
+            line(
+                name=name,
+                what=f"{count} × {one}",
+                quantity=count,
+                unit="hour",
+                price=prices.hourly(region, what),
+            )
+        )
+    metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
+    return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics])
+
+
+def _observed(plan: GroundPlan) -> bool:
+    return isinstance(plan, Plan) and plan.settings.observability is not None
+
+
+def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
+    """The line of the nodes' EBS volumes."""
+    return line(
+        name="volumes of nodes",
+        what=f"{gigabytes} GiB of EBS",
+        quantity=gigabytes,
+        unit="GB-month",
+        price=prices.node_volume(region),
+    )
+
+
+def not_counted(prices: Prices, region: str) -> list[str]:
+    """What depends on use, each with what it costs where that is known."""
+    found = []
+    for what, key, of in BY_USE:
+        price = prices.used(region, key) if key else None
+        mark = "~" if price and price.estimate else ""
+        found.append(f"{what} ({mark}{price.usd:g} $ {of})" if price else what)
+    return found
+
+
+def in_extended_support(version: str, *, day: date) -> bool:
+    """Whether an EKS cluster of that version is billed for extended support on that day, on top of its usual price."""
+    support = platform().eks_support.get(version)
+    return support is not None and support.phase(day) != "standard"
+
+
+def always_paid(plan: GroundPlan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
+    """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
+
+    Existing ones are not counted: somebody pays for them already.
+    """
+    network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
+    if isinstance(plan, Plan) and plan.existing_eks is None:
+        yield "eks_cluster", 1
+        if in_extended_support(plan.settings.eks.version, day=day):
+            yield "eks_extended_support", 1
+    if network is not None and not network.closed:
+        gateways = min(network.nat_gateways, zones)
+        yield "nat_gateway", gateways
+        yield "public_ipv4", gateways
+    if network is not None and network.closed:
+        yield "interface_endpoint", needs.interface_endpoints(plan) * zones
+
+
+def line(
+    *, name: str, what: str, quantity: int, unit: Unit, price: Price | None, paid: bool = True, note: str = ""
+) -> Line:
+    """One thing and what it costs, for the cost command and the review.
+
+    Args:
+        name: What the report calls it.
+        what: How many of what.
+        quantity: Pieces, or GB.
+        unit: What the price is per.
+        price: Of one unit; None where unknown.
+        paid: Whether it is paid for by the hour or month. Default: yes.
+        note: What to say in the place of the price's day.
+    """
+    usd = 0.0 if not quantity and paid else price.usd * quantity if price and paid else None
+    hour = month = None
+    if usd is not None:
+        hour, month = (usd, usd * HOURS_PER_MONTH) if unit == "hour" else (usd / HOURS_PER_MONTH, usd)
+    return Line(
+        name=name,
+        what=what,
+        quantity=quantity,
+        unit=unit,
+        usd_per_unit=price.usd if price else None,
+        usd_per_hour=hour,
+        usd_per_month=month,
+        as_of=price.as_of if price else None,
+        source=price.source if price else "",
+        estimate=price.estimate if price else "",
+        note=note,
+    )

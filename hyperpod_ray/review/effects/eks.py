@@ -1,0 +1,159 @@
+"""What a changed `AWS::EKS::Cluster` or `AWS::EKS::Addon` does (replacement: see `general`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from hyperpod_ray.core import names
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange, differing
+from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.facts import source
+from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.schemas import at
+
+_MINOR = re.compile(r"^1\.(\d+)$")
+_ADD_ONS = {
+    names.CNI_ADDON: "Its pods are rolled node by node; pods that run keep their addresses, new pods wait until then.",
+    names.PROXY_ADDON: "Its pods are rolled over the nodes one by one; connections that run stay.",
+    "coredns": "Its two replicas are rolled; names resolve all the while.",
+    names.POD_IDENTITY_ADDON: "Its pods are rolled node by node; a pod that asks for credentials then retries.",
+    names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait until then.",
+}
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each cluster and add-on changed in place."""
+    for change in changes.of_type("AWS::EKS::Cluster"):
+        if change.kind is Kind.CHANGED and not only_tags(change):
+            _cluster(change, findings)
+    for change in changes.of_type("AWS::EKS::Addon"):
+        if change.kind is Kind.CHANGED and not only_tags(change):
+            _addon(change, findings)
+
+
+def _cluster(change: ResourceChange, findings: Findings) -> None:
+    common: dict[str, Any] = {"what": f"EKS cluster {change.now('Name')}", "where": change.title}
+    if change.differs("Version"):
+        findings.add(_version(str(change.before("Version")), str(change.now("Version")), common))
+    rest = sorted({pointer[0] for pointer in change.changed} - {"Version"})
+    if rest:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="eks-setting",
+                change=", ".join(".".join(pointer) for pointer in change.changed if pointer[0] != "Version"),
+                consequence="In place; the control plane stays reachable, apart from short moments, and pods run on.",
+                unavailable="the Kubernetes API, for moments",
+                source=source("eks-update"),
+                **common,
+            )
+        )
+
+
+def _version(before: str, now: str, common: dict[str, Any]) -> Row:
+    old, new = _minor(before), _minor(now)
+    step = new - old if old is not None and new is not None else None
+    changed = f"Kubernetes {before} → {now}"
+    if step == 1:
+        return Row(
+            effect=Effect.SAFE,
+            code="eks-version",
+            change=changed,
+            consequence="The control plane is updated in place; pods run on. Nodes keep their kubelet until "
+            "their software is updated, add-ons "
+            "their version. It can be rolled back for 7 days, outside CloudFormation. The kubectl layer may be "
+            "one minor version off.",
+            unavailable="the Kubernetes API, for moments: no new pods are scheduled then",
+            source=source("eks-update"),
+            **common,
+        )
+    if step is not None and step < 0:
+        return Row(
+            effect=Effect.REJECTED,
+            code="eks-downgrade",
+            change=changed,
+            consequence="A template cannot take a cluster's version back. EKS has a rollback call of its own: "
+            "one minor version, within 7 days "
+            "of an update in place.",
+            source=source("eks-rollback"),
+            **common,
+        )
+    return Row(
+        effect=Effect.REJECTED,
+        code="eks-version-skipped",
+        change=changed,
+        consequence="EKS updates one minor version at a time and refuses a larger step: deploy each version in "
+        "between.",
+        source=source("eks-update"),
+        **common,
+    )
+
+
+def _addon(change: ResourceChange, findings: Findings) -> None:
+    name = str(change.now("AddonName"))
+    pointers = ", ".join(sorted({pointer[0] for pointer in change.changed} - {"ConfigurationValues"}))
+    modes = [_policy_mode(get("ConfigurationValues")) for get in (change.before, change.now)]
+    if modes[0] != modes[1]:
+        findings.add(_policy_modes(change, *modes))
+    known = name in _ADD_ONS
+    findings.add(
+        Row(
+            effect=Effect.SAFE if known else Effect.INTERRUPTS,
+            code="add-on",
+            what=f"EKS add-on {name}",
+            change="; ".join(part for part in (pointers, *_configuration(change)) if part),
+            consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
+            where=change.title,
+        )
+    )
+
+
+def _policy_mode(configuration: Any) -> str:
+    """How the VPC CNI enforces network policies; its default is `standard`."""
+    return str(at(_parsed(configuration) or {}, ("env", "NETWORK_POLICY_ENFORCING_MODE")) or "standard")
+
+
+def _policy_modes(change: ResourceChange, before: str, now: str) -> Row:
+    strict = now == "strict"
+    return Row(
+        effect=Effect.INTERRUPTS if strict else Effect.WEAKENS,
+        code="network-policy-mode",
+        what="network policies of the VPC CNI",
+        change=f"NETWORK_POLICY_ENFORCING_MODE {before} → {now}",
+        consequence="aws-node is rolled. A pod that starts from then on sends and receives nothing until its policies "
+        "are loaded, and nothing at all in a namespace without a NetworkPolicy: add one to each of yours first. "
+        "AWS does not say what happens to pods that run: deploy between runs, then restart them."
+        if strict
+        else "aws-node is rolled. A pod that starts from then on is open until its policies are loaded.",
+        unavailable="pods of namespaces without a NetworkPolicy, once they restart" if strict else "",
+        source=source("network-policies"),
+        where=change.title,
+    )
+
+
+def _minor(version: str) -> int | None:
+    match = _MINOR.match(version)
+    return int(match.group(1)) if match else None
+
+
+def _configuration(change: ResourceChange) -> list[str]:
+    """Entries of an add-on's configuration that differ; it is JSON inside a string."""
+    before, now = (_parsed(get("ConfigurationValues")) for get in (change.before, change.now))
+    return [
+        f"{'.'.join(pointer) or 'configuration'} {_short(at(before, pointer))} → {_short(at(now, pointer))}"
+        for pointer in differing(before, now)
+    ]
+
+
+def _parsed(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 80 else text[:77] + "…"

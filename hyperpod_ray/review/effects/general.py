@@ -1,0 +1,468 @@
+"""Replacements, removals, names and exports: what holds for every resource type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hyperpod_ray.review import schemas, severity
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects.groups import inventory
+from hyperpod_ray.review.effects.groups import lost as lost_nodes
+from hyperpod_ray.review.facts import facts, source
+from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
+from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
+from hyperpod_ray.review.severity import holds
+
+_IN_DETAIL = {
+    "AWS::SageMaker::Cluster",
+    "AWS::FSx::FileSystem",
+    "AWS::FSx::DataRepositoryAssociation",
+    "AWS::EKS::Cluster",
+    "AWS::EKS::Addon",
+    MANIFEST_TYPE,
+    RELEASE_TYPE,
+}
+"""Types whose changes in place have rules of their own."""
+_NAMED_IN_LIST = 8
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for replaced, removed, added and otherwise changed resources, for exports and stacks."""
+    _replaced(changes, findings)
+    _removed(changes, findings)
+    _added(changes, findings)
+    _in_place(changes, findings)
+    _lowered(changes, findings)
+    _closed(changes, findings)
+    _images(changes, findings)
+    _exports(changes, findings)
+    _stacks(changes, findings)
+    _policies(changes, findings)
+
+
+def names(changes: Iterable[ResourceChange]) -> str:
+    """Construct paths of some resources, the first few of many."""
+    titles = sorted({change.title for change in changes})
+    more = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
+    return ", ".join(titles[:_NAMED_IN_LIST]) + more
+
+
+def number(count: int, word: str) -> str:
+    """`1 resource`, `2 resources`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _replaced(changes: Changes, findings: Findings) -> None:
+    followers: dict[Effect, list[ResourceChange]] = {}
+    for change in changes.of_kind(Kind.REPLACED):
+        effect = severity.when_replaced(change)
+        exclusive = _exclusive(change)
+        root = not change.after
+        if change.same_name:
+            findings.add(_refused_by_name(change, effect))
+        elif exclusive and root:
+            findings.add(_refused_as_exclusive(change, effect, exclusive))
+        elif holds(change.type) or root:
+            findings.add(_replacement(change, effect, changes))
+        else:
+            followers.setdefault(effect, []).append(change)
+    for effect, group in followers.items():
+        roots = sorted({changes.head.title(key) for change in group for key in change.after})
+        findings.add(
+            Row(
+                effect=effect,
+                code="replaced-with-it",
+                what=number(len(group), "more resource"),
+                change=f"refer to what is replaced ({', '.join(roots[:4])}{'…' if len(roots) > 4 else ''})",
+                consequence=f"replaced too: {names(group)}.",
+            )
+        )
+
+
+def _lost(change: ResourceChange, effect: Effect) -> tuple[tuple[str, int], ...]:
+    if effect <= Effect.REJECTED:
+        return ()
+    if change.type == "AWS::SageMaker::Cluster":
+        return lost_nodes(change.base)
+    word = severity.noun(change.type)
+    return ((word, 1),) if word else ()
+
+
+def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Row:
+    old = "The old one stays in the account, unmanaged and paid for." if change.kept else "The old one is deleted."
+    lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+    with_it = f" With it {'goes out of use' if change.kept else 'goes'}: {lost}." if lost else ""
+    perhaps = "May be replaced (the schema calls the property conditional): " if change.perhaps else ""
+    return Row(
+        effect=effect,
+        code="replaced",
+        what=f"{change.type} {change.title}",
+        change=_because(change, changes),
+        consequence=f"{perhaps}A new one is created, then everything moves to it. {old}{with_it}",
+        unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
+        source=facts()["create_only"].get(change.type, {}).get("source", ""),
+        where=change.title,
+        lost=_lost(change, effect),
+    )
+
+
+def _because(change: ResourceChange, changes: Changes) -> str:
+    parts = []
+    for pointer in change.because:
+        before, now = change.before(*pointer), change.now(*pointer)
+        stack = changes.head.stacks[change.key.stack]
+        was, is_now = changes.base_reader.text(before, stack), changes.head_reader.text(now, stack)
+        name = ".".join(pointer)
+        parts.append(
+            f"{name} {_short(was)} → {_short(is_now)}" if was != is_now else f"{name} refers to what is replaced"
+        )
+    return "; ".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 90 else text[:87] + "…"
+
+
+def _refused_by_name(change: ResourceChange, effect: Effect) -> Row:
+    lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+    would = (
+        f" Under another name it would be replaced, and with it would go: {lost}."
+        if lost and effect > Effect.SAFE
+        else ""
+    )
+    because = ", ".join(".".join(pointer) for pointer in change.because)
+    return Row(
+        effect=Effect.REJECTED,
+        code="custom-name",
+        what=f"{change.type} {change.title}",
+        change=f"{because} is create-only, and its name '{'/'.join(change.same_name)}' stays",
+        consequence="CloudFormation cannot make the new one beside the old one of the same name and fails the "
+        f"update.{would}",
+        source=source("custom-name"),
+        where=change.title,
+    )
+
+
+def _exclusive(change: ResourceChange) -> str:
+    """The property that old and new would both have, where two may not; empty otherwise."""
+    rule = facts()["exclusive"].get(change.type)
+    if rule is None or change.perhaps or change.differs(rule["within"]):
+        return ""
+    return next((name for name in rule["properties"] if not change.differs(name) and change.now(name)), "")
+
+
+def _refused_as_exclusive(change: ResourceChange, effect: Effect, name: str) -> Row:
+    rule = facts()["exclusive"][change.type]
+    because = ", ".join(f"{'.'.join(p)} {change.before(*p)} → {change.now(*p)}" for p in change.because)
+    return Row(
+        effect=max(Effect.REJECTED, effect),
+        code="exclusive",
+        what=f"{change.type} {change.title}",
+        change=f"{because}, {name} stays {change.now(name)}",
+        consequence=f"Replaced, and refused: {rule['why']}.",
+        source=rule["source"],
+        where=change.title,
+    )
+
+
+def _removed(changes: Changes, findings: Findings) -> None:
+    others: dict[Effect, list[ResourceChange]] = {}
+    for change in changes.of_kind(Kind.REMOVED):
+        if change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
+            continue  # reported by their objects
+        effect = severity.when_removed(change, changes)
+        twin = _twin(change, changes)
+        if twin is not None:
+            findings.add(
+                Row(
+                    effect=Effect.REJECTED,
+                    code="already-exists",
+                    what=f"{change.type} {change.title}",
+                    change=f"its id becomes {twin.title}, its name stays",
+                    consequence="For CloudFormation this is a new resource, created before the old one is deleted: "
+                    "refused, because the "
+                    "name exists. Without that it would go: "
+                    f"{inventory(change.base) or holds(change.type) or change.title}.",
+                    source=source("custom-name"),
+                    where=change.title,
+                )
+            )
+        elif holds(change.type) and (effect > Effect.SAFE or change.kept):
+            lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
+            after = (
+                "It stays in the account, unmanaged and paid for." if change.kept else f"Deleted, and with it: {lost}."
+            )
+            findings.add(
+                Row(
+                    effect=effect,
+                    code="removed",
+                    what=f"{change.type} {change.title}",
+                    change="removed from the template",
+                    consequence=after,
+                    unavailable=change.title if effect is not Effect.SAFE else "",
+                    where=change.title,
+                    lost=_lost(change, effect),
+                )
+            )
+        else:
+            others.setdefault(effect, []).append(change)
+    for effect, group in others.items():
+        findings.add(
+            Row(
+                effect=effect,
+                code="removed",
+                what=number(len(group), "resource"),
+                change="removed from the templates",
+                consequence=f"Deleted: {names(group)}.",
+            )
+        )
+
+
+def _twin(change: ResourceChange, changes: Changes) -> ResourceChange | None:
+    """An added resource of the same type and the same custom name: the construct's id was changed."""
+    region = changes.base.stacks[change.key.stack].region
+    for other in changes.of_kind(Kind.ADDED):
+        if other.type != change.type:
+            continue
+        for identifiers in schemas.rules(change.type, region).identifiers:
+            values = [(change.before(*pointer), other.now(*pointer)) for pointer in identifiers]
+            if all(before is not None and before == now for before, now in values):
+                return other
+    return None
+
+
+def _added(changes: Changes, findings: Findings) -> None:
+    added = [change for change in changes.of_kind(Kind.ADDED) if change.type not in {MANIFEST_TYPE, RELEASE_TYPE}]
+    if added:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="added",
+                what=number(len(added), "resource"),
+                change="new",
+                consequence=f"Created beside what runs: {names(added)}.",
+            )
+        )
+
+
+_TAGS = {"Tags", "HostedZoneTags", "ResourceTags"}
+
+
+def only_tags(change: ResourceChange) -> bool:
+    """Whether nothing but tags changes: no service restarts anything for it."""
+    return change.kind is Kind.CHANGED and {pointer[0] for pointer in change.changed} <= _TAGS
+
+
+def _tags(changes: Changes, findings: Findings) -> None:
+    retagged = [change for change in changes.resources.values() if only_tags(change)]
+    if not retagged:
+        return
+    differences: dict[str, None] = {}
+    for change in retagged:
+        place = next((pointer[0] for pointer in change.changed), "Tags")
+        before, now = _tag_map(change.before(place)), _tag_map(change.now(place))
+        for key in {**before, **now}:
+            if before.get(key) != now.get(key):
+                differences[f"{key} {before.get(key, 'none')} → {now.get(key, 'none')}"] = None
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="retagged",
+            what=number(len(retagged), "resource"),
+            change="tags: " + (", ".join(list(differences)[:6]) or "their order"),
+            consequence="In place; nothing restarts. Cost reports and policies by these tags see the new ones.",
+        )
+    )
+
+
+def _tag_map(tags: object) -> dict[str, str]:
+    if isinstance(tags, dict):
+        return {str(key): str(value) for key, value in tags.items()}
+    if isinstance(tags, list):
+        return {str(tag.get("Key")): str(tag.get("Value")) for tag in tags if isinstance(tag, dict)}
+    return {}
+
+
+def _in_place(changes: Changes, findings: Findings) -> None:
+    _tags(changes, findings)
+    group = [
+        change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL and not only_tags(change)
+    ]
+    if group:
+        parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
+        more = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="in-place",
+                what=number(len(group), "resource"),
+                change="properties that the registry schema lets change",
+                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
+            )
+        )
+
+
+def _lowered(changes: Changes, findings: Findings) -> None:
+    """Settings whose lowering deletes something; those that only guard less are remarks."""
+    for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
+        for one in severity.settings(change):
+            if one.better or one.code or one.effect <= Effect.WEAKENS:
+                continue
+            helper = change.type == "AWS::Logs::LogGroup" and severity.of_helpers(change, changes)
+            findings.add(
+                Row(
+                    effect=Effect.SAFE if helper else one.effect,
+                    code="setting-lowered",
+                    what=f"{one.what} of {change.title}",
+                    change=f"{one.property.rpartition('.')[2]} {_or_all(one.before)} → {_or_all(one.now)}",
+                    consequence=f"{one.loses}.",
+                    source=source(one.source) if one.source else "",
+                    where=change.title,
+                    lost=((one.lost, 1),) if one.lost and not helper else (),
+                )
+            )
+
+
+def _closed(changes: Changes, findings: Findings) -> None:
+    """Rules that leave a security group: what went by them stops."""
+    from hyperpod_ray.review.security import network  # only here
+
+    for change in changes.of_type("AWS::EC2::SecurityGroup"):
+        if change.kind is not Kind.CHANGED:
+            continue
+        gone = network.closed(change, changes)
+        if gone:
+            findings.add(
+                Row(
+                    effect=Effect.INTERRUPTS,
+                    code="rule-closed",
+                    what=f"security group {change.title}",
+                    change=f"no longer lets through: {'; '.join(str(rule) for rule in gone[:4])}"
+                    + ("…" if len(gone) > 4 else ""),
+                    consequence="In force at once. Nodes and pods that reached something by it fail at the next "
+                    "connection: images, AWS services, the API server or each other.",
+                    unavailable=f"what {change.title} let through",
+                    where=change.title,
+                )
+            )
+
+
+def _or_all(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _images(changes: Changes, findings: Findings) -> None:
+    """Images that are built again: of another folder, where only the hash of an upload differs, or in another way."""
+    for change in (*changes.of_kind(Kind.ASSET_ONLY), *changes.of_kind(Kind.CHANGED)):
+        if change.type == "Custom::CDKContainerImageBuild":
+            findings.add(
+                Row(
+                    effect=Effect.SAFE,
+                    code="image-built",
+                    what=f"image {change.title}",
+                    change="content of its folder"
+                    if change.kind is Kind.ASSET_ONLY
+                    else "how it is built: base, package index, wheels or arguments",
+                    consequence="Rebuilt during the deploy and pushed beside the old one; running pods keep theirs.",
+                    where=change.title,
+                )
+            )
+
+
+def _exports(changes: Changes, findings: Findings) -> None:
+    if changes.changed_exports:
+        count, users = len(changes.changed_exports), _users(changes.changed_exports)
+        findings.add(
+            Row(
+                effect=Effect.REJECTED,
+                code="export-in-use",
+                what=number(count, "exported value"),
+                change=f"{_exports_in_words(changes.changed_exports)} change while {users} import them",
+                consequence="CloudFormation refuses to change an export in use: the exporting stack's update "
+                "fails and rolls back, "
+                "and nothing after it is deployed. What the other rows plan happens only if someone works around that.",
+                source=source("export-in-use"),
+            )
+        )
+    if changes.removed_exports:
+        count, users = len(changes.removed_exports), _users(changes.removed_exports)
+        findings.add(
+            Row(
+                effect=Effect.REJECTED,
+                code="export-removed",
+                what=number(count, "exported value"),
+                change=f"{_exports_in_words(changes.removed_exports)} go while the deployed {users} still import them",
+                consequence="The exporting stack is deployed first and is refused. Deploy the importing stacks "
+                "first, each with "
+                "'cdk deploy --exclusively STACK', then the rest.",
+                source=source("export-in-use"),
+            )
+        )
+
+
+def _users(exports: dict[str, list[str]]) -> str:
+    return ", ".join(sorted({name for users in exports.values() for name in users}))
+
+
+def _exports_in_words(exports: dict[str, list[str]]) -> str:
+    words = sorted(name.partition(":")[2] or name for name in exports)
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+
+
+def _stacks(changes: Changes, findings: Findings) -> None:
+    for stack in changes.removed_stacks:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="stack-left",
+                what=f"stack {stack.name}",
+                change="no longer part of the app",
+                consequence=f"The CDK destroys no stack that left the app: its {len(stack.resources)} resources "
+                "stay deployed, "
+                "unmanaged and paid for, until someone deletes the stack.",
+                where=stack.path,
+            )
+        )
+    for stack in changes.added_stacks:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="stack-added",
+                what=f"stack {stack.name}",
+                change="new",
+                consequence=f"{len(stack.resources)} resources are created.",
+                where=stack.path,
+            )
+        )
+
+
+def _policies(changes: Changes, findings: Findings) -> None:
+    """Protection against deletion that goes or comes: of resources that hold data, and of stacks."""
+    for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
+        before, now = (change.base or {}).get("DeletionPolicy"), (change.head or {}).get("DeletionPolicy")
+        if before == now or not holds(change.type):
+            continue
+        protected = now in {"Retain", "RetainExceptOnCreate", "Snapshot"}
+        if protected == (before in {"Retain", "RetainExceptOnCreate", "Snapshot"}):
+            continue
+        detail = f"DeletionPolicy {before or 'Delete'} → {now or 'Delete'}: "
+        detail += f"'cdk destroy' {'keeps' if protected else 'deletes'} {holds(change.type)}"
+        findings.remark(
+            Remark(
+                direction="switched on" if protected else "switched off",
+                what=f"retention of {change.title}",
+                detail=detail,
+            )
+        )
+    for key, stack in changes.head.stacks.items():
+        old = changes.base.stacks.get(key)
+        if old is not None and old.protected != stack.protected:
+            findings.remark(
+                Remark(
+                    direction="switched on" if stack.protected else "switched off",
+                    what=f"termination protection of {stack.name}",
+                    detail="the stack can be deleted by one call"
+                    if not stack.protected
+                    else "the stack cannot be deleted by one call",
+                )
+            )

@@ -1,0 +1,566 @@
+"""What a changed `AWS::SageMaker::Cluster` does to nodes: the registry schema says nothing about groups."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hyperpod_ray.core.names import INSTANCE_GROUP_LABEL
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type, nodes, storage
+from hyperpod_ray.review.facts import facts, source
+from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
+
+_ROW_OF_ITS_OWN = {
+    "InstanceGroupName",
+    "InstanceCount",
+    "InstanceType",
+    "KubernetesConfig",
+    "ScheduledUpdateConfig",
+    "AutoPatchConfig",
+    "OnStartDeepHealthChecks",
+    "SlurmConfig",
+}
+_REST = "the nodes' EBS volumes and local disks go with them"
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each changed cluster and each of its groups."""
+    for change in changes.of_type("AWS::SageMaker::Cluster"):
+        if only_tags(change):
+            continue
+        if change.kind is Kind.CHANGED or (change.kind is Kind.REPLACED and change.same_name):
+            _cluster(change, findings)
+            _groups(change, changes, findings)
+
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+
+def _cluster(change: ResourceChange, findings: Findings) -> None:
+    if change.differs("NodeRecovery"):
+        before, now = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
+        off = now == "None"
+        findings.add(
+            Row(
+                effect=Effect.WEAKENS if off else Effect.SAFE,
+                code="node-recovery-off" if off else "node-recovery-on",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"NodeRecovery {before} → {now}",
+                consequence="Nothing happens now. After the deploy, HyperPod no longer reboots or replaces a "
+                "faulty node: a fault stops "
+                "training until you act."
+                if off
+                else "After the deploy, HyperPod reboots or replaces faulty nodes by itself.",
+                source=source("node-recovery"),
+                where=change.title,
+            )
+        )
+        findings.remark(
+            Remark(
+                direction="switched off" if off else "switched on",
+                what="node recovery",
+                detail=f"NodeRecovery {before} → {now} of {change.now('ClusterName')}",
+            )
+        )
+    if change.differs("NodeProvisioningMode"):
+        findings.add(
+            Row(
+                effect=Effect.REJECTED if change.before("NodeProvisioningMode") else Effect.INTERRUPTS,
+                code="provisioning-mode",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → "
+                f"{change.now('NodeProvisioningMode')}",
+                consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
+                "cannot apply it."
+                if change.before("NodeProvisioningMode")
+                else "The API takes it; what becomes of the nodes is not documented: expect an interruption.",
+                source=source("update-cluster"),
+                where=change.title,
+            )
+        )
+    _tier(change, findings)
+    for name, words in _CLUSTER_SETTINGS.items():
+        if change.differs(name) and (name != "TieredStorageConfig" or _tiered(change.now(name))):
+            findings.add(
+                Row(
+                    effect=Effect.SAFE,
+                    code="cluster-setting",
+                    what=f"HyperPod cluster {change.now('ClusterName')}",
+                    change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                    consequence=words,
+                    source=source("update-cluster"),
+                    where=change.title,
+                )
+            )
+    known = {
+        "InstanceGroups",
+        "NodeRecovery",
+        "NodeProvisioningMode",
+        "ClusterName",
+        "VpcConfig",
+        "Orchestrator",
+        *_CLUSTER_SETTINGS,
+    }
+    for name in sorted({pointer[0] for pointer in change.changed} - known):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="cluster-undocumented",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                consequence="Changed in place by the registry schema; what it does to running nodes is not known "
+                "here, so expect an interruption.",
+                source=source("update-cluster"),
+                where=change.title,
+            )
+        )
+
+
+def _tiered(config: Any) -> bool:
+    return isinstance(config, dict) and config.get("Mode", "Enable") == "Enable"
+
+
+def _tier(change: ResourceChange, findings: Findings) -> None:
+    name = "TieredStorageConfig"
+    if _tiered(change.before(name)) and not _tiered(change.now(name)):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="tiered-storage-off",
+                what=f"HyperPod cluster {change.now('ClusterName')}",
+                change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+                consequence="Checkpoints that are only in the nodes' memory are lost, and a run that saves into it "
+                "fails at its next save. End such runs first, or let them save to the file system.",
+                unavailable="checkpoints in memory",
+                source=source("tiered-storage"),
+                where=change.title,
+            )
+        )
+
+
+_CLUSTER_SETTINGS = {
+    "Tags": "In place; nodes are not touched.",
+    "AutoScaling": "In place; from then on managed Karpenter adds nodes for waiting pods and removes empty ones.",
+    "ClusterRole": "In place: the role that managed Karpenter acts with.",
+    "TieredStorageConfig": "In place; the memory that holds checkpoints is taken from what pods can have.",
+    "DeletionPolicy": "Says what happens on deletion; nodes are not touched.",
+    "UpdateReplacePolicy": "Says what happens on replacement; nodes are not touched.",
+}
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> None:
+    before, now = groups(change.base), groups(change.head)
+    gone = {name: group for name, group in before.items() if name not in now}
+    new = {name: group for name, group in now.items() if name not in before}
+    for name, group in list(gone.items()):
+        renamed = next((other for other, twin in new.items() if _same_but_name(group, twin)), None)
+        if renamed is not None:
+            findings.add(_renamed(name, renamed, group, new[renamed], change))
+            del gone[name], new[renamed]
+    for name, group in gone.items():
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
+                code="group-removed",
+                what=f"group {name}",
+                change="removed",
+                consequence=f"{nodes(count(group), group)} deleted; {_REST}." if count(group) else "It had no nodes.",
+                unavailable=f"{nodes(count(group), group)}, for good" if count(group) else "",
+                source=source("scale-down"),
+                where=change.title,
+                lost=_lost(group, count(group)),
+            )
+        )
+    for name, group in new.items():
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="group-added",
+                what=f"group {name}",
+                change=f"new: {count(group)} × {instance_type(group)}",
+                consequence=f"{nodes(count(group), group)} created beside those that run, if quota, subnet and zone "
+                "have room.",
+                where=change.title,
+            )
+        )
+    for name in before:
+        if name in now and before[name] != now[name]:
+            _group(name, before[name], now[name], change, changes, findings)
+    _replaced_networks(change, changes, findings)
+
+
+def _lost(group: Group, number: int) -> tuple[tuple[str, int], ...]:
+    return ((f"{instance_type(group)} node", number),) if number else ()
+
+
+def _same_but_name(one: Group, other: Group) -> bool:
+    return instance_type(one) == instance_type(other)
+
+
+def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChange) -> Row:
+    return Row(
+        effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
+        code="group-renamed",
+        what=f"group {old}",
+        change=f"renamed to {new}",
+        consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} "
+        f"created; {_REST}. "
+        "The order is the service's: the new ones may find no capacity while the old ones run.",
+        unavailable=f"{nodes(count(group), group)}, until the new ones are created and checked",
+        source=source("update-cluster"),
+        where=change.title,
+        lost=_lost(group, count(group)),
+    )
+
+
+def _group(  # noqa: PLR0917
+    name: str, before: Group, now: Group, change: ResourceChange, changes: Changes, findings: Findings
+) -> None:
+    common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
+    system = _runs_system(name, changes)
+    if instance_type(before) != instance_type(now):
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
+                code="group-type",
+                change=f"type {instance_type(before)} → {instance_type(now)}",
+                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} created; {_REST}.",
+                unavailable=f"{nodes(count(before), before)}, until the new ones are created and checked",
+                source=source("update-cluster"),
+                lost=_lost(before, count(before)),
+                **common,
+            )
+        )
+    elif count(now) < count(before):
+        fewer = count(before) - count(now)
+        findings.add(
+            Row(
+                effect=Effect.LOSES_NODES,
+                code="count-down",
+                change=f"count {count(before)} → {count(now)}",
+                consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
+                f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
+                unavailable=f"{nodes(fewer, before)}, for good",
+                source=source("scale-down"),
+                lost=_lost(before, fewer),
+                **common,
+            )
+        )
+    elif count(now) > count(before):
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="count-up",
+                change=f"count {count(before)} → {count(now)}",
+                consequence=f"{nodes(count(now) - count(before), now)} created beside those that run, if quota, "
+                "subnet and zone have room.",
+                **common,
+            )
+        )
+    _deep_checks(name, before, now, change, findings)
+    _kubernetes_config(before, now, system, changes, findings, common)
+    _schedule(before, now, findings, common)
+    _patches(before, now, findings, common)
+    for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
+        if before.get(key) != now.get(key) and not (
+            (key == "InstanceRequirements" and instance_type(before) != instance_type(now))
+            or (key == "InstanceStorageConfigs" and _mounts_alone(before, now))
+        ):
+            findings.add(_property(key, before, now, common))
+
+
+def _mounts_alone(before: Group, now: Group) -> bool:
+    """Whether a group of Slurm mounts another file system, and its volumes stay: `effects.slurm` reports that."""
+    same = all(storage(before, kind) == storage(now, kind) for kind in ("EbsVolumeConfig", "FsxOpenZfsConfig"))
+    return same and "SlurmConfig" in before and "SlurmConfig" in now
+
+
+def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Row:
+    table = facts()["instance_group"]
+    changed = f"{key} {_value(before.get(key))} → {_value(now.get(key))}"
+    if key in table["immutable"]:
+        return Row(
+            effect=Effect.REJECTED,
+            code="group-immutable",
+            change=changed,
+            consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the "
+            "deployment, and the stack "
+            "rolls back. Make a new group and remove the old one when it is drained.",
+            source=source("override-vpc"),
+            **common,
+        )
+    if key in table["software"]:
+        size, unit, wait = batch(now)
+        batches = math.ceil(count(now) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+        return Row(
+            effect=Effect.INTERRUPTS,
+            code="software-update",
+            change=changed,
+            consequence=f"A software update of {nodes(count(now), now)}: each is taken out, re-imaged and "
+            f"checked, {size}"
+            f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
+            f"{batches} "
+            "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
+            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(now), now)} at a time",
+            source=source("update-software"),
+            **common,
+        )
+    if key in table["new_nodes_only"]:
+        return Row(
+            effect=Effect.SAFE,
+            code="new-nodes-only",
+            change=changed,
+            consequence="Only nodes created later see it: running ones keep what they were created with until they are "
+            "replaced. "
+            "Until then the group has both kinds.",
+            source=source("lifecycle"),
+            **common,
+        )
+    if key in table["plan"]:
+        added = bool(now.get(key))
+        return Row(
+            effect=Effect.SAFE if added else Effect.INTERRUPTS,
+            code="training-plan",
+            change=changed,
+            consequence="In place, as documented: the group's capacity comes from this plan. Nodes that "
+            "it has no room for are not created."
+            if added
+            else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
+            "once is not, so expect an interruption, and the on-demand price.",
+            source=source("training-plan"),
+            **common,
+        )
+    if key in table["settings"]:
+        return Row(
+            effect=Effect.SAFE,
+            code="group-setting",
+            change=changed,
+            consequence="In place; nodes are not touched.",
+            **common,
+        )
+    return Row(
+        effect=Effect.INTERRUPTS,
+        code="group-undocumented",
+        change=changed,
+        consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the "
+        "nodes there are, is "
+        "documented nowhere we know. Expect an interruption and try it on a group of one node first.",
+        source=source("update-cluster"),
+        **common,
+    )
+
+
+def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, findings: Findings) -> None:
+    old, new = before.get("OnStartDeepHealthChecks") or [], now.get("OnStartDeepHealthChecks") or []
+    if old == new:
+        return
+    less = sorted(set(old) - set(new))
+    findings.add(
+        Row(
+            effect=Effect.WEAKENS if less else Effect.SAFE,
+            code="deep-checks-off" if less else "deep-checks-on",
+            what=f"group {name}",
+            change=f"OnStartDeepHealthChecks {_value(old)} → {_value(new)}",
+            consequence="Running nodes are not touched. Nodes created later take work without having passed "
+            + f"{' and '.join(less)}: a faulty one shows first in training."
+            if less
+            else "Running nodes are not touched. Later nodes are checked for 30 to 120 minutes before they work.",
+            source=source("deep-checks"),
+            where=change.title,
+        )
+    )
+    findings.remark(
+        Remark(
+            direction="switched off" if less else "switched on",
+            what=f"deep health checks of group {name}",
+            detail=f"{_value(old)} → {_value(new)}",
+        )
+    )
+
+
+def _kubernetes_config(  # noqa: PLR0917
+    before: Group, now: Group, system: str, changes: Changes, findings: Findings, common: dict[str, Any]
+) -> None:
+    old, new = before.get("KubernetesConfig") or {}, now.get("KubernetesConfig") or {}
+    if old == new:
+        return
+    added = [taint for taint in new.get("Taints") or [] if taint not in (old.get("Taints") or [])]
+    evicting = [taint for taint in added if taint.get("Effect") == "NoExecute"]
+    closing = system if any(taint.get("Effect") == "NoSchedule" for taint in added) else ""
+    going = _selected({*(old.get("Labels") or {})} - {*(new.get("Labels") or {})}, changes)
+    if closing and not evicting:
+        consequence = (
+            "Put on the nodes there are, before any pod tolerates it: running pods stay. A pod that "
+            f"ends until the later stacks are deployed finds no node. On this group: {closing}."
+        )
+    elif evicting:
+        consequence = "Put on the nodes there are: pods that do not tolerate it are evicted at once."
+    elif added:
+        consequence = (
+            "Put on the nodes there are: running pods stay, new ones that do not tolerate it are not scheduled there."
+        )
+    elif going:
+        consequence = (
+            f"Put on the nodes there are; running pods stay. Pods that select {', '.join(going)} find no node once "
+            "they end: give them another selector first."
+        )
+    else:
+        consequence = "Put on the nodes there are; running pods stay."
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS if evicting or closing or going else Effect.SAFE,
+            code="taint-evicts" if evicting else "taint-closes" if closing else "kubernetes-config",
+            change=f"KubernetesConfig {_value(old)} → {_value(new)}",
+            consequence=consequence,
+            unavailable="recovery of lost pods, until the later stacks are deployed" if closing else "",
+            source=source("taints") if evicting or closing else source("override-vpc"),
+            **common,
+        )
+    )
+
+
+def _runs_system(group: str, changes: Changes) -> str:
+    """What selects a group's nodes: Ray's head and workers, add-ons, the operator. Empty for a group that idles."""
+    found = []
+    for item in changes.base_cluster.objects.values():
+        spec = item.data.get("spec", {})
+        if item.id.kind == "RayCluster":
+            found += ["Ray's head"] if _selects(spec.get("headGroupSpec"), group) else []
+            workers = [one for one in spec.get("workerGroupSpecs") or [] if _selects(one, group)]
+            found += [f"Ray's workers {one.get('groupName')}" for one in workers]
+    for release in changes.base_cluster.releases.values():
+        if _selects(release.values, group):
+            found.append(release.name)
+    for _, resource in changes.base.of_type("AWS::EKS::Addon"):
+        if _selects(resource.get("Properties", {}).get("ConfigurationValues"), group):
+            found.append(str(resource["Properties"].get("AddonName")))
+    return ", ".join(found)
+
+
+def _selects(value: Any, group: str) -> bool:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return False
+    if isinstance(value, dict):
+        return value.get(INSTANCE_GROUP_LABEL) == group or any(_selects(item, group) for item in value.values())
+    if isinstance(value, list):
+        return any(_selects(item, group) for item in value)
+    return False
+
+
+def _selected(labels: set[str], changes: Changes) -> list[str]:
+    """Those of some labels that an object of the base selects nodes by."""
+    found = set()
+    for item in changes.base_cluster.objects.values():
+        text = json.dumps(item.data)
+        found |= {label for label in labels if json.dumps(label) in text}
+    return sorted(found)
+
+
+def _switched_off(row: Row, *, what: str, was: Any, findings: Findings) -> None:
+    findings.add(row)
+    findings.remark(Remark(direction="switched off", what=f"{what} of {row.what}", detail=_value(was)))
+
+
+def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("ScheduledUpdateConfig"), now.get("ScheduledUpdateConfig")
+    if old == new:
+        return
+    if new is None:
+        lost = "Nodes keep their software until someone updates it."
+        row = Row(
+            effect=Effect.WEAKENS, code="schedule-off", change="ScheduledUpdateConfig removed", consequence=lost,
+            source=source("ami-update"), **common,
+        )  # fmt: skip
+        _switched_off(row, what="scheduled software updates", was=old, findings=findings)
+        return
+    size, unit, wait = batch(now)
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS,
+            code="schedule",
+            change=f"ScheduledUpdateConfig {'changed' if old else 'new'}: {new.get('ScheduleExpression')}",
+            consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
+            f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; work on them ends.",
+            source=source("ami-update"),
+            **common,
+        )
+    )
+
+
+def _patches(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("AutoPatchConfig"), now.get("AutoPatchConfig")
+    if old == new:
+        return
+    if new is None:
+        lost = "Idle nodes get no security patches of the AMI until someone updates them."
+        row = Row(
+            effect=Effect.WEAKENS, code="patches-off", change="AutoPatchConfig removed", consequence=lost,
+            source=source("auto-patch"), **common,
+        )  # fmt: skip
+        _switched_off(row, what="security patches", was=old, findings=findings)
+        return
+    strategy = new.get("PatchingStrategy")
+    each = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="patches",
+            change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
+            consequence="Nothing happens on deploy, and no work ends. When AWS publishes a security patch, HyperPod "
+            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits.",
+            source=source("auto-patch"),
+            **common,
+        )
+    )
+
+
+def _replaced_networks(change: ResourceChange, changes: Changes, findings: Findings) -> None:
+    """Groups in another zone whose subnet or security group is replaced: the same text, another value, refused."""
+    from hyperpod_ray.review.references import references  # only here
+
+    stack = changes.head.stacks[change.key.stack]
+    before = groups(change.base)
+    for name, group in groups(change.head).items():
+        if name not in before or before[name] != group or "OverrideVpcConfig" not in group:
+            continue
+        for reference in references(group["OverrideVpcConfig"], stack, changes.head):
+            other = changes.resources.get(reference.key)
+            if other is not None and other.kind is Kind.REPLACED:
+                findings.add(
+                    Row(
+                        effect=Effect.REJECTED,
+                        code="group-immutable",
+                        what=f"group {name}",
+                        change=f"OverrideVpcConfig refers to {other.title}, which is replaced",
+                        consequence="The subnets and security groups of an existing group cannot change.",
+                        source=source("override-vpc"),
+                        where=change.title,
+                    )
+                )
+
+
+def batch(group: Group) -> tuple[int, str, int]:
+    """Size, unit and pause of a group's rolling update; one node at a time where nothing is said."""
+    deployment = (group.get("ScheduledUpdateConfig") or {}).get("DeploymentConfig") or {}
+    size = (deployment.get("RollingUpdatePolicy") or {}).get("MaximumBatchSize") or {}
+    return (
+        int(size.get("Value") or 1),
+        str(size.get("Type") or "INSTANCE_COUNT"),
+        int(deployment.get("WaitIntervalInSeconds") or 0),
+    )
+
+
+def _value(value: Any) -> str:
+    if value in (None, [], {}):
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text if len(text) <= 120 else text[:117] + "…"

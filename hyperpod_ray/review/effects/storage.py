@@ -1,0 +1,225 @@
+"""What a changed `AWS::FSx::FileSystem` does while training reads and writes it (replacement: see `general`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray.core import names
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.facts import facts, source
+from hyperpod_ray.review.findings import Effect, Findings, Row
+
+_PAUSE = "clients retry by themselves, so that training pauses and does not fail"
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each file system changed in place."""
+    for change in changes.of_type("AWS::FSx::FileSystem"):
+        if change.kind is Kind.CHANGED and not only_tags(change):
+            _file_system(change, findings)
+        elif change.kind is Kind.REPLACED:
+            _backups(change, findings, {"what": f"file system {change.title}", "where": change.title})
+    _links(changes, findings)
+
+
+_LINK = "AWS::FSx::DataRepositoryAssociation"
+
+
+def _links(changes: Changes, findings: Findings) -> None:
+    """Links to S3: one that takes the place of another is refused, and new events change files or objects."""
+    of_type = list(changes.of_type(_LINK))
+    leaving = [change for change in of_type if change.kind is Kind.REMOVED]
+    for change in of_type:
+        common: dict[str, Any] = {
+            "what": f"link to S3 {change.title}",
+            "where": change.title,
+            "source": source("fsx-link"),
+        }
+        if change.kind is Kind.ADDED:
+            path, place = str(change.now("FileSystemPath")), str(change.now("DataRepositoryPath"))
+            for old in leaving:
+                before, there = str(old.before("FileSystemPath")), str(old.before("DataRepositoryPath"))
+                if not overlap(path, before) and place != there:
+                    continue
+                findings.add(
+                    Row(
+                        effect=Effect.REJECTED,
+                        code="link-moved",
+                        change=f"{before} ↔ {there} becomes {path} ↔ {place}",
+                        consequence="FSx links a folder and a place in S3 once. CloudFormation makes the new link "
+                        "before it deletes the old one, and the service refuses. Deploy without the link first, then "
+                        "with the new one.",
+                        **common,
+                    )
+                )
+        elif change.kind is Kind.CHANGED and change.differs("S3"):
+            imports, exports = (_events(change, policy) for policy in ("AutoImportPolicy", "AutoExportPolicy"))
+            findings.add(
+                Row(
+                    effect=Effect.LOSES_DATA if _new_deletes(change) else Effect.SAFE,
+                    code="link-events",
+                    change=f"imports {imports}; exports {exports}",
+                    consequence="In place." + "".join(f" {text}" for text in _new_deletes(change)),
+                    **common,
+                )
+            )
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two folders of a file system are one, or one is in the other."""
+    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    return a.startswith(b) or b.startswith(a)
+
+
+def _events(change: ResourceChange, policy: str) -> str:
+    before, now = (", ".join(get("S3", policy, "Events") or ["nothing"]) for get in (change.before, change.now))
+    return now if before == now else f"{before} → {now}"
+
+
+def _new_deletes(change: ResourceChange) -> list[str]:
+    """What is deleted from now on that was not before."""
+    said = {
+        "AutoImportPolicy": "From now on an object that is deleted in the bucket deletes its file.",
+        "AutoExportPolicy": "From now on a file that is deleted deletes its object in the bucket.",
+    }
+    return [
+        text
+        for policy, text in said.items()
+        if "DELETED" in (change.now("S3", policy, "Events") or [])
+        and "DELETED" not in (change.before("S3", policy, "Events") or [])
+    ]
+
+
+def _file_system(change: ResourceChange, findings: Findings) -> None:
+    common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
+    # the sources disagree on whether these replace the file system: the worse counts
+    kept = (change.head or {}).get("UpdateReplacePolicy") in {"Retain", "RetainExceptOnCreate", "Snapshot"}
+    disputed = max(Effect.INTERRUPTS, severity.when_gone(change.type, kept=kept))
+    doubt = f" But {facts()['disputed'][change.type]['why']}."
+    handled = {("StorageCapacity",), ("FileSystemTypeVersion",), *_LUSTRE}
+    if change.differs("StorageCapacity"):
+        findings.add(
+            _capacity(int(change.before("StorageCapacity") or 0), int(change.now("StorageCapacity") or 0), common)
+        )
+    if change.differs("LustreConfiguration", "PerUnitStorageThroughput"):
+        before, now = (get("LustreConfiguration", "PerUnitStorageThroughput") for get in (change.before, change.now))
+        findings.add(
+            Row(
+                effect=disputed,
+                code="file-system-throughput",
+                change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
+                consequence="In place: the file servers are switched out and the file system is unavailable for "
+                f"a few minutes; {_PAUSE}. Requests must be six hours apart.{doubt}",
+                unavailable=f"{names.MOUNT_PATH}, for a few minutes",
+                source=source("fsx-throughput"),
+                **common,
+            )
+        )
+    if change.differs("FileSystemTypeVersion"):
+        before, now = str(change.before("FileSystemTypeVersion")), str(change.now("FileSystemTypeVersion"))
+        newer = _version(now) > _version(before)
+        findings.add(
+            Row(
+                effect=disputed if newer else Effect.REJECTED,
+                code="lustre-version" if newer else "lustre-downgrade",
+                change=f"FileSystemTypeVersion {before} → {now}",
+                consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and "
+                f"all Ray pods first.{doubt}"
+                if newer
+                else "A file system's Lustre version only goes up: the service refuses.",
+                unavailable=f"{names.MOUNT_PATH}, from unmounting until the update is done" if newer else "",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+    _backups(change, findings, common)
+    if change.differs("LustreConfiguration", "DataCompressionType"):
+        before, now = (get("LustreConfiguration", "DataCompressionType") for get in (change.before, change.now))
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="file-system-setting",
+                change=f"DataCompressionType {before} → {now}",
+                consequence="In place; only data written from then on is stored the new way.",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+    rest = sorted(
+        {".".join(pointer) for pointer in change.changed if not any(pointer[: len(one)] == one for one in handled)}
+    )
+    harmless = {"Tags", "DeletionPolicy", "UpdateReplacePolicy", "LustreConfiguration.WeeklyMaintenanceStartTime",
+        "LustreConfiguration.DailyAutomaticBackupStartTime"}  # fmt: skip
+    if rest:
+        known = set(rest) <= harmless
+        findings.add(
+            Row(
+                effect=Effect.SAFE if known else Effect.INTERRUPTS,
+                code="file-system-setting",
+                change=", ".join(rest),
+                consequence="In place."
+                if known
+                else "In place by the registry schema; whether clients notice is not known here.",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+
+
+_LUSTRE = {
+    ("LustreConfiguration", name)
+    for name in ("PerUnitStorageThroughput", "DataCompressionType", "AutomaticBackupRetentionDays")
+}
+
+
+def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
+    if now < before:
+        return Row(
+            effect=Effect.REJECTED,
+            code="file-system-shrunk",
+            change=f"StorageCapacity {before} → {now} GiB",
+            consequence="A Lustre file system only grows: the service refuses. Smaller means another file system "
+            "and a copy of the data.",
+            source=source("fsx-capacity"),
+            **common,
+        )
+    return Row(
+        effect=Effect.INTERRUPTS,
+        code="file-system-grown",
+        change=f"StorageCapacity {before} → {now} GiB",
+        consequence=f"In place, data stays. The file system may be unavailable for a few minutes ({_PAUSE}), and "
+        "is then slower for hours "
+        "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no "
+        "sooner than six hours later.",
+        unavailable=f"{names.MOUNT_PATH}, for a few minutes",
+        source=source("fsx-capacity"),
+        **common,
+    )
+
+
+def _backups(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
+    pointer = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+    if not change.differs(*pointer):
+        return
+    before, now = int(change.before(*pointer) or 0), int(change.now(*pointer) or 0)
+    findings.add(
+        Row(
+            effect=Effect.LOSES_DATA if now < before else Effect.SAFE,
+            code="backups",
+            change=f"AutomaticBackupRetentionDays {before} → {now}",
+            consequence=f"Automatic backups older than {now} days are deleted; the files themselves stay."
+            if now and now < before
+            else "Automatic backups stop and those there are may be deleted; the files themselves stay."
+            if not now
+            else "In place.",
+            source=source("fsx-update"),
+            lost=(("file system with fewer backups", 1),) if now < before else (),
+            **common,
+        )
+    )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

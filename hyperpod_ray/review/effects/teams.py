@@ -1,0 +1,168 @@
+"""What a changed quota or policy of HyperPod task governance does to jobs that run and jobs that wait.
+
+Kueue decides when a job is admitted: a quota that becomes smaller evicts nobody. It makes what runs beyond it borrowed,
+and borrowed is what another team takes back.
+https://kueue.sigs.k8s.io/docs/concepts/preemption/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects.words import moved
+from hyperpod_ray.review.facts import source
+from hyperpod_ray.review.findings import Effect, Findings, Row
+
+QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
+_AMOUNTS = {"Count": "", "Accelerators": " accelerators", "VCpu": " vCPUs", "MemoryInGiB": " GiB"}
+_TAKEN_BACK = (
+    "A job that is preempted gets SIGTERM, saves its last checkpoint and is queued; it continues from there when it is "
+    "admitted again."
+)
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each quota and each policy that changes in place, and for teams that are new."""
+    for change in changes.of_type(QUOTA):
+        if change.kind is Kind.CHANGED:
+            _quota(change, findings)
+    for change in changes.of_type(POLICY):
+        if change.kind is Kind.CHANGED:
+            _policy(change, findings)
+
+
+def _quota(change: ResourceChange, findings: Findings) -> None:
+    before, now = change.before("ComputeQuotaConfig") or {}, change.now("ComputeQuotaConfig") or {}
+    team = str((change.now("ComputeQuotaTarget") or {}).get("TeamName", change.title))
+    common: dict[str, Any] = {"what": f"team {team}", "where": change.title, "source": source("quota")}
+    less: list[str] = []
+    more: list[str] = []
+    old, new = _amounts(before), _amounts(now)
+    for key in sorted({*old, *new}):
+        if old.get(key, 0.0) != new.get(key, 0.0):
+            words = f"{key[0]} {old.get(key, 0.0):g} → {new.get(key, 0.0):g}{_AMOUNTS[key[1]]}"
+            (less if new.get(key, 0.0) < old.get(key, 0.0) else more).append(words)
+    if less:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="quota-lowered",
+                change=", ".join([*less, *more]),
+                consequence="Jobs that run stay at first. What they have beyond the new quota counts as borrowed, and "
+                f"goes as soon as another team asks for its own. {_TAKEN_BACK} A job larger than quota and borrowing "
+                "limit is never admitted.",
+                unavailable="this team's jobs beyond the quota, while another team needs its own",
+                **common,
+            )
+        )
+    elif more:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="quota-raised",
+                change=", ".join(more),
+                consequence="Jobs that wait are admitted as far as there are nodes. What others borrow of it is taken "
+                f"back when this team asks. {_TAKEN_BACK}",
+                **common,
+            )
+        )
+    _sharing(before, now, findings, common)
+    _weight(change, findings, common)
+
+
+def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    old, new = before.get("ResourceSharingConfig") or {}, now.get("ResourceSharingConfig") or {}
+    if old != new:
+        tighter = new.get("Strategy") != "LendAndBorrow" and old.get("Strategy") == "LendAndBorrow"
+        lower = (new.get("BorrowLimit") or 0) < (old.get("BorrowLimit") or 0)
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS if tighter or lower else Effect.SAFE,
+                code="sharing-narrowed" if tighter or lower else "sharing-changed",
+                change=f"sharing {_shared(old)} → {_shared(new)}",
+                consequence="Jobs that run stay. A job that needs more than the new limit is not admitted, and one "
+                "that was preempted does not come back."
+                if tighter or lower
+                else "Jobs that run stay. What waits may be admitted.",
+                unavailable="jobs that borrow more than the new limit, once they are preempted" if tighter or lower
+                else "",
+                **common,
+            )
+        )  # fmt: skip
+    key = "PreemptTeamTasks"
+    was, will = ({key: "LowerPriority", **config} for config in (before, now))
+    if preemption := moved(was, will, [key]):
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="team-preemption",
+                change=", ".join(preemption),
+                consequence="From now on a job with a higher priority takes the place of the team's own with a lower. "
+                + _TAKEN_BACK
+                if will[key] == "LowerPriority"
+                else "From now on a job waits for the team's own jobs, whatever its priority.",
+                **common,
+            )
+        )
+
+
+def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
+    old, new = change.before("ComputeQuotaTarget") or {}, change.now("ComputeQuotaTarget") or {}
+    if weight := moved(old, new, ["FairShareWeight"]):
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="fair-share",
+                change=", ".join(weight),
+                consequence="Nothing that runs stops. Idle instances are divided by the new weights.",
+                **common,
+            )
+        )
+
+
+def _policy(change: ResourceChange, findings: Findings) -> None:
+    old, new = change.before("SchedulerConfig") or {}, change.now("SchedulerConfig") or {}
+    before, now = _weights(old), _weights(new)
+    gone = sorted(set(before) - set(now))
+    common: dict[str, Any] = {"what": "cluster policy", "where": change.title, "source": source("quota")}
+    if gone:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="priority-removed",
+                change=f"without {', '.join(gone)}",
+                consequence="Jobs that run keep their priority. Submitting a job with one of these is refused.",
+                unavailable=f"submitting with {', '.join(gone)}",
+                **common,
+            )
+        )
+    changed = [*moved(before, now, now), *moved(old, new, ("FairShare", "IdleResourceSharing"))]
+    if changed:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="policy-changed",
+                change=", ".join(changed),
+                consequence=f"The queues are put in order by it. {_TAKEN_BACK}",
+                **common,
+            )
+        )
+
+
+def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:
+    return {
+        (str(entry["InstanceType"]), key): float(entry[key])
+        for entry in config.get("ComputeQuotaResources") or []
+        for key in _AMOUNTS
+        if key in entry
+    }
+
+
+def _shared(config: dict[str, Any]) -> str:
+    limit = config.get("BorrowLimit")
+    return f"{config.get('Strategy')}{f' {limit} %' if limit is not None else ''}"
+
+
+def _weights(config: dict[str, Any]) -> dict[str, int]:
+    return {str(one["Name"]): int(one["Weight"]) for one in config.get("PriorityClasses") or []}

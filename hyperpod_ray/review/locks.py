@@ -1,0 +1,214 @@
+"""Lock files compared by meaning: what is pinned to another version or digest, and what is no longer pinned.
+
+Their changes show in no template, or only once charts are fetched and images are built.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hyperpod_ray.review.errors import ReviewError
+from hyperpod_ray.review.findings import Effect, Row
+
+PYTHON = ("requirements.txt", "requirements-rehearsal.txt", "requirements-dev.txt", "requirements-docs.txt",
+    "requirements-light.txt", "requirements-oracles.txt", "hyperpod_ray/image/requirements-build.txt",
+    "hyperpod_ray/image/requirements-cu128.txt", "hyperpod_ray/image/requirements-cu130.txt", "hyperpod_ray/image/requirements-cu128-transformers.txt",
+    "hyperpod_ray/image/requirements-cu130-transformers.txt", "hyperpod_ray/image/requirements-tiered.txt")  # fmt: skip
+NODE, CHARTS, IMAGES = "package-lock.json", "charts.lock.yaml", "images.lock.yaml"
+LIBRARY = ("aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdklabs-deploy-time-build")
+"""Packages that make the templates."""
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)(.*)$")
+_NAMED = 6
+_CHANGED_CONTENT = " A published version whose content changes is a sign of a changed source: look at it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """One thing that a lock file fixes."""
+
+    version: str
+    digests: frozenset[str] = frozenset()
+    origin: str = ""
+    """Where it is from, where that is part of the pin."""
+
+
+Pins = dict[str, Pin]
+Locks = dict[str, Pins]
+"""Lock file → name → pin."""
+
+
+def read(folder: Path) -> Locks:
+    """Every lock file of a checkout.
+
+    Raises:
+        ReviewError: One of them cannot be read.
+    """
+    found: Locks = {}
+    for name in (*PYTHON, NODE, CHARTS, IMAGES):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            found[name] = dict(_pins(name, path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+            raise ReviewError(
+                f"{path}: {error}", expected="a lock file", fix="write it with its tool once more"
+            ) from error
+    return found
+
+
+def rows(base: Locks, head: Locks) -> list[Row]:
+    """One row a lock file that differs, and one for what is no longer pinned by a digest."""
+    return [row for name in {**base, **head} for row in _file(name, base.get(name, {}), head.get(name, {}))]
+
+
+def libraries(base: Locks, head: Locks) -> list[str]:
+    """Notes on sides whose lock asks for another library than the one that synthesized their templates."""
+    notes = []
+    for side, locks in (("base", base), ("head", head)):
+        pins = locks.get("requirements.txt", {})
+        others = [
+            f"{name} {pins[name].version} (used: {_installed(name) or 'none'})"
+            for name in LIBRARY
+            if name in pins and pins[name].version != _installed(name)
+        ]
+        if others:
+            notes.append(
+                f"the {side}'s templates were not synthesized with its own library: its lock has {', '.join(others)}. "
+                "What that library makes differently does not show here"
+            )
+    return notes
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+def _file(name: str, before: Pins, now: Pins) -> Iterator[Row]:
+    changed = [
+        f"{key} {_words(before.get(key))} → {_words(now.get(key))}"
+        for key in sorted({*before, *now})
+        if _version(before.get(key)) != _version(now.get(key))
+    ]
+    content = [
+        key
+        for key in sorted({*before} & {*now})
+        if _version(before[key]) == _version(now[key])
+        and before[key].digests
+        and now[key].digests
+        # a lock of wheels gains digests of other platforms: the same version with none in common is another file
+        and not before[key].digests & now[key].digests
+    ]
+    loose = [key for key in sorted(now) if not now[key].digests and (key not in before or before[key].digests)]
+    if changed or content:
+        parts = [_first(changed)] if changed else []
+        parts += [f"other content under the same version: {_first(content)}"] if content else []
+        yield Row(
+            effect=Effect.WEAKENS if content else Effect.SAFE,
+            code="lock-changed",
+            what=name,
+            change="; ".join(parts),
+            consequence=_consequence(name) + (_CHANGED_CONTENT if content else ""),
+            where=name,
+        )
+    if loose:
+        yield Row(
+            effect=Effect.WEAKENS,
+            code="lock-loosened",
+            what=name,
+            change=f"without a digest: {_first(loose)}",
+            consequence="Whatever the source delivers under this version is taken.",
+            where=name,
+        )
+
+
+def _consequence(name: str) -> str:
+    if name == CHARTS:
+        return (
+            "`make charts` fetches and packages them; the deploy upgrades the releases. Helm does not upgrade CRDs: "
+            "first apply the new chart's yourself."
+        )
+    if name == IMAGES:
+        return "The mirror copies them; pods created later run them."
+    if name.startswith("hyperpod_ray/image/"):
+        return "The training image is built again; running pods keep theirs, pods created later get the new one."
+    if name == NODE:
+        return "Other command-line tools; no template changes by it."
+    if name == "requirements.txt":
+        return "Other libraries of the command and of the templates; what they change in templates is in the rows."
+    return "Other tools of development; nothing that is deployed."
+
+
+def _first(items: list[str]) -> str:
+    return ", ".join(items[:_NAMED]) + (f" and {len(items) - _NAMED} more" if len(items) > _NAMED else "")
+
+
+def _version(pin: Pin | None) -> tuple[str, str]:
+    return (pin.version, pin.origin) if pin else ("", "")
+
+
+def _words(pin: Pin | None) -> str:
+    if pin is None:
+        return "none"
+    return f"{pin.version} of {pin.origin[:60]}" if pin.origin else pin.version
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _pins(name: str, text: str) -> Iterator[tuple[str, Pin]]:
+    if name.endswith(".txt"):
+        yield from _requirements(text)
+    elif name == NODE:
+        for path, one in json.loads(text)["packages"].items():
+            if path:
+                digest = one.get("integrity")
+                yield path.removeprefix("node_modules/"), _pin(one.get("version"), [digest] if digest else [])
+    elif name == CHARTS:
+        for chart, one in _yaml(text)["charts"].items():
+            yield chart, _chart(one)
+            for sub in one.get("sub_charts") or []:
+                yield f"{chart}/{sub['chart']}", _chart(sub)
+    else:
+        for image, digest in _yaml(text)["images"].items():
+            yield image, _pin(digest or "not recorded", [digest] if digest else [])
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (safe loaders, both)
+
+
+def _chart(one: dict[str, Any]) -> Pin:
+    source = one.get("source") or {}
+    commit = str(source.get("commit") or "")
+    digest = str(one.get("sha256") or "")
+    return Pin(
+        version=str(one["version"]),
+        digests=frozenset([digest] if digest else []),
+        origin=commit or str(one.get("repository") or source.get("repository") or ""),
+    )
+
+
+def _requirements(text: str) -> Iterator[tuple[str, Pin]]:
+    for entry in text.replace("\\\n", " ").splitlines():
+        found = _PINNED.match(entry.strip())
+        if found:
+            yield found[1].lower(), _pin(found[2], re.findall(r"--hash=(\S+)", found[3]))
+
+
+def _pin(number: Any, digests: Iterable[str]) -> Pin:
+    return Pin(version=str(number or "?"), digests=frozenset(digests))

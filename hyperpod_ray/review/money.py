@@ -1,0 +1,220 @@
+"""What an environment costs per hour before and after: groups, storage and what is always paid, out of the templates.
+
+Prices are those of `hyperpod_ray/pricing/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
+unknown, and what it estimates is said to be an estimate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from hyperpod_ray.review.assembly import EnvironmentAssembly
+from hyperpod_ray.review.changes import Changes
+from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type
+from hyperpod_ray.review.errors import ReviewError
+from hyperpod_ray.review.kubernetes import Cluster, ObjectName
+from hyperpod_ray.review.references import Reader
+
+if TYPE_CHECKING:
+    from hyperpod_ray.pricing.prices import HourlyCharge, Prices
+    from hyperpod_ray.pricing.prices import Line as PriceLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One thing that costs money, before and after; empty text stands for not there, None for a price nobody knows."""
+
+    name: str
+    before: str
+    after: str
+    before_usd: float | None
+    after_usd: float | None
+    as_of: date | None = None
+    source: str = ""
+    estimate: str = ""
+    """What a price is taken from where it is not the price of exactly this (`as in us-east-1`)."""
+
+    @property
+    def difference(self) -> float | None:
+        """Dollars per hour more; None when a price is unknown."""
+        if self.before_usd is None or self.after_usd is None:
+            return None
+        return self.after_usd - self.before_usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Money:
+    """All lines that cost money."""
+
+    lines: list[Line]
+    region: str
+    not_counted: list[str]
+
+    @property
+    def changed(self) -> bool:
+        """Whether what is paid for changes at all."""
+        return any(line.before != line.after for line in self.lines)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Names of the lines without a price."""
+        return [line.name for line in self.lines if line.before_usd is None or line.after_usd is None]
+
+    @property
+    def before(self) -> float:
+        """Sum of the lines whose prices are known on both sides."""
+        return sum(line.before_usd or 0.0 for line in self.lines if line.name not in self.unknown)
+
+    @property
+    def after(self) -> float:
+        """Likewise, afterwards."""
+        return sum(line.after_usd or 0.0 for line in self.lines if line.name not in self.unknown)
+
+    @property
+    def estimated(self) -> list[Line]:
+        """Lines whose price is an estimate; the sums that hold them are estimates too."""
+        return [line for line in self.lines if line.estimate and line.name not in self.unknown]
+
+    @property
+    def dates(self) -> list[date]:
+        """Days on which the prices used were read."""
+        return sorted({line.as_of for line in self.lines if line.as_of})
+
+
+def hourly(assembly: EnvironmentAssembly, day: date) -> str:
+    """What an environment costs, in words: `~604.09 $ per hour`."""
+    from hyperpod_ray.pricing import price_file  # only when something changes
+
+    try:
+        known = price_file.recorded()
+    except price_file.PriceFileError as error:
+        raise ReviewError.together([str(error)]) from error
+    items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
+    unknown = [name for name, item in items.items() if item.usd_per_hour is None]
+    total = sum(item.usd_per_hour or 0.0 for item in items.values())
+    mark = "~" if any(item.estimate for item in items.values()) else ""
+    return f"{mark}{total:,.2f} $ per hour" + (f", without {', '.join(unknown)}" if unknown else "")
+
+
+def money(changes: Changes, *, day: date) -> Money:
+    """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
+    from hyperpod_ray.pricing import price_file, prices  # only when something changes
+
+    try:
+        known = price_file.recorded()
+    except price_file.PriceFileError as error:
+        raise ReviewError.together([str(error)]) from error
+    before = _items(changes.base, changes.base_cluster, known, day)
+    after = _items(changes.head, changes.head_cluster, known, day)
+    lines = []
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        one = new or old
+        lines.append(
+            Line(
+                name=name,
+                before=_words(old),
+                after=_words(new),
+                before_usd=old.usd_per_hour if old else 0.0,
+                after_usd=new.usd_per_hour if new else 0.0,
+                as_of=one.as_of if one else None,
+                source=one.source if one else "",
+                estimate=next((side.estimate for side in (new, old) if side and side.estimate), ""),
+            )
+        )
+    region = _region(changes.head)
+    return Money(lines=lines, region=region, not_counted=prices.not_counted(known, region))
+
+
+def _words(line: PriceLine | None) -> str:
+    if line is None:
+        return ""
+    return f"{line.what}, {line.note}" if line.note else line.what
+
+
+def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: date) -> dict[str, PriceLine]:
+    from hyperpod_ray.pricing import prices
+
+    found: dict[str, PriceLine] = {}
+    region = _region(assembly)
+    volumes = 0
+    for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
+        for name, group in groups(resource).items():
+            plan = bool(group.get("TrainingPlanArn"))
+            found[f"group {name}"] = prices.line(
+                name=f"group {name}",
+                what=f"{count(group)} × {instance_type(group)}",
+                quantity=count(group),
+                unit="hour",
+                price=known.instance(region, instance_type(group)),
+                paid=not plan,
+                note="paid with the training plan" if plan else "",
+            )
+            volumes += count(group) * _volume(group)
+    if volumes:
+        found["volumes of nodes"] = prices.node_volumes(volumes, region, known)
+    for name, size, speed in _file_systems(assembly, cluster):
+        found[name] = prices.line(
+            name=name,
+            what=f"{size} GiB, {speed} MB/s per TiB",
+            quantity=size,
+            unit="GB-month",
+            price=known.file_system(region, speed),
+        )
+    for what, number in Counter(_pieces(assembly, day)).items():
+        name, one = prices.FIXED[what]
+        price = known.hourly(region, what)
+        found[name] = prices.line(name=name, what=f"{number} × {one}", quantity=number, unit="hour", price=price)
+    return found
+
+
+def _volume(group: Group) -> int:
+    """GiB of a node's own EBS volumes."""
+    configs = [config.get("EbsVolumeConfig") or {} for config in group.get("InstanceStorageConfigs") or []]
+    return sum(int(config.get("VolumeSizeInGB") or 0) for config in configs)
+
+
+def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[tuple[str, int, int]]:
+    """Name, GiB and MB/s per TiB of each file system: of the stacks, and of claims with a class."""
+    for key, resource in assembly.of_type("AWS::FSx::FileSystem"):
+        properties = resource.get("Properties", {})
+        throughput = (properties.get("LustreConfiguration") or {}).get("PerUnitStorageThroughput")
+        size = properties.get("StorageCapacity")
+        if isinstance(size, int) and isinstance(throughput, int):
+            yield f"file system {assembly.title(key)}", size, throughput
+    for item in cluster.objects.values():
+        made_by = cluster.objects.get(
+            ObjectName("StorageClass", "", str(item.data.get("spec", {}).get("storageClassName")))
+        )
+        if item.id.kind != "PersistentVolumeClaim" or made_by is None:
+            continue
+        asked = str(item.data["spec"].get("resources", {}).get("requests", {}).get("storage", "")).removesuffix("Gi")
+        speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
+        if asked.isdigit() and speed.isdigit():
+            yield f"file system of claim {item.id.namespace}/{item.id.name}", int(asked), int(speed)
+
+
+def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:
+    from hyperpod_ray.pricing.prices import in_extended_support
+
+    for _, resource in assembly.of_type("AWS::EKS::Cluster"):
+        yield "eks_cluster"
+        if in_extended_support(str(resource.get("Properties", {}).get("Version", "")), day=day):
+            yield "eks_extended_support"
+    for _ in assembly.of_type("AWS::EC2::NatGateway"):
+        yield "nat_gateway"
+    for _ in assembly.of_type("AWS::EC2::EIP"):
+        yield "public_ipv4"
+    for _, resource in assembly.of_type("AWS::EC2::VPCEndpoint"):
+        properties = resource.get("Properties", {})
+        if properties.get("VpcEndpointType") == "Interface":
+            for _ in properties.get("SubnetIds", []):
+                yield "interface_endpoint"
+
+
+def _region(assembly: EnvironmentAssembly) -> str:
+    return next((stack.region for stack in assembly.stacks.values()), "")

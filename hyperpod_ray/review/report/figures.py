@@ -1,0 +1,85 @@
+"""Money and time in words, the same in every form of the report."""
+
+from __future__ import annotations
+
+from hyperpod_ray.review.money import Line, Money
+from hyperpod_ray.review.review import EnvironmentReview
+from hyperpod_ray.review.schedule import Schedule
+
+
+def change(line: Line) -> str:
+    """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown."""
+    mark = "~" if line.estimate else ""
+    sides = (_dollars(line.before_usd, mark), _dollars(line.after_usd, mark))
+    text = " → ".join(sides)
+    return text if line.difference is None else f"{text} ({line.difference:+,.2f})"
+
+
+def _dollars(usd: float | None, mark: str) -> str:
+    return "unknown" if usd is None else f"{mark if usd else ''}{usd:,.2f}"
+
+
+def price_note(paid: Money) -> str:
+    """The sum, the day of the prices and what they omit."""
+    if len(paid.unknown) == len(paid.lines):
+        return (
+            f"No price of {paid.region} in hyperpod_ray/pricing/prices_usd.yaml covers this: `hyperpod-ray cost ENV "
+            "--update` asks for them, with "
+            "credentials."
+        )
+    dates = ", ".join(str(day) for day in paid.dates)
+    mark = "~" if paid.estimated else ""
+    sums = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour"
+    text = f"On-demand in {paid.region}, prices read {dates}: {sums}"
+    unknown = f", without {', '.join(paid.unknown)}, whose price is unknown" if paid.unknown else ""
+    return f"{text}{unknown}.{_estimates(paid)} Not counted: {', '.join(paid.not_counted)}."
+
+
+def sums(paid: Money) -> str:
+    """Dollars per hour before and after, in one line."""
+    if len(paid.unknown) == len(paid.lines):
+        return "unknown: no price is on file"
+    mark = "~" if paid.estimated else ""
+    text = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour ({paid.after - paid.before:+,.2f})"
+    return text + (f", without {', '.join(paid.unknown)}: price unknown" if paid.unknown else "")
+
+
+def _estimates(paid: Money) -> str:
+    if not paid.estimated:
+        return ""
+    taken: dict[str, list[str]] = {}
+    for line in paid.estimated:
+        taken.setdefault(line.estimate, []).append(line.name)
+    words = "; ".join(f"{estimate}: {', '.join(names)}" for estimate, names in taken.items())
+    return f" ~ is an estimate, {words} (why, and sources: hyperpod_ray/pricing/prices_usd.yaml)."
+
+
+def duration(made: Schedule) -> str:
+    """How long the deploy takes."""
+    if made.side_by_side == made.in_turn:
+        text = f"Usually {made.in_turn.usual} ({made.in_turn})"
+    else:
+        text = (
+            f"Usually {made.side_by_side.usual} ({made.side_by_side}) with `hyperpod-ray deploy`, which works on "
+            f"several stacks at once and waits longest for {' → '.join(made.chain)}; {made.in_turn.usual} "
+            f"({made.in_turn}) with `cdk deploy`, which works on {made.stacks} stacks one after another"
+        )
+    text += ". A rollback takes as long again."
+    for one in made.nodes:
+        text += f" Group {one.group} takes work after {one.minutes.usual} ({one.minutes}): {one.why}."
+    return text
+
+
+def unavailable(one: EnvironmentReview) -> list[str]:
+    """What cannot be used during the change, worst first, each once."""
+    return list(dict.fromkeys(row.unavailable for row in one.rows if row.unavailable))
+
+
+def notes(one: EnvironmentReview) -> list[str]:
+    """What was not compared, and what was omitted as noise."""
+    found = list(one.notes)
+    if one.changes is not None and one.changes.asset_only:
+        titles = ", ".join(change.title for change in one.changes.asset_only)
+        count = len(one.changes.asset_only)
+        found.append(f"omitted: {count} resources that differ only in the hash of an uploaded file ({titles})")
+    return found

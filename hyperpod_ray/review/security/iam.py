@@ -1,0 +1,213 @@
+"""IAM statements broadened and narrowed: of roles, policies and the policies of resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from hyperpod_ray.review.assembly import Key, Stack
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.findings import Remark
+from hyperpod_ray.review.references import Reader, references
+
+_DOCUMENTS = {
+    "AWS::IAM::Policy": (("PolicyDocument",),),
+    "AWS::IAM::ManagedPolicy": (("PolicyDocument",),),
+    "AWS::IAM::Role": (("AssumeRolePolicyDocument",),),
+    "AWS::KMS::Key": (("KeyPolicy",),),
+    "AWS::S3::BucketPolicy": (("PolicyDocument",),),
+    "AWS::SNS::TopicPolicy": (("PolicyDocument",),),
+    "AWS::SQS::QueuePolicy": (("PolicyDocument",),),
+    "AWS::ECR::Repository": (("RepositoryPolicyText",),),
+}
+_ATTACHED = {
+    "AWS::IAM::Policy": "Roles",
+    "AWS::IAM::ManagedPolicy": "Roles",
+    "AWS::S3::BucketPolicy": "Bucket",
+    "AWS::SNS::TopicPolicy": "Topics",
+    "AWS::SQS::QueuePolicy": "Queues",
+}
+"""Where a policy names what it is of."""
+_PULL = {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
+_MANY = 12
+
+
+class Grant(NamedTuple):
+    """One action on one resource for one principal, allowed or denied."""
+
+    effect: str
+    principal: str
+    action: str
+    resource: str
+    condition: str
+
+
+def remarks(changes: Changes) -> Iterator[Remark]:
+    """Remarks on every policy that differs."""
+    for change in changes.resources.values():
+        if change.kind is Kind.ASSET_ONLY or change.type not in _DOCUMENTS:
+            continue
+        before = set(_grants(change, change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
+        # the same reader for both sides of what stays: a reference to something replaced is still the same reference
+        now = set(_grants(change, change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
+        if change.kind is Kind.ADDED and change.type != "AWS::IAM::Role":
+            before = set()
+        if change.kind is Kind.REMOVED and _goes_with_it(change, changes):
+            now = {one for one in before if one.effect == "Deny"}  # nobody is left that it could deny
+        fresh = _is_new(change, changes)
+        what = f"{change.type.rpartition('::')[2]} {change.title}"
+        yield from _compare(what, before, now, fresh=fresh, subject=_subject(change, changes))
+
+
+def _is_new(change: ResourceChange, changes: Changes) -> bool:
+    """Whether no principal or resource that was there gets it: the role or the resource comes with it."""
+    if change.kind is not Kind.ADDED:
+        return False
+    pointer = _ATTACHED.get(change.type)
+    if pointer is None:
+        return True
+    owners = list(_owners(change, changes))
+    return bool(owners) and all(changes.base.resource(key) is None for key in owners)
+
+
+def _goes_with_it(change: ResourceChange, changes: Changes) -> bool:
+    """Whether the role or resource of a removed policy is removed too."""
+    if change.type not in _ATTACHED:
+        return True
+    return all(changes.resources[key].kind is Kind.REMOVED and not changes.resources[key].kept
+               if key in changes.resources else False for key in _owners(change, changes))  # fmt: skip
+
+
+def _subject(change: ResourceChange, changes: Changes) -> str:
+    """The role or resource that a policy is of: both are one subject."""
+    for key in _owners(change, changes):
+        side = changes.head if changes.head.resource(key) is not None else changes.base
+        if side.resource(key) is not None:
+            return f"{str((side.resource(key) or {}).get('Type')).rpartition('::')[2]} {side.title(key)}"
+    return ""
+
+
+def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
+    pointer = _ATTACHED.get(change.type)
+    side = changes.head if change.head is not None else changes.base
+    if pointer is None or change.key.stack not in side.stacks:
+        return
+    properties = (change.head or change.base or {}).get("Properties", {})
+    for reference in references(properties.get(pointer), side.stacks[change.key.stack], side):
+        yield reference.key
+
+
+def _pulls(one: Grant) -> bool:
+    """Whether it only pulls the images of one repository."""
+    return one.action in _PULL and not one.resource.endswith("*")
+
+
+def _sweeping(one: Grant) -> bool:
+    """Everything, or everything of a service, on everything."""
+    return one.resource in {"", "*"} and (one.action == "*" or one.action.endswith(":*"))
+
+
+def _compare(what: str, before: set[Grant], now: set[Grant], *, fresh: bool, subject: str) -> Iterator[Remark]:
+    for remark in _differences(what, before, now, fresh=fresh):
+        yield replace(remark, subject=subject)
+
+
+def _differences(what: str, before: set[Grant], now: set[Grant], *, fresh: bool) -> Iterator[Remark]:
+    if fresh:
+        allowed = [one for one in now if one.effect == "Allow"]
+        yield from _remarks(what, "broadened", [one for one in allowed if _sweeping(one)], "allows")
+        yield from _remarks(what, "new", [one for one in allowed if not _sweeping(one)], "allows")
+        yield from _remarks(what, "new", [one for one in now if one.effect == "Deny"], "denies")
+        return
+    more = [one for one in now - before if not _covered(one, before)]
+    less = [one for one in before - now if not _covered(one, now)]
+    allowed = [one for one in more if one.effect == "Allow"]
+    yield from _remarks(what, "broadened", [one for one in allowed if not _pulls(one)], "allows")
+    yield from _remarks(what, "changed", [one for one in allowed if _pulls(one)], "allows")
+    yield from _remarks(what, "broadened", [one for one in less if one.effect == "Deny"], "no longer denies")
+    yield from _remarks(what, "narrowed", [one for one in less if one.effect == "Allow"], "no longer allows")
+    yield from _remarks(what, "narrowed", [one for one in more if one.effect == "Deny"], "denies")
+
+
+def _remarks(what: str, direction: str, grants: list[Grant], verb: str) -> Iterator[Remark]:
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for one in grants:
+        grouped.setdefault((one.principal, one.resource, one.condition), []).append(one.action)
+    for (principal, resource, condition), actions in sorted(grouped.items()):
+        shown = sorted(set(actions))
+        listed = ", ".join(shown[:_MANY]) + (f" and {len(shown) - _MANY} more" if len(shown) > _MANY else "")
+        detail = f"{verb} {listed}"
+        detail += f" on {resource}" if resource else ""
+        detail += f" for {principal}" if principal else ""
+        detail += f" if {condition}" if condition else ""
+        yield Remark(direction=direction, what=what, detail=detail)
+
+
+def _covered(one: Grant, others: Iterable[Grant]) -> bool:
+    """Whether another grant says at least as much."""
+    return any(
+        other.effect == one.effect
+        and other.principal in {one.principal, "*"}
+        and _matches(one.action.lower(), other.action.lower())
+        and _matches(one.resource, other.resource)
+        and other.condition in {"", one.condition}
+        for other in others
+    )
+
+
+def _matches(value: str, pattern: str) -> bool:
+    if value == pattern:
+        return True
+    return "*" in pattern and "[" not in pattern and fnmatchcase(value, pattern)
+
+
+def _grants(
+    change: ResourceChange, resource: dict[str, Any] | None, stack: Stack | None, reader: Reader
+) -> Iterator[Grant]:
+    if resource is None or stack is None:
+        return
+    properties = resource.get("Properties", {})
+    for pointer in _DOCUMENTS[change.type]:
+        yield from _of_document(properties.get(pointer[0]), stack, reader)
+    if change.type == "AWS::IAM::Role":
+        for policy in _list(properties.get("Policies")):
+            yield from _of_document(policy.get("PolicyDocument"), stack, reader)
+        for arn in _list(properties.get("ManagedPolicyArns")):
+            yield Grant("Allow", "", f"what {reader.text(arn, stack)} allows", "", "")
+
+
+def _of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]:
+    if not isinstance(document, dict):
+        return
+    for statement in _list(document.get("Statement")):
+        condition = statement.get("Condition")
+        words = json.dumps(reader.plain(condition, stack), sort_keys=True) if condition else ""
+        principals = list(_principals(statement, stack, reader)) or [""]
+        actions = [reader.text(item, stack) for item in _list(statement.get("Action"))]
+        actions += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotAction"))]
+        resources = [reader.text(item, stack) for item in _list(statement.get("Resource"))]
+        resources += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotResource"))]
+        for principal in principals:
+            for action in actions:
+                for resource in resources or [""]:
+                    yield Grant(str(statement.get("Effect", "Allow")), principal, action, resource, words)
+
+
+def _principals(statement: dict[str, Any], stack: Stack, reader: Reader) -> Iterator[str]:
+    for name, prefix in (("Principal", ""), ("NotPrincipal", "all but ")):
+        given = statement.get(name)
+        if isinstance(given, dict) and not any(key.startswith("Fn::") or key == "Ref" for key in given):
+            for items in given.values():
+                for item in _list(items):
+                    yield prefix + reader.text(item, stack)
+        elif given is not None:
+            yield prefix + reader.text(given, stack)
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

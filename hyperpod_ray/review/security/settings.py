@@ -1,0 +1,63 @@
+"""Encryption, logging and guards switched off or on: the settings of `severity.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.changes import Changes, Kind
+from hyperpod_ray.review.findings import Remark
+
+
+def remarks(changes: Changes) -> Iterator[Remark]:
+    """Remarks on every guarded setting that differs, and on guards that go."""
+    for change in changes.resources.values():
+        if change.kind is Kind.ASSET_ONLY:
+            continue
+        guard = severity.entry(change.type).get("guard", "")
+        if change.kind is Kind.REMOVED and guard:
+            followed = severity.followed(change, changes)
+            yield Remark(
+                direction="changed" if followed else "switched off",
+                what=guard,
+                detail=f"{change.title} removed" + (", another one takes its place" if followed else ""),
+            )
+        for one in severity.settings(change):
+            yield Remark(
+                direction="switched on" if one.better else "switched off",
+                what=f"{one.what} of {change.title}",
+                detail=f"{one.property} {_word(one.before)} → {_word(one.now)}",
+            )
+    yield from _volume_keys(changes)
+
+
+def _volume_keys(changes: Changes) -> Iterator[Remark]:
+    """Keys of HyperPod groups' volumes that go or come."""
+    from hyperpod_ray.review.effects.groups import groups  # effects import nothing of security
+
+    for change in changes.of_type("AWS::SageMaker::Cluster"):
+        before, now = groups(change.base), groups(change.head)
+        for name in set(before) & set(now):
+            old, new = (_key(group) for group in (before[name], now[name]))
+            if bool(old) != bool(new):
+                yield Remark(
+                    direction="switched on" if new else "switched off",
+                    what=f"own encryption key of group {name}'s volumes",
+                    detail=f"{old or 'a key that AWS owns'} → {new or 'a key that AWS owns'}",
+                )
+
+
+def _key(group: dict[str, Any]) -> str:
+    for volume in group.get("InstanceStorageConfigs") or []:
+        key = (volume.get("EbsVolumeConfig") or {}).get("VolumeKmsKeyId")
+        if key:
+            return str(key)
+    return ""
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,37 @@
+"""What a change of the file system means for the run in the section `training` of an environment file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.planner.change import storage_sentence
+from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.review.assembly import EnvironmentAssembly
+from hyperpod_ray.review.review import Review
+
+
+def add_outlook(made: Review, plans: Iterable[GroundPlan]) -> Review:
+    """Add the goodput before and after to the notes of each environment whose file system changes."""
+    known = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
+    for one in made.environments:
+        plan = known.get(one.name)
+        if plan is None or one.changes is None:
+            continue
+        before, after = (_file_system(side) for side in (one.changes.base, one.changes.head))
+        if before and after and (sentence := storage_sentence(plan, before, after)):
+            one.notes.append(sentence)
+    return made
+
+
+def _file_system(side: EnvironmentAssembly) -> FileSystem | None:
+    for _, resource in side.of_type("AWS::FSx::FileSystem"):
+        properties = resource.get("Properties", {})
+        lustre = properties.get("LustreConfiguration") or {}
+        size, throughput = properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput")
+        if isinstance(size, int) and isinstance(throughput, int):
+            return FileSystem(
+                capacity_gib=size, throughput_mbs_per_tib=throughput, efa=lustre.get("EfaEnabled") is True
+            )
+    return None

@@ -1,0 +1,118 @@
+"""What Kueue's webhook refuses of a RayJob or RayCluster with a queue, and what HyperPod task governance offers where.
+
+Written from Kueue's own validation, `pkg/controller/jobs/{rayjob,raycluster}` and `pkg/controller/jobframework` of
+v0.19.2, which the add-on v1.6.0-eksbuild.1 packages. https://github.com/kubernetes-sigs/kueue
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hyperpod_ray_rules import names
+
+Json = dict[str, Any]
+
+POD_SETS = {"0.17": 8, "0.18": 10, "0.19": 18}
+"""`MaxPodSets` by version."""
+FEWEST_POD_SETS = min(POD_SETS.values())
+HEAD = "head"
+"""Name of the head's pod set; no worker group may have it."""
+ELASTIC = "kueue.x-k8s.io/elastic-job"
+TOPOLOGY_UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+QUOTA_REGIONS = frozenset(
+    {
+        "us-east-1", "us-east-2", "us-west-1", "us-west-2", "ap-south-1", "ap-southeast-1", "ap-southeast-2",
+        "ap-southeast-3", "ap-northeast-1", "eu-central-1", "eu-west-1", "eu-west-2", "eu-north-1", "eu-south-2",
+        "sa-east-1",
+    }
+)  # fmt: skip
+"""Regions of `AWS::SageMaker::ComputeQuota`, from the description in its resource schema."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """What the webhook refuses."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def managed(item: Json) -> bool:
+    """Whether Kueue manages an object: it has a queue."""
+    return bool(_labels(item).get(names.QUEUE_LABEL))
+
+
+def judge(item: Json, *, pod_sets: int = FEWEST_POD_SETS) -> list[Refusal]:
+    """What Kueue's webhook refuses of an object as it is created; nothing of one without a queue.
+
+    Args:
+        item: A RayJob or a RayCluster.
+        pod_sets: `MaxPodSets` of the version. Default: that of the oldest here.
+    """
+    if not managed(item):
+        return []
+    if item["kind"] == "RayCluster":
+        return list(_cluster(item, item.get("spec") or {}, "spec", extra=0, pod_sets=pod_sets))
+    return list(_job(item, pod_sets))
+
+
+def defaulted(item: Json) -> Json:
+    """The object as the mutating webhook leaves it: one with a queue is suspended until it is admitted."""
+    if not managed(item) or item.get("spec", {}).get("clusterSelector"):
+        return item
+    return {**item, "spec": {**item["spec"], "suspend": True}}
+
+
+def _job(item: Json, pod_sets: int) -> Iterator[Refusal]:
+    spec = item.get("spec") or {}
+    selector, cluster = spec.get("clusterSelector"), spec.get("rayClusterSpec")
+    if selector and cluster is not None:
+        yield Refusal(path="spec.clusterSelector", message="a kueue managed job should not use an existing cluster")
+        return
+    if selector:
+        return
+    if cluster is None:
+        said = "rayClusterSpec is required for Kueue-managed jobs that don't use clusterSelector"
+        yield Refusal(path="spec.rayClusterSpec", message=said)
+        return
+    if not spec.get("shutdownAfterJobFinishes"):
+        said = "a kueue managed job should delete the cluster after finishing"
+        yield Refusal(path="spec.shutdownAfterJobFinishes", message=said)
+    submitter = 1 if (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode" else 0
+    yield from _cluster(item, cluster, "spec.rayClusterSpec", extra=submitter, pod_sets=pod_sets)
+
+
+def _cluster(item: Json, spec: Json, path: str, *, extra: int, pod_sets: int) -> Iterator[Refusal]:
+    groups = spec.get("workerGroupSpecs") or []
+    if spec.get("enableInTreeAutoscaling") and _annotations(item).get(ELASTIC) != "true":
+        said = "a kueue managed job should only use autoscaling when workload slicing is enabled"
+        yield Refusal(path=f"{path}.enableInTreeAutoscaling", message=said)
+    # the webhook leaves the submitter out; a Workload with it is refused later, so that it is counted here
+    if (count := 1 + len(groups) + extra) > pod_sets:
+        yield Refusal(path=f"{path}.workerGroupSpecs", message=f"Too many: {count}: must have at most {pod_sets} items")
+    for index, group in enumerate(groups):
+        if group.get("groupName") == HEAD:
+            said = f'"{HEAD}" is reserved for the head group'
+            yield Refusal(path=f"{path}.workerGroupSpecs[{index}].groupName", message=said)
+    templates = [(f"{path}.headGroupSpec", spec.get("headGroupSpec") or {})]
+    templates += [(f"{path}.workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
+    for place, group in templates:
+        annotations = ((group.get("template") or {}).get("metadata") or {}).get("annotations") or {}
+        kinds = (names.TOPOLOGY_REQUIRED, names.TOPOLOGY_PREFERRED, TOPOLOGY_UNCONSTRAINED)
+        if sum(kind in annotations for kind in kinds) > 1:
+            listed = ", ".join(f'"{kind}"' for kind in kinds)
+            said = f"must not contain more than one topology annotation: [{listed}]"
+            yield Refusal(path=f"{place}.template.metadata.annotations", message=said)
+
+
+def _labels(item: Json) -> Mapping[str, str]:
+    return (item.get("metadata") or {}).get("labels") or {}
+
+
+def _annotations(item: Json) -> Mapping[str, str]:
+    return (item.get("metadata") or {}).get("annotations") or {}

@@ -1,0 +1,169 @@
+"""The embedded AWS: set it up, start it, look at it, inject faults and stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from hyperpod_ray_sandbox.aws import client, install, paths, pods, process
+
+NOT_RUNNING = "the embedded AWS is not running"
+
+
+def setup() -> None:
+    """Install what the embedded AWS runs on; skips what is there."""
+    install.install(_log)
+    _log("the embedded AWS is installed")
+
+
+def up(
+    *,
+    state: Path = paths.STATE,
+    kubeconfig: Path | None = None,
+    port: int | None = None,
+    seconds_per_state: float = 1.0,
+    account: str | None = None,
+    region: str | None = None,
+    kubernetes: str = "local",
+) -> process.Running:
+    """Start the embedded AWS, and the local Kubernetes API beside it; returns the running one where there is one.
+
+    Args:
+        state: Folder of its state and logs.
+        kubeconfig: Use this cluster. Default: the cluster of KUBECONFIG, else the local Kubernetes API.
+        port: Port on 127.0.0.1. Default: 4566, or a free one where that is taken.
+        seconds_per_state: Length of each state of a resource.
+        account: Twelve digits, used as access key. Default: 000000000001.
+        region: Region of its clients and of the Kubernetes nodes. Default: us-west-2.
+        kubernetes: `envtest` starts the kube-apiserver of KUBEBUILDER_ASSETS. Default: the local Kubernetes API.
+
+    Raises:
+        StartError: one runs with another port, account or region, or another `up` starts one in this folder.
+    """
+    running = process.find(state)
+    if running:
+        asked = {"port": port, "account": account, "region": region}
+        other = [f"{name} {getattr(running, name)}" for name, value in asked.items()
+                 if value and value != getattr(running, name)]  # fmt: skip
+        if other:
+            raise process.StartError(
+                f"the embedded AWS runs already, with {', '.join(other)}",
+                expected="one with the same options",
+                fix=f"`{paths.COMMAND} down`, or --state",
+            )
+        _log(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
+        return running
+    if not install.installed():
+        install.install(_log)
+    if kubernetes == "local":
+        kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
+    elif kubeconfig:
+        raise process.StartError(
+            f"--kubernetes {kubernetes} with --kubeconfig: both given", expected="one", fix="remove one of the two"
+        )
+    running = process.start(
+        state=state.resolve(),
+        port=port,
+        seconds_per_state=seconds_per_state,
+        kubeconfig=kubeconfig,
+        account=account or process.ACCOUNT,
+        region=region or process.REGION,
+        kubernetes=kubernetes,
+    )
+    _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
+    kind = "given" if kubeconfig else kubernetes
+    _log(f"Kubernetes API {running.kubernetes} ({kind}), kubeconfig {running.kubeconfig}")
+    _log(f'for this shell: eval "$({paths.COMMAND} env)"')
+    return running
+
+
+def status(*, state: Path = paths.STATE) -> bool:
+    """Print where it runs; whether it does."""
+    running = process.find(state)
+    if not running:
+        _log(f"{NOT_RUNNING}; start it with `{paths.COMMAND} up`")
+        return False
+    ready = running.client.health()
+    _print(
+        f"{running.client.endpoint} {'ready' if ready else 'not answering'}, process {running.pid}, log {running.log}"
+    )
+    _print(f"Kubernetes API {running.kubernetes}, kubeconfig {running.kubeconfig}")
+    return ready
+
+
+def env(*, state: Path = paths.STATE, pod: str | None = None) -> None:
+    """Print the exports that point a shell at it.
+
+    Args:
+        state: Folder of its state.
+        pod: `NAMESPACE/NAME` of a recorded pod: its credentials by EKS Pod Identity, instead of the root user's.
+    """
+    running = found(state)
+    if pod:
+        for line in [*(f"unset {name}" for name in client.FORBIDDEN), *pods.exports(running, pod)]:
+            _print(line)
+        return
+    for name in client.FORBIDDEN:
+        _print(f"unset {name}")
+    for name, value in running.client.environment().items():
+        _print(f"export {name}={shlex.quote(value)}")
+
+
+def down(*, state: Path = paths.STATE) -> None:
+    """Stop it, end what one that was killed left running, and remove all it kept but its logs."""
+    running = process.find(state)
+    if not running:
+        ended = process.clear(state)
+        left = f"; {ended} processes of one that was killed are ended, and what it kept is removed" if ended else ""
+        _log(f"the embedded AWS is not running{left}")
+        return
+    process.stop(running, state)
+    local = "its Kubernetes objects too"
+    objects = local if running.kubernetes_pid else f"the cluster of {running.kubeconfig} keeps what was deployed to it"
+    _log(f"stopped; everything in it is gone, {objects}; the logs stay in {state}")
+
+
+def show(value: object) -> None:
+    """Print a value as JSON."""
+    _print(json.dumps(value, indent=2))
+
+
+def inventory(
+    *, state: Path = paths.STATE, ignore_stack: tuple[str, ...] = (), ignore_service_made: bool = False
+) -> list[dict[str, object]]:
+    """What exists now.
+
+    Args:
+        state: Folder of its state.
+        ignore_stack: Stacks whose resources do not count.
+        ignore_service_made: Whether log groups that a service created do not count.
+    """
+    return [
+        r
+        for r in found(state).client.inventory()
+        if r["stack"] not in ignore_stack and not (ignore_service_made and r["made_by_service"])
+    ]
+
+
+def found(state: Path = paths.STATE) -> process.Running:
+    """The running emulator of a state folder.
+
+    Raises:
+        StartError: none runs.
+    """
+    running = process.find(state)
+    if not running:
+        raise process.StartError(NOT_RUNNING, expected="a running one", fix=f"{paths.COMMAND} up")
+    return running
+
+
+def _log(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

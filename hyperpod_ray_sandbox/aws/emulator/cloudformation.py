@@ -1,0 +1,100 @@
+"""How a resource type is made known to MiniStack's CloudFormation, and faults inside its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hyperpod_ray_sandbox.aws.emulator.context import Context
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.execution import Execution
+
+Json = dict[str, Any]
+Created = tuple[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceType:
+    """One CloudFormation resource type.
+
+    `create(logical_id, properties, stack)` and `update(id, old, new, stack)` return the physical id and the attributes
+    for `Fn::GetAtt`; `delete(id, properties)`. `replacing` are the create-only properties; `name` is the property that
+    holds a custom name, if any; `blocking` types wait, so they run on a worker thread; `read(id, properties)` returns
+    the properties as they are now for drift detection (None: gone), of which `drifting` are compared.
+    """
+
+    type: str
+    create: Callable[[str, Json, str], Created]
+    delete: Callable[[str, Json], object]
+    update: Callable[[str, Json, Json, str], Created] | None = None
+    replacing: tuple[str, ...] = ()
+    name: str = ""
+    blocking: bool = False
+    read: Callable[[str, Json], Json | None] | None = None
+    drifting: frozenset[str] = frozenset()
+
+
+class Registry:
+    """The resource types of MiniStack's CloudFormation, ours added."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._hooks = context.hooks
+        self._provisioners = context.hooks.provisioners
+        self._blocking: set[str] = set()
+        original = self._hooks.stacks._runs_on_worker_thread
+        faults = context.faults
+        # a step that is to be delayed may not hold up the event loop either
+        self._hooks.stacks._runs_on_worker_thread = lambda kind: (
+            kind in self._blocking or original(kind) or faults.concerns(kind)
+        )
+
+    def add(self, types: Iterable[ResourceType]) -> None:
+        """Make resource types known."""
+        for kind in types:
+            handler: Json = {"create": kind.create, "delete": kind.delete}
+            if kind.update:
+                handler["update"] = kind.update
+            self._provisioners._RESOURCE_HANDLERS[kind.type] = handler
+            self._provisioners._REPLACING_PROPERTIES[kind.type] = kind.replacing
+            if kind.name:
+                self._provisioners._CUSTOM_NAME_REPLACEMENT[kind.type] = {"name": kind.name}
+            if kind.blocking:
+                self._blocking.add(kind.type)
+            if kind.read:
+                self._hooks.drift._DRIFT_READERS[kind.type] = (kind.read, kind.drifting)
+
+    def wrap(self, kind: str, step: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Put something around one step of a type MiniStack has."""
+        handler = self._provisioners._RESOURCE_HANDLERS[kind]
+        handler[step] = wrapper(handler[step])
+
+    def enable_faults(self, execution: Execution) -> None:
+        """Judge the steps of every type there is now, custom resources included, and let faults strike in them."""
+        handlers = self._provisioners._RESOURCE_HANDLERS
+        for kind, handler in handlers.items():
+            for step in ("create", "update", "delete"):
+                if step in handler:
+                    handler[step] = self._faulty(kind, step, execution.judged(kind, step, handler[step]))
+        # MiniStack looks Custom::… up by these names, not in the dictionary
+        for step in ("create", "update", "delete"):
+            name = f"_custom_resource_{step}"
+            original = getattr(self._provisioners, name)
+            setattr(self._provisioners, name, self._faulty("Custom", step, execution.judged("Custom", step, original)))
+
+    def _faulty(self, kind: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            # the custom-resource functions get the type, `Custom::Something`, as their fourth argument
+            name = kwargs.get("resource_type") or (args[3] if len(args) > 3 else kind) if kind == "Custom" else kind
+            fault = self._context.faults.strike(name, step)
+            if fault:
+                raise ServiceError(fault.code, f'Resource handler returned message: "{fault.message}"')
+            return original(*args, **kwargs)
+
+        return run
+
+
+def stack_name(logical_id: str, stack: str, context: Context, length: int) -> str:
+    """Return the physical name CloudFormation would make up."""
+    return str(context.hooks.provisioners._physical_name(stack, logical_id, max_len=length))

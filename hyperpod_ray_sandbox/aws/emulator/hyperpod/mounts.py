@@ -1,0 +1,62 @@
+"""The file systems that a group's nodes mount (`InstanceStorageConfigs`), which must be within their reach.
+
+The API reference names no refusal. Nodes of the service find out when they mount, and the group never has one; here the
+request is refused, so that a deploy ends at the cause.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterFsxLustreConfig.html
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.fsx import Fsx
+from hyperpod_ray_sandbox.aws.emulator.hooks import Hooks
+
+Json = dict[str, Any]
+
+
+class Mounts:
+    """Judges the mounts of instance groups by the file systems that there are."""
+
+    def __init__(self, hooks: Hooks, fsx: Fsx) -> None:
+        self._ec2 = hooks.ec2
+        self._fsx = fsx
+
+    def check(self, groups: list[Json], network: Json) -> None:
+        """Raise where a group mounts what is not there, under another name, or in another VPC than its nodes.
+
+        Args:
+            groups: Instance groups of a request.
+            network: The cluster's own `VpcConfig`; a group's `OverrideVpcConfig` comes before it.
+        """
+        for group in groups:
+            subnets = (group.get("OverrideVpcConfig") or network).get("Subnets", [])
+            for mount in _lustre(group):
+                self._check(f"instance group {group['InstanceGroupName']}", mount, subnets)
+
+    def _check(self, who: str, mount: Json, subnets: list[str]) -> None:
+        dns_name = mount["DnsName"]
+        there = next((one for one in self._fsx.records() if one["DNSName"] == dns_name), None)
+        if there is None:
+            raise ServiceError("ValidationException", f"FsxLustreConfig of {who}: no file system has {dns_name}")
+        name = there["LustreConfiguration"]["MountName"]
+        if mount["MountName"] != name:
+            raise ServiceError(
+                "ValidationException", f"FsxLustreConfig of {who}: the mount name of {dns_name} is {name}"
+            )
+        for subnet in subnets:
+            vpc = self._ec2._subnets.get(subnet, {}).get("VpcId")
+            if vpc != there["VpcId"]:
+                raise ServiceError(
+                    "ValidationException",
+                    f"FsxLustreConfig of {who}: {dns_name} is in {there['VpcId']}, and {subnet} is in {vpc}",
+                )
+
+
+def _lustre(group: Json) -> Iterator[Json]:
+    for config in group.get("InstanceStorageConfigs", []):
+        if "FsxLustreConfig" in config:
+            yield config["FsxLustreConfig"]

@@ -1,0 +1,14 @@
+"""A rule's refusal as the service's error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hyperpod_ray_rules.refusal import Refusal
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+
+
+def refuse(found: Iterable[Refusal], *, code: str = "ValidationException") -> None:
+    """Raise the first refusal, if there is one."""
+    for refusal in found:
+        raise ServiceError(code, refusal.message)

@@ -1,0 +1,562 @@
+"""Starts, finds and stops the emulator's processes; their state lies in a folder, by default `.local/aws`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hyperpod_ray_sandbox import leash
+from hyperpod_ray_sandbox.aws import eks_login, install, paths
+from hyperpod_ray_sandbox.aws.client import Client
+from hyperpod_ray_sandbox.errors import SandboxError
+
+ACCOUNT = "000000000001"  # the account of environments/local.yaml
+REGION = "us-west-2"
+DEFAULT_PORT = 4566
+_BACKLOG = 100
+# one that ends while it starts is noticed at once: this limit is for one that hangs
+START_SECONDS = 300
+# for what is asked to end, before it is killed
+PATIENCE_SECONDS = 5.0
+# for the follower, which takes its Node objects out of a cluster that stays
+FOLLOWER_SECONDS = 120.0
+# for what was killed: it ends as soon as it gets a processor
+KILLED_SECONDS = 120.0
+# in the environment of every process of an emulator, and of those they start: the state folder
+MARK = "SANDBOX_STATE"
+# of MiniStack's services, the ones a stack of this project can need
+SERVICES = [
+    "s3",
+    "sqs",
+    "sns",
+    "lambda",
+    "iam",
+    "sts",
+    "secretsmanager",
+    "logs",
+    "ssm",
+    "events",
+    "monitoring",
+    "states",
+    "ec2",
+    "cloudformation",
+    "kms",
+    "ecr",
+    "codebuild",
+    "eks",
+    "budgets",
+    "tagging",
+    "scheduler",
+]
+
+
+class StartError(SandboxError):
+    """The emulator could not be started; the message says why."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A started emulator, as `state.json` keeps it; `secret` signs for the account's root user until it is stopped."""
+
+    pid: int
+    port: int
+    account: str
+    region: str
+    log: str
+    home: str
+    secret: str = field(repr=False)
+    kubernetes_pid: int = 0
+    follower_pid: int = 0
+    kubernetes: str = ""
+    kubeconfig: str = ""
+
+    @property
+    def client(self) -> Client:
+        """A client of this emulator."""
+        return Client(
+            port=self.port, account=self.account, region=self.region, home=Path(self.home), secret=self.secret
+        )
+
+
+def find(state: Path = paths.STATE) -> Running | None:
+    """Return the emulator whose state lies in a folder, if its process lives."""
+    running = _recorded(state)
+    return running if running and running.pid and _alive(running.pid, "hyperpod_ray_sandbox.aws.emulator") else None
+
+
+def start(
+    *,
+    state: Path = paths.STATE,
+    port: int | None = None,
+    seconds_per_state: float = 1.0,
+    kubeconfig: Path | None = None,
+    account: str = ACCOUNT,
+    region: str = REGION,
+    kubernetes: str = "local",
+) -> Running:
+    """Start the emulator, and a Kubernetes API unless a kubeconfig is given; return when both are ready.
+
+    `kubernetes` is `local` for the embedded API, or `envtest` for the binaries of KUBEBUILDER_ASSETS.
+
+    What an emulator that was killed left in the folder is ended and removed first. `StartError` where one runs there,
+    or where another `up` is about to start one.
+    """
+    state = state.resolve()
+    _private(state)
+    assets = _assets() if kubernetes == "envtest" and kubeconfig is None else None
+    with _alone(state):
+        if running := find(state):
+            raise StartError(
+                f"an embedded AWS runs in {state} already, on {running.client.endpoint}",
+                expected="none there",
+                fix=f"{paths.COMMAND} down, or --state",
+            )
+        end_processes(state)
+        _empty(state)
+        _private(state / "home")
+        try:
+            running = _start(state, port, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
+        except BaseException:
+            end_processes(state)
+            _empty(state)
+            raise
+    return running
+
+
+def _start(
+    state: Path,
+    port: int | None,
+    seconds_per_state: float,
+    kubeconfig: Path | None,
+    *,
+    account: str,
+    region: str,
+    assets: Path | None,
+) -> Running:
+    with _listener(port) as listener:
+        return _start_at(listener, state, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
+
+
+def _start_at(
+    listener: socket.socket,
+    state: Path,
+    seconds_per_state: float,
+    kubeconfig: Path | None,
+    *,
+    account: str,
+    region: str,
+    assets: Path | None,
+) -> Running:
+    running = Running(
+        pid=0,
+        port=int(listener.getsockname()[1]),
+        account=account,
+        region=region,
+        log=str(state / "emulator.log"),
+        home=str(state / "home"),
+        secret=secrets.token_urlsafe(32),
+    )
+    environment = _environment(state, running.client)
+    _write_aws(state)
+    if assets is not None:
+        command = ["hyperpod_ray_sandbox.kubernetes.envtest", "--assets", str(assets)]
+        pid, server = _start_kubernetes(state, command, environment)
+        running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
+    if kubeconfig is None:
+        command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
+                   "--region", running.region, *_pace(seconds_per_state)]  # fmt: skip
+        pid, server = _start_kubernetes(state, command, environment)
+        running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
+        authority = _read_base64(Path(server["ca_file"]))
+    else:
+        endpoint, authority = _cluster_of(kubeconfig)
+        running = replace(running, kubernetes=endpoint, kubeconfig=str(kubeconfig))
+        environment[eks_login.GIVEN] = str(kubeconfig.resolve())
+    started = _spawn(
+        "hyperpod_ray_sandbox.aws.emulator",
+        *("--port", str(running.port), "--listen-fd", str(listener.fileno())),
+        *("--seconds-per-state", str(seconds_per_state)),
+        *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
+        log=Path(running.log),
+        environment=environment,
+        listener=listener,
+    )
+    listener.close()  # else a client would wait for an emulator that ended instead of being refused
+    running = replace(running, pid=started.pid)
+    _wait_until_ready(running, started)
+    if kubeconfig is not None:
+        running = replace(
+            running, follower_pid=_start_follower(state, running, environment, kubeconfig, seconds_per_state)
+        )
+    write_private(state / "state.json", json.dumps(asdict(running), indent=2))
+    return running
+
+
+def _pace(seconds_per_state: float) -> list[str]:
+    """Return the pace of what follows the embedded AWS: as quick as that, never slower than its defaults."""
+    quick = min(1.0, seconds_per_state)
+    return ["--poll-seconds", str(max(0.25, quick)), "--time-scale", str(max(0.02, 0.05 * quick))]
+
+
+def stop(running: Running, state: Path = paths.STATE) -> None:
+    """Stop the emulator, the functions it runs and the Kubernetes API it started, and remove all they kept but logs."""
+    # the follower first, while the embedded AWS and the cluster answer
+    for pid, module, patience in (
+        (running.follower_pid, "hyperpod_ray_sandbox.kubernetes", FOLLOWER_SECONDS),
+        (running.pid, "hyperpod_ray_sandbox.aws.emulator", PATIENCE_SECONDS),
+        (running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes", PATIENCE_SECONDS),
+    ):
+        if pid and _alive(pid, module):
+            _stop_group(pid, patience)
+    clear(state)
+
+
+def clear(state: Path = paths.STATE) -> int:
+    """End what an emulator that was killed left running and remove what it kept; return how many processes that was."""
+    ended = end_processes(state.resolve())
+    _empty(state)
+    return ended
+
+
+def end_processes(state: Path) -> int:
+    """End every process that carries the mark of a state folder; return how many there were."""
+    found = set(marked(state))
+    asked: set[int] = set()
+    patience = time.monotonic() + PATIENCE_SECONDS
+    limit = patience + KILLED_SECONDS
+    while (left := set(marked(state))) and (now := time.monotonic()) < limit:
+        # one that was being forked at the last look is asked too, and killed however late it appears
+        for pid in left if now >= patience else left - asked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL if now >= patience else signal.SIGTERM)
+        asked |= left
+        found |= left
+        _reap(left)
+        time.sleep(0.05)
+    _reap(found)
+    return len(found)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    """Take the exit codes of those that this process started; the others have their own parents."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def marked(state: Path) -> list[int]:
+    """Return the processes started for a state folder: they, and what they start, have its name in their environment.
+
+    Where there is no /proc, those that `state.json` names.
+    """
+    if not Path("/proc/self/environ").exists():
+        running = _recorded(state)
+        named = (
+            [(running.pid, "hyperpod_ray_sandbox.aws"), (running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes")]
+            if running
+            else []
+        )
+        return [pid for pid, module in named if pid and _alive(pid, module)]
+    mark = f"{MARK}={state}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _recorded(state: Path) -> Running | None:
+    try:
+        return Running(**json.loads((state / "state.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Let one process at a time start an emulator in a folder."""
+    with (state / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(
+                f"another `up` is starting an embedded AWS in {state}", expected="one at a time", fix="wait for it"
+            ) from None
+        yield
+
+
+def _private(folder: Path) -> None:
+    """Make a folder that only its owner can look into."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise StartError(
+            f"{folder} belongs to another user",
+            expected="a folder of yours: it stores this emulator's secret",
+            fix="add --state",
+        )
+    folder.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _empty(state: Path) -> None:
+    """Remove what an emulator kept: its secret, its functions' files, the objects of its Kubernetes API. Logs stay."""
+    (state / "state.json").unlink(missing_ok=True)
+    for name in ("kubernetes", "functions", "home", "bin"):
+        shutil.rmtree(state / name, ignore_errors=True)
+
+
+def _environment(state: Path, client: Client) -> dict[str, str]:
+    """Return what the emulator and the functions it runs see: nothing of the person's own AWS or Kubernetes."""
+    functions = state / "functions"
+    _private(functions)
+    layer = paths.KUBECTL_LAYER
+    folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin"]
+    with contextlib.suppress(install.InstallError):  # functions in Node.js need it, the emulator does not
+        folders.append(install.node().parent)
+    return {
+        **client.environment(),
+        **leash.inherited(),
+        MARK: str(state),
+        "PATH": os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)]),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(paths.ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "NODE_PATH": str(paths.NODE_RUNTIME / "node_modules"),
+        # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
+        "TEST_OUTDIR": str(functions),
+        "TMPDIR": str(functions),
+        "MINISTACK_ACCOUNT_ID": client.account,
+        "MINISTACK_REGION": client.region,
+        "SERVICES": ",".join(SERVICES),
+        # MiniStack would listen for MQTT on every interface
+        "IOT_MTLS_ENABLED": "0",
+    }
+
+
+def _spawn(
+    module: str, *arguments: str, log: Path, environment: dict[str, str], listener: socket.socket | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a module of the sandbox in its own session; its output goes into `log`, which only its owner may read."""
+    with log.open("w") as output:
+        return subprocess.Popen(
+            [str(paths.PYTHON), "-m", module, *arguments],
+            cwd=paths.ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,
+            pass_fds=() if listener is None else (listener.fileno(),),
+        )
+
+
+def _assets() -> Path:
+    """The folder of KUBEBUILDER_ASSETS with both binaries in it."""
+    given = os.environ.get("KUBEBUILDER_ASSETS", "")
+    for name in ("etcd", "kube-apiserver"):
+        if not given or not os.access(Path(given) / name, os.X_OK):
+            raise StartError(
+                f"KUBEBUILDER_ASSETS: '{given}' has no executable {name}",
+                expected="the binaries of envtest",
+                fix="export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)",
+            )
+    return Path(given).resolve()
+
+
+def _start_kubernetes(state: Path, command: list[str], environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    """Start a module that serves a Kubernetes API, and wait for the record that it writes."""
+    folder = state / "kubernetes"
+    _private(folder)
+    ready = folder / "server.json"
+    ready.unlink(missing_ok=True)
+    log = state / "kubernetes.log"
+    process = _spawn(*command, "--state", str(folder), log=log, environment=environment)
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise StartError(
+                f"the local Kubernetes API ended: exit code {process.returncode}\n{_tail(log)}\n",
+                expected="a running process",
+                fix=f"see {log}",
+            )
+        if ready.exists():
+            try:
+                server: dict[str, Any] = json.loads(ready.read_text())
+            except ValueError:  # half written
+                time.sleep(0.05)
+                continue
+            return process.pid, server
+        time.sleep(0.05)
+    raise StartError(
+        f"the local Kubernetes API is not ready\n{_tail(log)}\n",
+        expected=f"it within {START_SECONDS} s",
+        fix=f"see {log}",
+    )
+
+
+def _start_follower(
+    state: Path, running: Running, environment: dict[str, str], kubeconfig: Path, seconds_per_state: float
+) -> int:
+    """Start what makes Node objects of HyperPod's instances in a cluster of your own."""
+    log = state / "follower.log"
+    process = _spawn(
+        "hyperpod_ray_sandbox.kubernetes.follower",
+        *("--kubeconfig", str(kubeconfig.resolve())),
+        *("--aws-endpoint", running.client.endpoint, "--region", running.region),
+        *_pace(seconds_per_state),
+        log=log,
+        environment=environment,
+    )
+    end = time.monotonic() + START_SECONDS
+    while "following the embedded AWS" not in log.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > end:
+            raise StartError(
+                f"HyperPod's nodes cannot join the cluster of {kubeconfig}\n{_tail(log)}\n",
+                expected="a cluster that accepts them",
+                fix=f"see {log}",
+            )
+        time.sleep(0.05)
+    return process.pid
+
+
+def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + START_SECONDS
+    log = Path(running.log)
+    while time.monotonic() < end:
+        if started.poll() is not None:
+            raise StartError(
+                f"the embedded AWS ended: exit code {started.returncode}\n{_tail(log)}\n",
+                expected="a running process",
+                fix=f"see {log}",
+            )
+        if running.client.health():
+            return
+        time.sleep(0.05)
+    raise StartError(
+        f"the embedded AWS is not ready\n{_tail(log)}\n", expected=f"it within {START_SECONDS} s", fix=f"see {log}"
+    )
+
+
+def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
+    """Return the server and the CA of a kubeconfig's current context."""
+    try:
+        config = yaml.safe_load(kubeconfig.read_text())
+        name = next(c for c in config["contexts"] if c["name"] == config["current-context"])["context"]["cluster"]
+        cluster = next(c for c in config["clusters"] if c["name"] == name)["cluster"]
+        authority = cluster.get("certificate-authority-data") or _read_base64(
+            (kubeconfig.parent / cluster["certificate-authority"]).resolve()
+        )
+        return str(cluster["server"]), str(authority)
+    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+        raise StartError(
+            f"{kubeconfig}: no usable cluster ({error!r})",
+            expected="one with a CA in the current context",
+            fix="correct the file",
+        ) from None
+
+
+def _write_aws(state: Path) -> None:
+    """Put an `aws` on the functions' PATH that logs in to EKS without the AWS CLI's start; the rest is the real one."""
+    folder = state / "bin"
+    _private(folder)
+    shim = folder / "aws"
+    shim.write_text(
+        "#!/bin/sh\n"
+        "# written by `up`: see hyperpod_ray_sandbox/aws/eks_login.py\n"
+        'case "$*" in\n'
+        '  "eks update-kubeconfig "*|*"eks get-token "*)\n'
+        f'    exec {_quoted(paths.PYTHON)} -I -S {_quoted(Path(eks_login.__file__))} "$@" ;;\n'
+        "esac\n"
+        f'exec {_quoted(paths.VENV / "bin" / "aws")} "$@"\n'
+    )
+    shim.chmod(0o700)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "'\\''") + "'"
+
+
+def _read_base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def _listener(wanted: int | None) -> socket.socket:
+    """Return a socket that listens on a port of 127.0.0.1: the one given, or the default one where it is free, or any.
+
+    The emulator inherits it. A port that is only looked for could be another process's by the time of its start.
+    """
+    for port in (wanted,) if wanted else (DEFAULT_PORT, 0):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            continue
+        return listener
+    raise StartError(
+        f"port {wanted} of 127.0.0.1 is taken" if wanted else "no free port on 127.0.0.1",
+        expected="a free one",
+        fix="choose another with --port" if wanted else "end a process that listens, or run the command again",
+    )
+
+
+def _alive(pid: int, module: str) -> bool:
+    """Say whether a process lives and is ours: a number may have been given to another one since."""
+    listing = Path(f"/proc/{pid}")
+    if Path("/proc/self").exists():
+        try:
+            if listing.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+            return module in listing.joinpath("cmdline").read_text()
+        except OSError:
+            return False
+    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return module in shown.stdout
+
+
+def _stop_group(pid: int, patience: float) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+        end = time.monotonic() + patience  # what is still there after it, `clear` ends by its mark
+        while time.monotonic() < end:
+            _reap([pid])
+            try:
+                os.killpg(pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            time.sleep(0.05)
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])

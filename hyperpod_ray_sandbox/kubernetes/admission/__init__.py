@@ -1,0 +1,55 @@
+"""Admission: what a cluster refuses or fills in although the object is well-formed.
+
+`prepare` runs before validation and may change the object, `review` after it, as in kube-apiserver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes.admission import limits, pod_security, policies, quota, references
+from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import forbidden
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.api import Api
+
+__all__ = ["policies", "prepare", "review"]
+
+Json = dict[str, Any]
+
+
+def prepare(api: Api, resource: Resource, obj: Json) -> None:
+    """Fill in what a new object leaves to the cluster; raises 403 where it names what does not exist."""
+    if resource.kind == "Pod" and not resource.group:
+        why = references.fill(api, obj)
+        if why:
+            raise forbidden(resource.plural, resource.group, obj["metadata"]["name"], why)
+        limits.fill(api, obj)
+        obj.setdefault("status", {})["qosClass"] = quality(obj["spec"])
+
+
+def review(api: Api, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+    """Refuse what the policies and limits of the cluster forbid; raises 403."""
+    name = obj["metadata"]["name"]
+    namespace = (
+        api.store.get(("/namespaces", "", obj["metadata"].get("namespace", ""))) if resource.namespaced else None
+    )
+    changed = old is None or obj.get("spec") != old.get("spec")
+    if namespace is not None and not resource.crd and changed:
+        why = pod_security.refusal(namespace, obj)
+        if why:
+            raise forbidden(resource.plural, resource.group, name, why)
+        said = pod_security.warning(namespace, obj)
+        if said:
+            warnings.append(said)
+    if old is None:
+        why = limits.refusal(api, obj) if not resource.crd else ""
+        why = why or quota.refusal(api, resource, obj)
+        if why:
+            raise forbidden(resource.plural, resource.group, name, why)
+    if resource.kind == "PriorityClass" and not resource.crd:
+        why = references.second_default(api, obj)
+        if why:
+            raise forbidden(resource.plural, resource.group, name, why)

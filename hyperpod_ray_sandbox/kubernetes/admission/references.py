@@ -1,0 +1,62 @@
+"""What a pod names must exist: its service account, its priority class, its runtime class.
+
+Source: plugin/pkg/admission/{serviceaccount,priority,runtimeclass} of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes.validation.policy import SYSTEM_PRIORITIES
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.api import Api
+
+Json = dict[str, Any]
+
+
+def fill(api: Api, pod: Json) -> str:
+    """Give a pod its account and priority; why it is refused, or nothing."""
+    spec, namespace = pod["spec"], pod["metadata"].get("namespace", "")
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = account
+    if api.store.get(("/serviceaccounts", namespace, account)) is None:
+        return f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
+    runtime = spec.get("runtimeClassName")
+    if runtime and api.store.get(("node.k8s.io/runtimeclasses", "", runtime)) is None:
+        return f'pod rejected: RuntimeClass "{runtime}" not found'
+    return _priority(api, spec)
+
+
+def _priority(api: Api, spec: Json) -> str:
+    name = spec.get("priorityClassName") or ""
+    value, preemption = 0, "PreemptLowerPriority"
+    if name:
+        found = api.store.get(("scheduling.k8s.io/priorityclasses", "", name))
+        if found is None and name not in SYSTEM_PRIORITIES:
+            return f"no PriorityClass with name {name} was found"
+        value = int(found["value"]) if found else SYSTEM_PRIORITIES[name]
+        preemption = (found or {}).get("preemptionPolicy") or preemption
+    else:
+        for found in api.store.objects("scheduling.k8s.io/priorityclasses"):
+            if found.get("globalDefault"):
+                spec["priorityClassName"] = found["metadata"]["name"]
+                value, preemption = int(found["value"]), found.get("preemptionPolicy") or preemption
+    if spec.get("priority") not in (None, value):
+        return (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {value} from the given PriorityClass name"
+        )
+    spec["priority"] = value
+    spec.setdefault("preemptionPolicy", preemption)
+    return ""
+
+
+def second_default(api: Api, obj: Json) -> str:
+    """Why a PriorityClass cannot be the default, or nothing."""
+    if not obj.get("globalDefault"):
+        return ""
+    for found in api.store.objects("scheduling.k8s.io/priorityclasses"):
+        if found.get("globalDefault") and found["metadata"]["name"] != obj["metadata"]["name"]:
+            return f"PriorityClass {found['metadata']['name']} is already marked as default. Only one default can exist"
+    return ""

@@ -1,0 +1,196 @@
+"""Evaluates roles and bindings: who may do what, and who may give away what.
+
+Source: plugin/pkg/auth/authorizer/rbac and pkg/registry/rbac of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
+from hyperpod_ray_sandbox.kubernetes.selectors import matches
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.store import Store
+
+Json = dict[str, Any]
+
+_GROUP = "rbac.authorization.k8s.io"
+# EKS' access policies and the roles whose rights they give
+EKS_POLICIES = {
+    "AmazonEKSClusterAdminPolicy": "cluster-admin",
+    "AmazonEKSAdminPolicy": "admin",
+    "AmazonEKSEditPolicy": "edit",
+    "AmazonEKSViewPolicy": "view",
+}
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a request does: a verb on a resource, or on a path that is none."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    def sentence(self, user: Identity) -> str:
+        """The refusal, as the API server words it."""
+        if self.path:
+            return f'User "{user.username}" cannot {self.verb} path "{self.path}"'
+        place = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        return (
+            f'User "{user.username}" cannot {self.verb} resource "{self.resource}" in API group "{self.group}" {place}'
+        )
+
+    def refusal(self, user: Identity) -> ApiError:
+        """403."""
+        if self.path:
+            return ApiError(403, "Forbidden", f"forbidden: {self.sentence(user)}")
+        plain = self.resource.partition("/")[0]
+        what = f"{plain}.{self.group}" if self.group else plain
+        named = f' "{self.name}"' if self.name else ""
+        details = {"name": self.name, "group": self.group, "kind": plain}
+        return ApiError(403, "Forbidden", f"{what}{named} is forbidden: {self.sentence(user)}", details)
+
+
+def _one(wanted: str, given: list[str]) -> bool:
+    return "*" in given or wanted in given
+
+
+def _resource(wanted: str, given: list[str]) -> bool:
+    sub = wanted.partition("/")[2]
+    return _one(wanted, given) or bool(sub and f"*/{sub}" in given)
+
+
+def _path(wanted: str, given: list[str]) -> bool:
+    return any(g in ("*", wanted) or (g.endswith("*") and wanted.startswith(g[:-1])) for g in given)
+
+
+def covers(rule: Json, action: Action) -> bool:
+    """Whether a rule allows an action."""
+    if not _one(action.verb, rule.get("verbs") or []):
+        return False
+    if action.path:
+        return _path(action.path, rule.get("nonResourceURLs") or [])
+    restricted = rule.get("resourceNames") or []
+    return (
+        _one(action.group, rule.get("apiGroups") or [])
+        and _resource(action.resource, rule.get("resources") or [])
+        and (not restricted or action.name in restricted)
+    )
+
+
+def _single(rule: Json) -> Iterator[Action]:
+    """The actions that a rule allows, one by one."""
+    for verb in rule.get("verbs") or []:
+        for path in rule.get("nonResourceURLs") or []:
+            yield Action(verb, path=path)
+        for group in rule.get("apiGroups") or []:
+            for resource in rule.get("resources") or []:
+                for name in rule.get("resourceNames") or [""]:
+                    yield Action(verb, group, resource, name=name)
+
+
+class Rbac:
+    """Reads roles and bindings from the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def _objects(self, plural: str, namespace: str = "") -> list[Json]:
+        return self.store.objects(f"{_GROUP}/{plural}", namespace)
+
+    def role_rules(self, reference: Json, namespace: str) -> list[Json]:
+        """The rules of the role that a binding refers to, aggregated ones included."""
+        if reference.get("kind") == "Role":
+            role = self.store.get((f"{_GROUP}/roles", namespace, str(reference.get("name"))))
+        else:
+            role = self.store.get((f"{_GROUP}/clusterroles", "", str(reference.get("name"))))
+        if role is None:
+            return []
+        rules = list(role.get("rules") or [])
+        for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []:
+            for other in self._objects("clusterroles"):
+                if other is not role and matches(selector, other["metadata"].get("labels") or {}):
+                    rules += other.get("rules") or []
+        return rules
+
+    def rules(self, user: Identity, namespace: str) -> list[Json]:
+        """What a user may do, in a namespace (or, without one, at the cluster scope)."""
+        found: list[Json] = []
+        for binding in self._objects("clusterrolebindings"):
+            if _bound(binding, user, ""):
+                found += self.role_rules(binding.get("roleRef") or {}, "")
+        for policy in user.policies:
+            scope = policy.get("scope") or {}
+            if scope.get("type") != "namespace" or namespace in (scope.get("namespaces") or []):
+                role = EKS_POLICIES.get(str(policy.get("policy")).rpartition("/")[2], "")
+                found += self.role_rules({"kind": "ClusterRole", "name": role}, "")
+        for binding in self._objects("rolebindings", namespace) if namespace else ():
+            if _bound(binding, user, namespace):
+                found += self.role_rules(binding.get("roleRef") or {}, namespace)
+        return found
+
+    def allowed(self, user: Identity, action: Action) -> bool:
+        """Whether a user may do something."""
+        return user.all_powerful or any(covers(rule, action) for rule in self.rules(user, action.namespace))
+
+    def require(self, user: Identity, action: Action) -> None:
+        """Raise 403 where a user may not do something."""
+        if not self.allowed(user, action):
+            raise action.refusal(user)
+
+    def check_grant(self, user: Identity, plural: str, obj: Json, namespace: str) -> None:
+        """Refuse a role or binding that would give more than its author has; raises 403."""
+        if user.all_powerful:
+            return
+        name = obj["metadata"].get("name", "")
+        verb, given = "escalate", list(obj.get("rules") or [])
+        about = Action(verb, _GROUP, plural, namespace, name)
+        if plural.endswith("bindings"):
+            reference = obj.get("roleRef") or {}
+            given = self.role_rules(reference, namespace)
+            kind = "roles" if reference.get("kind") == "Role" else "clusterroles"
+            about = Action("bind", _GROUP, kind, namespace, str(reference.get("name")))
+        if self.allowed(user, about):
+            return
+        owned = self.rules(user, namespace)
+        lacking = [rule for rule in given if any(not any(covers(o, a) for o in owned) for a in _single(rule))]
+        if lacking:
+            raise ApiError(
+                403,
+                "Forbidden",
+                f'{plural}.{_GROUP} "{name}" is forbidden: user "{user.username}" (groups={list(user.groups)}) is '
+                f"attempting to grant RBAC permissions not currently held:\n{_shown(lacking)}",
+                {"name": name, "group": _GROUP, "kind": plural},
+            )
+
+
+def _shown(rules: list[Json]) -> str:
+    keys = {"apiGroups": "APIGroups", "resources": "Resources", "resourceNames": "ResourceNames"}
+    keys |= {"nonResourceURLs": "NonResourceURLs", "verbs": "Verbs"}
+    lines = []
+    for rule in rules:
+        parts = [f"{shown}:{rule[key]}" for key, shown in keys.items() if rule.get(key)]
+        lines.append("{" + ", ".join(parts).replace("'", '"') + "}")
+    return "\n".join(lines)
+
+
+def _bound(binding: Json, user: Identity, namespace: str) -> bool:
+    for subject in binding.get("subjects") or []:
+        kind, name = subject.get("kind"), subject.get("name")
+        if kind == "User" and name == user.username:
+            return True
+        if kind == "Group" and name in user.groups:
+            return True
+        if kind == "ServiceAccount":
+            home = subject.get("namespace") or namespace
+            if user.username == f"system:serviceaccount:{home}:{name}":
+                return True
+    return False

@@ -1,0 +1,90 @@
+"""Tokens of service accounts: what a TokenRequest and a pod's projected volume give.
+
+A token is a JWT with Kubernetes' claims, signed with a key of this server alone. It counts until it expires or its
+service account goes; one of the same name that was made later is another. A model of the TokenRequest API and of the
+service account authenticator. https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.authorization.users import ACCOUNT, AUTHENTICATED, Identity
+from hyperpod_ray_sandbox.kubernetes.store import Store
+
+Json = dict[str, Any]
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+SHORTEST, USUAL, LONGEST = 600, 3600, 2**32
+
+
+class Tokens:
+    """Issues tokens, and reads them back."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._key = (store.note("tokens") or store.note("tokens", secrets.token_hex(32))).encode()
+
+    def issue(self, account: Json, request: Json) -> Json:
+        """Answer a TokenRequest for a service account."""
+        spec = request.get("spec") or {}
+        seconds = min(LONGEST, max(SHORTEST, int(spec.get("expirationSeconds") or USUAL)))
+        meta, now = account["metadata"], int(time.time())
+        claims = {
+            "iss": ISSUER,
+            "aud": spec.get("audiences") or [ISSUER],
+            "sub": f"{ACCOUNT}{meta['namespace']}:{meta['name']}",
+            "iat": now,
+            "exp": now + seconds,
+            "kubernetes.io": {
+                "namespace": meta["namespace"],
+                "serviceaccount": {"name": meta["name"], "uid": meta["uid"]},
+            },
+        }
+        body = f"{_packed({'alg': 'HS256', 'typ': 'JWT'})}.{_packed(claims)}"
+        expires = datetime.fromtimestamp(now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+            "spec": {"audiences": claims["aud"], "expirationSeconds": seconds},
+            "status": {"token": f"{body}.{self._signature(body)}", "expirationTimestamp": expires},
+        }
+
+    def identify(self, token: str) -> Identity | None:
+        """Whose token it is; None for one that does not count."""
+        body, _, signature = token.rpartition(".")
+        if not body or not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
+            return None
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(body.partition(".")[2] + "=="))
+        except (ValueError, binascii.Error):
+            return None
+        own = claims["kubernetes.io"]
+        namespace, name = own["namespace"], own["serviceaccount"]["name"]
+        found = self._store.get(("/serviceaccounts", namespace, name))
+        if claims["exp"] <= time.time() or ISSUER not in claims["aud"] or found is None:
+            return None
+        if found["metadata"]["uid"] != own["serviceaccount"]["uid"]:
+            return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+        return Identity(claims["sub"], groups)
+
+    def _signature(self, body: str) -> str:
+        return _plain(hmac.new(self._key, body.encode(), hashlib.sha256).digest())
+
+
+def _packed(value: Json) -> str:
+    return _plain(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _plain(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

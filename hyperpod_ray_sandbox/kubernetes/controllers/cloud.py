@@ -1,0 +1,76 @@
+"""The controllers that follow the embedded AWS: nodes, file systems, and the end of the EKS cluster itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.auth import control
+from hyperpod_ray_sandbox.kubernetes.controllers.addons import Addons
+from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws, AwsError
+from hyperpod_ray_sandbox.kubernetes.controllers.fsx import FsxProvisioner
+from hyperpod_ray_sandbox.kubernetes.controllers.governance import Governance
+from hyperpod_ray_sandbox.kubernetes.controllers.karpenter import Karpenter
+from hyperpod_ray_sandbox.kubernetes.controllers.nodes import Nodes
+from hyperpod_ray_sandbox.kubernetes.controllers.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE = 1.0
+
+
+class Cloud:
+    """Asks the embedded AWS every `poll_seconds` while something changes, and at least once a second.
+
+    This API stands for one EKS cluster: the one named in the settings, or the only one there is. When that cluster is
+    deleted (or another of its name takes its place), every object goes with it, as a control plane takes its etcd
+    along.
+    """
+
+    def __init__(self, api: Api, settings: Settings, nodes: Nodes) -> None:
+        self.api = api
+        self.settings = settings
+        self.nodes = nodes
+        self.fsx = FsxProvisioner(api, control(settings.aws_endpoint, settings.region))
+        self.karpenter = Karpenter(api)
+        self.addons = Addons(api)
+        self.governance = Governance(api)
+        self.aws = Aws(settings.aws_endpoint, settings.region)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        store, pause = self.api.store, self.settings.poll_seconds
+        while True:
+            before = store.version
+            try:
+                await self._poll()
+            except AwsError as error:
+                # the embedded AWS starts after this server and stops before it
+                log.info("embedded AWS: %s", error)
+            except Exception:
+                log.exception("following the embedded AWS failed")
+            await asyncio.sleep(pause)
+            quiet = store.version == before
+            pause = min(max(_LONGEST_PAUSE, pause), 2 * pause) if quiet else self.settings.poll_seconds
+
+    async def _poll(self) -> None:
+        names = await self.aws.pages("eks", "list_clusters", "clusters")
+        name = self.settings.eks_cluster or (names[0] if len(names) == 1 else "")
+        arn = born = ""
+        if name in names:
+            cluster = (await self.aws.call("eks", "describe_cluster", name=name))["cluster"]
+            arn, born = str(cluster["arn"]), str(cluster["createdAt"])
+        known = self.api.store.note("eks")
+        mark = f"{arn}@{born}" if arn else ""
+        if known and mark != known and not (not mark and names):
+            self.api.reset()
+        if mark or not names:
+            self.api.store.note("eks", mark)
+        if not arn:
+            return
+        clusters = await self.nodes.poll(self.aws, arn)
+        self.karpenter.follow(clusters)
+        await self.governance.poll(self.aws, clusters)
+        await self.addons.poll(self.aws, name, mark=mark)
+        await self.fsx.poll(self.aws, name)

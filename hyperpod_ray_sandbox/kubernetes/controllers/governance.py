@@ -1,0 +1,178 @@
+"""What HyperPod task governance makes of teams' quotas, as a stand-in: Kueue's definitions, namespaces, queues.
+
+Kueue itself is not here: `queues` decides what its scheduler would. Names follow the service's guide; the definitions
+keep the kinds and their versions, and check nothing inside an object.
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-policies.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hyperpod_ray_rules import data, names
+from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+
+Json = dict[str, Any]
+GROUP, STORED, SERVED = "kueue.x-k8s.io", "v1beta2", ("v1beta1", "v1beta2")
+API_VERSION = f"{GROUP}/{STORED}"
+KINDS = {
+    "clusterqueues": ("ClusterQueue", "Cluster"),
+    "localqueues": ("LocalQueue", "Namespaced"),
+    "resourceflavors": ("ResourceFlavor", "Cluster"),
+    "workloads": ("Workload", "Namespaced"),
+    "workloadpriorityclasses": ("WorkloadPriorityClass", "Cluster"),
+}
+MADE_BY = {"hyperpod-ray.sandbox/created-by": "task-governance"}
+COHORT = "hyperpod-cohort"
+_CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+class Governance:
+    """Follows the quotas and policies of this control plane's HyperPod clusters."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._seen = ""
+
+    async def poll(self, aws: Aws, clusters: Iterable[Json]) -> None:
+        """Bring queues and classes in line with the service, once the add-on has brought Kueue."""
+        arns = [cluster["ClusterArn"] for cluster in clusters]
+        quotas: list[Json] = []
+        policies: list[Json] = []
+        for arn in arns:
+            for summary in await aws.pages(
+                "sagemaker", "list_cluster_scheduler_configs", "ClusterSchedulerConfigSummaries", ClusterArn=arn
+            ):
+                identifier = summary["ClusterSchedulerConfigId"]
+                policies.append(
+                    await aws.call(
+                        "sagemaker", "describe_cluster_scheduler_config", ClusterSchedulerConfigId=identifier
+                    )
+                )
+            quotas += await aws.pages("sagemaker", "list_compute_quotas", "ComputeQuotaSummaries", ClusterArn=arn)
+        if policies or quotas:
+            self._define()
+        if not self._defined():
+            return
+        wanted = {(kind, space, name): item for kind, space, name, item in self._objects(quotas, policies)}
+        for (kind, space, name), item in wanted.items():
+            self._keep(kind, space, name, item)
+        for kind in ("LocalQueue", "ClusterQueue", "ResourceFlavor", "WorkloadPriorityClass"):
+            for there in self._api.all(API_VERSION, kind):
+                key = (kind, there["metadata"].get("namespace", ""), there["metadata"]["name"])
+                if key not in wanted and (there["metadata"].get("labels") or {}).items() >= MADE_BY.items():
+                    self._api.delete(self._api.kind(API_VERSION, kind), key[1], key[2])
+
+    def _defined(self) -> bool:
+        return self._api.find(*_CRD, "", f"workloads.{GROUP}") is not None
+
+    def _define(self) -> None:
+        for plural, (kind, scope) in KINDS.items():
+            if self._api.find(*_CRD, "", f"{plural}.{GROUP}") is None:
+                self._api.create(self._api.kind(*_CRD), "", definition(plural, kind, scope))
+
+    def _objects(self, quotas: list[Json], policies: list[Json]) -> Iterator[tuple[str, str, str, Json]]:
+        """Kind, namespace, name and spec (or value) of what the service keeps."""
+        for policy in policies:
+            for one in policy["SchedulerConfig"].get("PriorityClasses", []):
+                yield "WorkloadPriorityClass", "", f"{one['Name']}{names.PRIORITY_SUFFIX}", {"value": one["Weight"]}
+        types: set[str] = set()
+        for quota in quotas:
+            team = quota["ComputeQuotaTarget"]["TeamName"]
+            space = f"{names.TEAM_NAMESPACE_PREFIX}{team}"
+            yield "Namespace", "", space, {}
+            yield "ClusterQueue", "", f"{space}-clusterqueue", {"spec": _cluster_queue(quota)}
+            spec = {"clusterQueue": f"{space}-clusterqueue"}
+            yield "LocalQueue", space, f"{space}{names.TEAM_QUEUE_SUFFIX}", {"spec": spec}
+            types |= {entry["InstanceType"] for entry in quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])}
+        for kind in sorted(types):
+            yield "ResourceFlavor", "", kind, {"spec": {"nodeLabels": {names.INSTANCE_TYPE_LABEL: kind}}}
+
+    def _keep(self, kind: str, space: str, name: str, item: Json) -> None:
+        version = "v1" if kind == "Namespace" else API_VERSION
+        there = self._api.find(version, kind, space, name)
+        if there is None:
+            metadata: Json = {"name": name, **({"namespace": space} if space else {})}
+            if kind != "Namespace":
+                metadata["labels"] = dict(MADE_BY)
+            body = {"apiVersion": version, "kind": kind, "metadata": metadata, **item}
+            try:
+                self._api.create(self._api.kind(version, kind), space, body)
+            except ApiError as error:
+                if error.code not in (403, 409):  # a namespace that goes takes nothing new
+                    raise
+        elif kind != "Namespace" and any(there.get(key) != value for key, value in item.items()):
+            self._api.modify(there, lambda current: current.update(item))
+
+
+def _cluster_queue(quota: Json) -> Json:
+    config = quota["ComputeQuotaConfig"]
+    sharing = config.get("ResourceSharingConfig") or {"Strategy": "LendAndBorrow", "BorrowLimit": 50}
+    flavors = []
+    for entry in config.get("ComputeQuotaResources", []):
+        resources = []
+        for name, amount in amounts(entry).items():
+            limit: Json = {"name": name, "nominalQuota": f"{amount:g}"}
+            if sharing["Strategy"] == "LendAndBorrow":
+                limit["borrowingLimit"] = f"{amount * sharing.get('BorrowLimit', 50) / 100:g}"
+            if sharing["Strategy"] == "DontLend":
+                limit |= {"lendingLimit": "0", "borrowingLimit": "0"}
+            if sharing["Strategy"] == "Lend":
+                limit["borrowingLimit"] = "0"
+            resources.append(limit)
+        flavors.append({"name": entry["InstanceType"], "resources": resources})
+    covered = sorted({resource["name"] for flavor in flavors for resource in flavor["resources"]})
+    within = "LowerPriority" if config.get("PreemptTeamTasks", "LowerPriority") == "LowerPriority" else "Never"
+    return {
+        "cohortName": COHORT,
+        "resourceGroups": [{"coveredResources": covered, "flavors": flavors}],
+        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": within},
+        "fairSharing": {"weight": str(quota["ComputeQuotaTarget"].get("FairShareWeight", 0))},
+    }
+
+
+def amounts(entry: Json) -> dict[str, float]:
+    """Resources of a quota; what is not given is filled in proportion to the instance, as the service does."""
+    figures = data.read("instance_types.yaml").get(entry["InstanceType"], {})
+    per = {
+        "cpu": float(figures.get("vcpus", 0)),
+        "memory": float(figures.get("memory_gib", 0)),
+        "accelerators": float(figures.get("accelerators", 0)),
+    }
+    given = {"cpu": entry.get("VCpu"), "memory": entry.get("MemoryInGiB"), "accelerators": entry.get("Accelerators")}
+    part = entry.get("Count")
+    if part is None:
+        part = max([0.0, *(value / per[key] for key, value in given.items() if value and per[key])])
+    filled = {key: float(given[key] or 0) or part * per[key] for key in per}
+    device = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}.get(str(figures.get("accelerator")))
+    made = {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3}
+    return {**made, **({device: filled["accelerators"]} if device else {})}
+
+
+def definition(plural: str, kind: str, scope: str) -> Json:
+    """A definition of one of Kueue's kinds that takes any object."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {
+            "name": version,
+            "served": True,
+            "storage": version == STORED,
+            "schema": {"openAPIV3Schema": anything},
+            "subresources": {"status": {}},
+        }
+        for version in SERVED
+    ]
+    return {
+        "apiVersion": _CRD[0],
+        "kind": _CRD[1],
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "scope": scope,
+            "versions": versions,
+        },
+    }

@@ -1,0 +1,365 @@
+"""Validation of every object that is written.
+
+Built-in kinds: the schemas of `kubernetes-validate` for the claimed minor version (Kubernetes' own OpenAPI
+definitions). Custom kinds: the openAPIV3Schema of their CustomResourceDefinition. In both, unknown fields are
+dropped, or refused when the client asks for `fieldValidation=Strict` (kubectl's default).
+
+Kubernetes' definitions carry no enums of field values: those, and all other rules that are code in kube-apiserver, are
+in `validation/`. A `null` counts as absent, as in kube-apiserver; only server-side apply of a custom kind refuses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import referencing
+import referencing.jsonschema
+
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.validation import custom
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+
+Json = dict[str, Any]
+
+MINOR = "1.35"
+_BASE = "https://kubernetes.io/api/_definitions.json"
+_QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_ENVELOPE = ("apiVersion", "kind", "metadata")
+_INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+class Shapes:
+    """The schemas: `of(resource)` is the root schema of a kind, `resolve` follows references into the definitions."""
+
+    @cached_property
+    def definitions(self) -> Json:
+        """Kubernetes' OpenAPI definitions of the claimed minor version, by name."""
+        text = f"kubernetes-json-schema/v{MINOR}.0-local/_definitions.json"
+        found: Json = kubernetes_validate.utils.schema_contents(text, MINOR)["$defs"]
+        return found
+
+    @cached_property
+    def names(self) -> dict[tuple[str, str, str], str]:
+        """(group, version, kind) to the name of its definition."""
+        found = {}
+        for name, definition in self.definitions.items():
+            kinds = definition.get("x-kubernetes-group-version-kind") or []
+            if len(kinds) == 1:
+                found[(kinds[0]["group"], kinds[0]["version"], kinds[0]["kind"])] = name
+        return found
+
+    @cached_property
+    def registry(self) -> referencing.Registry[Any]:
+        """The definitions as jsonschema expects them."""
+        document = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _BASE, "$defs": self.definitions}
+        empty: referencing.Registry[Any] = referencing.Registry()
+        filled: referencing.Registry[Any] = empty.with_resource(_BASE, referencing.Resource.from_contents(document))
+        return filled
+
+    def name_of(self, resource: Resource) -> str | None:
+        """The definition's name of a built-in kind."""
+        return self.names.get((resource.group, resource.version, resource.kind))
+
+    def of(self, resource: Resource) -> Json:
+        """The root schema of a kind."""
+        if resource.schema is not None:
+            properties = {**(resource.schema.get("properties") or {})}
+            properties.update({"apiVersion": {"type": "string"}, "kind": {"type": "string"}})
+            properties["metadata"] = {"$ref": f"#/$defs/{_META}"}
+            return {**resource.schema, "type": "object", "properties": properties}
+        name = self.name_of(resource)
+        if name is None:
+            raise ApiError(500, "InternalError", f"no schema is known for {resource.api_version} {resource.kind}")
+        found: Json = self.definitions[name]
+        return found
+
+    def resolve(self, schema: Json) -> Json:
+        """The schema itself, or the definition it refers to (with the extensions written beside the reference)."""
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/$defs/"):
+            target: Json = self.definitions[reference[8:]]
+            extra = {k: v for k, v in schema.items() if k.startswith("x-kubernetes-")}
+            return {**target, **extra} if extra else target
+        return schema
+
+    def child(self, schema: Json, key: str) -> Json | None:
+        """The schema of a field of an object, or None when it has none."""
+        schema = self.resolve(schema)
+        properties = schema.get("properties")
+        if properties and key in properties:
+            return self.resolve(properties[key])
+        extra = schema.get("additionalProperties")
+        return self.resolve(extra) if isinstance(extra, dict) else None
+
+    def items(self, schema: Json) -> Json | None:
+        """The schema of the items of a list."""
+        found = self.resolve(schema).get("items")
+        return self.resolve(found) if isinstance(found, dict) else None
+
+
+SHAPES = Shapes()
+
+
+class _Walk:
+    """One pass over an object: drops unknown fields and nulls, fills a custom kind's defaults, notes what it saw."""
+
+    def __init__(self, custom: bool, *, fill: bool = True) -> None:
+        self.custom = custom
+        self.fill = fill
+        self.unknown: list[str] = []
+        self.unreadable: list[str] = []
+        self.causes: list[Cause] = []
+
+    def object(self, value: Json, schema: Json, path: str) -> Json:
+        properties: Json = schema.get("properties") or {}
+        extra = schema.get("additionalProperties")
+        keep = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or extra is True
+        if not properties and not isinstance(extra, dict) and not self.custom:
+            return value  # RawExtension, FieldsV1: free by definition
+        result: Json = {}
+        for key, item in value.items():
+            here = f"{path}.{key}" if path else key
+            child: Json | None = properties.get(key)
+            if child is None and isinstance(extra, dict):
+                child = extra
+            if child is None:
+                if keep or (schema.get("x-kubernetes-embedded-resource") and key in _ENVELOPE):
+                    result[key] = item
+                else:
+                    self.unknown.append(here)
+                continue
+            child = SHAPES.resolve(child)
+            if item is None:
+                # what is not nullable is pruned, so that a default takes its place
+                if self.custom and key not in _ENVELOPE and (child.get("nullable") or not self.fill):
+                    result[key] = None
+                continue
+            if self.custom and here == "metadata":
+                result[key] = self._metadata(item, child)
+                continue
+            result[key] = self.value(item, child, here)
+        if self.custom and self.fill:
+            for key, child in properties.items():
+                if "default" in child and key not in result:
+                    result[key] = child["default"]
+        return result
+
+    def _metadata(self, value: Any, schema: Json) -> Any:
+        """Metadata of a custom kind follows Kubernetes' own definition, with its free-form parts."""
+        walk = _Walk(custom=False)
+        clean = walk.value(value, schema, "metadata")
+        self.unknown += walk.unknown
+        self.unreadable += walk.unreadable
+        self.causes += walk.causes
+        return clean
+
+    def value(self, value: Any, schema: Json, path: str) -> Any:
+        if isinstance(value, dict):
+            return self.object(value, schema, path)
+        if isinstance(value, list):
+            items = SHAPES.items(schema)
+            if items is None:
+                return value
+            return [self.value(v, items, f"{path}[{i}]") for i, v in enumerate(value)]
+        if schema is SHAPES.definitions[_QUANTITY_NAME]:
+            text = str(value)
+            if not isinstance(value, bool) and not _QUANTITY.match(text):
+                self.unreadable.append(
+                    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                )
+            return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        self._format(value, schema.get("format"), path)
+        return value
+
+    def _format(self, value: Any, name: str | None, path: str) -> None:
+        """Note a value that has the type but cannot be read."""
+        if name in _INTEGERS and isinstance(value, int) and not isinstance(value, bool):
+            if not -_INTEGERS[name] <= value < _INTEGERS[name]:
+                self.unreadable.append(
+                    f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
+                )
+        elif name == "byte" and isinstance(value, str):
+            try:
+                base64.b64decode(value, validate=True)
+            except ValueError:
+                at = next((i for i, c in enumerate(value) if not (c.isalnum() or c in "+/=")), len(value) // 4 * 4)
+                self.unreadable.append(f"illegal base64 data at input byte {at}")
+
+
+def _for_jsonschema(schema: Any) -> Any:
+    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string, old exclusive bounds."""
+    if isinstance(schema, list):
+        return [_for_jsonschema(s) for s in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result: Json = {}
+    for key, value in schema.items():
+        if key in ("properties", "patternProperties", "definitions"):
+            result[key] = {name: _for_jsonschema(s) for name, s in value.items()}
+        elif key in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"):
+            result[key] = _for_jsonschema(value)
+        elif key in ("default", "example", "description") or key.startswith("x-"):
+            continue
+        elif key in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
+            bound = "minimum" if key == "exclusiveMinimum" else "maximum"
+            if value and bound in schema:
+                result[key] = schema[bound]
+        else:
+            result[key] = value
+    if schema.get("x-kubernetes-int-or-string"):
+        result.pop("type", None)
+        result.setdefault("anyOf", [{"type": "integer"}, {"type": "string"}])
+    if schema.get("nullable") and isinstance(result.get("type"), str):
+        result["type"] = [result["type"], "null"]
+    return result
+
+
+@lru_cache(maxsize=256)
+def _builtin_validator(name: str) -> Any:
+    return jsonschema.Draft202012Validator({"$ref": f"{_BASE}#/$defs/{name}"}, registry=SHAPES.registry)
+
+
+_CUSTOM: dict[int, tuple[Json, Any]] = {}
+
+
+def _custom_validator(schema: Json) -> Any:
+    # keyed by identity: the registry keeps one schema object per installed version
+    known = _CUSTOM.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_CUSTOM) > 200:
+            _CUSTOM.clear()
+        known = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(_for_jsonschema(schema)))
+    return known[1]
+
+
+def dotted(path: Any) -> str:
+    """A field path as the API server writes it: `spec.containers[0].name`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else str(step))
+    return text
+
+
+_GO = {
+    "object": "map",
+    "array": "slice",
+    "integer": "integer",
+    "string": "string",
+    "boolean": "bool",
+    "number": "float",
+}
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if value is None:
+        return "null"
+    names = {dict: "object", list: "array", str: "string", int: "integer", float: "number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _cause(error: Any) -> Cause:
+    path = dotted(error.absolute_path)
+    if error.validator == "required":
+        name = error.message.split("'")[1]
+        return Cause("FieldValueRequired", "Required value", f"{path}.{name}" if path else name)
+    if error.validator == "enum":
+        allowed = ", ".join(f'"{v}"' for v in error.validator_value if v is not None)
+        shown = f'"{error.instance}"'
+        return Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {allowed}", path)
+    if error.validator == "type":
+        wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
+        got = _json_type(error.instance)
+        return Cause(
+            "FieldValueTypeInvalid", f'Invalid value: "{got}": {path} in body must be of type {wanted}: "{got}"', path
+        )
+    shown = str(error.instance)
+    shown = shown if len(shown) < 120 else shown[:117] + "..."
+    return Cause("FieldValueInvalid", f'Invalid value: "{shown}": {error.message[:300]}', path)
+
+
+def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
+    """Only the first half of `check`: the object without unknown fields; under `strict`, 400 if it has any."""
+    walk = _Walk(custom=resource.schema is not None, fill=False)
+    clean = walk.object(obj, SHAPES.of(resource), "")
+    warnings = [f'unknown field "{path}"' for path in walk.unknown]
+    if strict and warnings:
+        raise bad_request(f"failed to create typed patch object: strict decoding error: {', '.join(warnings)}")
+    return clean, warnings
+
+
+def check_nulls(resource: Resource, obj: Json, name: str) -> None:
+    """Refuse the nulls of an object that is applied: in a custom kind nobody prunes them then. Raises ApiError 422."""
+    if resource.schema is None:
+        return
+    clean = _Walk(custom=True, fill=False).object(obj, SHAPES.of(resource), "")
+    errors = _custom_validator(resource.schema).iter_errors(clean)
+    causes = [_cause(error) for error in errors if error.validator == "type" and error.instance is None]
+    if causes:
+        raise invalid(resource.kind, resource.group, name, causes)
+
+
+def check(
+    resource: Resource,
+    obj: Json,
+    *,
+    strict: bool,
+    name: str,
+    old: Json | None = None,
+    doubled: Sequence[str] = (),
+) -> tuple[Json, list[str]]:
+    """Validate an object; returns it without unknown fields and nulls, and what to warn about.
+
+    `doubled` are paths that the client gave twice. Raises ApiError 400 (cannot be decoded, or unknown or doubled fields
+    under `strict`) or 422 (decoded, but its values are wrong).
+    """
+    schema = SHAPES.of(resource)
+    walk = _Walk(custom=resource.schema is not None)
+    clean = walk.object(obj, schema, "")
+    warnings = [f'duplicate field "{path}"' for path in doubled] + [f'unknown field "{path}"' for path in walk.unknown]
+    prefix = (
+        ""
+        if walk.custom
+        else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+    )
+    if strict and warnings:
+        raise bad_request(prefix + "strict decoding error: " + ", ".join(warnings))
+    causes = list(walk.causes)
+    if walk.custom:
+        errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
+        errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
+        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}") for text in walk.unreadable]
+    elif resource.kind == "CustomResourceDefinition":
+        errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
+    else:
+        if walk.unreadable:
+            raise bad_request(prefix + walk.unreadable[0])
+        errors = list(_builtin_validator(SHAPES.name_of(resource) or "").iter_errors(clean))
+        decoding = [e for e in errors if e.validator in ("type", "oneOf", "anyOf")]
+        if decoding:
+            error = decoding[0]
+            wanted = error.validator_value if error.validator == "type" else "int-or-string"
+            wanted = wanted if isinstance(wanted, str) else wanted[0]
+            raise bad_request(
+                f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
+                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(wanted, wanted)}"
+            )
+    causes += [_cause(error) for error in errors]
+    if walk.custom and not causes:
+        # rules see values of the right type only
+        found = Causes()
+        custom.check(found, resource.schema or {}, clean, old)
+        causes += found
+    if causes:
+        raise invalid(resource.kind, resource.group, name, causes)
+    return clean, warnings

@@ -1,0 +1,152 @@
+"""One HTTP request: what was sent, the resource that its path names, its verb and its options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+import yaml
+
+from hyperpod_ray_sandbox.kubernetes import decoding, protobuf
+from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action
+from hyperpod_ray_sandbox.kubernetes.options import Options
+from hyperpod_ray_sandbox.kubernetes.resources import Registry, Resource
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, no_such_path
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Request:
+    """One HTTP request, read."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+    # paths of fields that the body gives twice, once it was read
+    doubled: list[str] = field(default_factory=list)
+    groups: tuple[str, ...] = ()
+
+    def flag(self, name: str) -> bool:
+        """Whether a query parameter says true."""
+        return self.query.get(name, "") in ("true", "1", "True")
+
+    def object(self) -> Any:
+        """The body as an object: JSON or YAML."""
+        kind = self.headers.get("content-type", "application/json").split(";")[0].strip()
+        if kind == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
+        try:
+            if kind in ("application/yaml", "text/yaml"):
+                return yaml.safe_load(self.body)
+            if kind not in ("application/json", "*/*", ""):
+                raise ApiError(
+                    415,
+                    "UnsupportedMediaType",
+                    f"the body of the request was in an unknown format ({kind}) - accepted "
+                    "media types include: application/json, application/yaml",
+                )
+            value, doubled = decoding.read(self.body)
+            self.doubled[:] = doubled
+            return value
+        except (ValueError, yaml.YAMLError) as error:
+            raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a path names."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def key(self) -> tuple[Resource, str, str]:
+        """What `Api` finds an object by."""
+        return self.resource, self.namespace, self.name
+
+
+def target_of(registry: Registry, path: str) -> Target | None:
+    """What a path names, or None where it names no resource; raises 404 for a resource that is not served."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    resource = registry.by_path(group, version, rest[0])
+    if resource is None:
+        raise no_such_path()
+    if len(rest) > 3 and not (len(rest) > 2 and rest[2] == "proxy"):
+        raise no_such_path()
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in resource.subresources:
+        raise no_such_path()
+    return Target(resource, namespace, rest[1] if len(rest) > 1 else "", subresource)
+
+
+def applies(request: Request) -> bool:
+    """Whether a patch is a server-side apply, which may create."""
+    return request.headers.get("content-type", "").startswith("application/apply-patch")
+
+
+def action_of(request: Request, target: Target | None, verb: str, path: str) -> Action:
+    """What a request does, as roles name it."""
+    if target is None:
+        return Action(verb, path=path)
+    resource = target.resource
+    full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
+    namespace = target.name if resource.kind == "Namespace" and not resource.group else target.namespace
+    return Action(verb, resource.group, full, namespace, target.name)
+
+
+def read(scope: Json, body: bytes) -> Request:
+    """Read a request from ASGI's scope."""
+    return Request(
+        method=scope["method"],
+        path=scope["path"],
+        query={k: v[-1] for k, v in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()},
+        headers={k.decode().lower(): v.decode() for k, v in scope["headers"]},
+        body=body,
+        groups=tuple(v.decode() for k, v in scope["headers"] if k.decode().lower() == "impersonate-group"),
+    )
+
+
+def verb_of(request: Request, target: Target | None) -> str:
+    """The verb, as roles name it: a GET may be a get, a list or a watch."""
+    if target is None:
+        return request.method.lower()
+    if request.method in ("GET", "HEAD"):
+        if request.flag("watch"):
+            return "watch"
+        return "get" if target.name else "list"
+    words = {
+        "POST": "create",
+        "PUT": "update",
+        "PATCH": "patch",
+        "DELETE": "delete" if target.name else "deletecollection",
+    }
+    if request.method not in words:
+        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return words[request.method]
+
+
+def options_of(request: Request) -> Options:
+    """What a request asks besides its object."""
+    agent = request.headers.get("user-agent", "unknown").split("/")[0]
+    return Options(
+        dry_run=request.query.get("dryRun") == "All",
+        manager=request.query.get("fieldManager")
+        or (agent if request.headers.get("content-type", "") != "application/apply-patch+yaml" else ""),
+        validation=request.query.get("fieldValidation") or "Warn",
+        force=request.flag("force"),
+    )

@@ -1,0 +1,60 @@
+"""The form that a client asks for: whole objects, a Table, or metadata alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes import table
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.serving.request import Request
+
+Json = dict[str, Any]
+
+
+def view(request: Request) -> str:
+    """The form that the Accept header names first of those there are; empty for whole objects."""
+    for part in request.headers.get("accept", "").split(","):
+        text = part.replace(" ", "")
+        if "as=Table" in text and "v=v1" in text.split(";"):
+            return "Table"
+        if "as=PartialObjectMetadata" in text:
+            return "PartialObjectMetadata"
+        if text.split(";")[0] in ("application/json", "*/*") and "as=" not in text:
+            return ""
+    return ""
+
+
+def shape(request: Request, resource: Resource, answer: Json) -> Json:
+    """An object or a list in the form that the client asks for."""
+    form = view(request)
+    is_list = "items" in answer and answer.get("kind", "").endswith("List")
+    if form == "Table" and "list" in resource.verbs and answer.get("kind") != "Scale":
+        objects = answer["items"] if is_list else [answer]
+        meta = answer["metadata"] if is_list else {"resourceVersion": answer["metadata"]["resourceVersion"]}
+        return table.table(resource, objects, meta, include=request.query.get("includeObject", "Metadata"))
+    if form.startswith("PartialObjectMetadata"):
+        if is_list:
+            items = [_partial(o) for o in answer["items"]]
+            return {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": answer["metadata"],
+                "items": items,
+            }
+        return _partial(answer)
+    if is_list:
+        return {**answer, "items": answer["items"]}
+    return answer
+
+
+def bookmark(resource: Resource, version: int) -> Json:
+    """The object of a BOOKMARK event."""
+    return {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": str(version), "creationTimestamp": None},
+    }
+
+
+def _partial(obj: Json) -> Json:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}

@@ -1,0 +1,87 @@
+"""Kubernetes' hand-written validation: rules by kind, as tables and functions.
+
+An error is worded as kube-apiserver words it. Source: k8s.io/kubernetes/pkg/apis/*/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import invalid
+from hyperpod_ray_sandbox.kubernetes.validation import (
+    access,
+    changes,
+    configuration,
+    custom,
+    names,
+    network,
+    policy,
+    storage,
+    workloads,
+)
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
+
+Json = dict[str, Any]
+
+__all__ = ["check_change", "check_new", "custom"]
+
+
+def _pod(obj: Json) -> Causes:
+    causes = Causes()
+    pod_spec(causes, "spec", obj["spec"])
+    if obj["spec"].get("ephemeralContainers") and not (obj.get("status") or {}).get("startTime"):
+        causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
+    return causes
+
+
+_BY_KIND: dict[str, Callable[[Json], Causes]] = {
+    "Pod": _pod,
+    "Deployment": workloads.workload,
+    "DaemonSet": workloads.workload,
+    "StatefulSet": workloads.workload,
+    "ReplicaSet": workloads.workload,
+    "Job": workloads.job,
+    "CronJob": workloads.cron_job,
+    "Service": network.service,
+    "NetworkPolicy": network.network_policy,
+    "Ingress": network.ingress,
+    "PersistentVolumeClaim": storage.claim,
+    "PersistentVolume": storage.volume,
+    "StorageClass": storage.storage_class,
+    "Role": access.role,
+    "ClusterRole": access.role,
+    "RoleBinding": access.binding,
+    "ClusterRoleBinding": access.binding,
+    "PodDisruptionBudget": policy.disruption_budget,
+    "PriorityClass": policy.priority_class,
+    "ResourceQuota": policy.resource_quota,
+    "LimitRange": policy.limit_range,
+    "HorizontalPodAutoscaler": policy.autoscaler,
+    "ConfigMap": configuration.config_map,
+    "Secret": configuration.secret,
+    "Namespace": configuration.namespace,
+    "CustomResourceDefinition": configuration.definition,
+}
+
+
+def check_new(resource: Resource, obj: Json) -> None:
+    """Refuse an object that kube-apiserver's own validation would refuse; raises ApiError 422."""
+    causes = names.metadata(resource, obj["metadata"])
+    if not resource.crd and resource.kind in _BY_KIND:
+        causes += _BY_KIND[resource.kind](obj)
+    if causes:
+        raise invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), causes)
+
+
+def check_change(
+    resource: Resource, new: Json, old: Json, *, expandable: Callable[[str], bool], internal: bool
+) -> None:
+    """Refuse a change of a field that cannot change; `expandable` says whether a StorageClass allows growth."""
+    if resource.crd:
+        return
+    causes = changes.change(new, old, expandable=expandable, internal=internal)
+    if causes:
+        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)

@@ -1,0 +1,183 @@
+"""Names, labels, keys and selectors.
+
+Source: k8s.io/apimachinery/pkg/util/validation/validation.go and pkg/apis/meta/v1/validation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+
+Json = dict[str, Any]
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_ENVIRONMENT = re.compile(r"[ -<>-~]+")
+_PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_PATH_SEGMENT = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_ANNOTATION_BYTES = 262_144
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character"
+)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character"
+)
+_KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', at most 63 of "
+    "them, and must start and end with an alphanumeric character"
+)
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether a text is an RFC 1123 subdomain."""
+    return len(text) <= 253 and bool(_SUBDOMAIN.fullmatch(text))
+
+
+def is_label(text: str) -> bool:
+    """Whether a text is an RFC 1123 label."""
+    return len(text) <= 63 and bool(_LABEL.fullmatch(text))
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is a qualified name: the key of a label, annotation or resource."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not is_subdomain(prefix):
+        return False
+    return len(name) <= 63 and bool(_QUALIFIED.fullmatch(name))
+
+
+def is_value(text: str) -> bool:
+    """Whether a text is the value of a label."""
+    return len(text) <= 63 and bool(_VALUE.fullmatch(text))
+
+
+def subdomain(causes: Causes, path: str, text: str) -> None:
+    """Judge a subdomain."""
+    if not is_subdomain(text):
+        causes.invalid(path, text, _SUBDOMAIN_RULE)
+
+
+def label(causes: Causes, path: str, text: str) -> None:
+    """Judge a label of a domain name."""
+    if not is_label(text):
+        causes.invalid(path, text, _LABEL_RULE)
+
+
+def key(causes: Causes, path: str, text: str) -> None:
+    """Judge a qualified name."""
+    if not is_key(text):
+        causes.invalid(path, text, _KEY_RULE)
+
+
+def labels(causes: Causes, path: str, given: Json | None) -> None:
+    """Judge labels."""
+    for name, value in (given or {}).items():
+        key(causes, path, name)
+        if not is_value(value or ""):
+            causes.invalid(path, value, _VALUE_RULE)
+
+
+def config_key(causes: Causes, path: str, text: str) -> None:
+    """Judge a key of a ConfigMap or Secret."""
+    if not _CONFIG_KEY.fullmatch(text) or text in (".", "..") or text.startswith("..") or len(text) > 253:
+        causes.invalid(path, text, "a valid config key must consist of alphanumeric characters, '-', '_' or '.'")
+
+
+def environment(causes: Causes, path: str, text: str) -> None:
+    """Judge the name of an environment variable."""
+    if not text:
+        causes.required(path)
+    elif not _ENVIRONMENT.fullmatch(text):
+        causes.invalid(
+            path,
+            text,
+            "a valid environment variable name must consist only of printable ASCII characters other than '='",
+        )
+
+
+def port_name(causes: Causes, path: str, text: str) -> None:
+    """Judge the name of a port."""
+    if len(text) > 15:
+        causes.invalid(path, text, "must be no more than 15 characters")
+    if not _PORT_NAME.fullmatch(text):
+        causes.invalid(path, text, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    elif not re.search("[a-z]", text):
+        causes.invalid(path, text, "must contain at least one letter (a-z)")
+    if "--" in text:
+        causes.invalid(path, text, "must not contain consecutive hyphens")
+
+
+def port_or_name(causes: Causes, path: str, value: Any) -> None:
+    """Judge a port given by number or name."""
+    if isinstance(value, str):
+        port_name(causes, path, value)
+    else:
+        causes.port(path, value)
+
+
+def selector(causes: Causes, path: str, given: Json | None) -> None:
+    """Judge a label selector."""
+    given = given or {}
+    labels(causes, f"{path}.matchLabels", given.get("matchLabels"))
+    for index, expression in enumerate(given.get("matchExpressions") or []):
+        here, operator, values = (
+            f"{path}.matchExpressions[{index}]",
+            expression.get("operator"),
+            expression.get("values"),
+        )
+        if operator in ("In", "NotIn"):
+            if not values:
+                causes.required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                causes.forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        else:
+            causes.invalid(f"{here}.operator", operator, "not a valid selector operator")
+        key(causes, f"{here}.key", expression.get("key") or "")
+        for at, value in enumerate(values or []):
+            if not is_value(value):
+                causes.invalid(f"{here}.values[{at}]", value, _VALUE_RULE)
+
+
+def metadata(resource: Resource, meta: Json) -> Causes:
+    """Judge an object's metadata."""
+    causes = Causes()
+    name = str(meta.get("name", ""))
+    if resource.kind in _PATH_SEGMENT:
+        if name in ("", ".", "..") or "/" in name or "%" in name:
+            causes.invalid("metadata.name", name, "may not be '.', '..', or contain '/' or '%'")
+    elif resource.kind in ("Namespace", "Service"):
+        label(causes, "metadata.name", name)
+    else:
+        subdomain(causes, "metadata.name", name)
+    labels(causes, "metadata.labels", meta.get("labels"))
+    annotations = meta.get("annotations") or {}
+    for text in annotations:
+        key(causes, "metadata.annotations", text.lower())
+    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATION_BYTES:
+        causes.long("metadata.annotations", _ANNOTATION_BYTES)
+    for index, text in enumerate(meta.get("finalizers") or []):
+        if not is_key(text):
+            causes.invalid(f"metadata.finalizers[{index}]", text, _KEY_RULE)
+    controllers = 0
+    for index, reference in enumerate(meta.get("ownerReferences") or []):
+        here = f"metadata.ownerReferences[{index}]"
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(field):
+                causes.invalid(f"{here}.{field}", "", "must not be empty")
+        controllers += bool(reference.get("controller"))
+    if controllers > 1:
+        causes.invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")
+    return causes

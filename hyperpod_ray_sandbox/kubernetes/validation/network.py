@@ -1,0 +1,203 @@
+"""Services, NetworkPolicies and Ingresses.
+
+Source: ValidateService of pkg/apis/core/validation, pkg/apis/networking/validation.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.containers import PROTOCOLS
+
+Json = dict[str, Any]
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_NODE_PORTS = (30000, 32767)
+_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_BLOCK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+
+
+def _is_address(text: Any) -> bool:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
+    """Judge a Service."""
+    causes, spec = Causes(), obj["spec"]
+    kind, headless = spec.get("type"), spec.get("clusterIP") == "None"
+    causes.one_of("spec.type", kind, _TYPES)
+    if not spec.get("ports") and not headless and kind != "ExternalName":
+        causes.required("spec.ports")
+    if kind == "ExternalName":
+        target = (spec.get("externalName") or "").removesuffix(".")
+        if not target:
+            causes.required("spec.externalName")
+        else:
+            names.subdomain(causes, "spec.externalName", target)
+        if spec.get("clusterIP"):
+            causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
+    if headless and kind in ("LoadBalancer", "NodePort"):
+        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+    elif spec.get("clusterIP") not in (None, "", "None") and not _is_address(spec["clusterIP"]):
+        causes.invalid("spec.clusterIPs[0]", spec["clusterIP"], _ADDRESS)
+    _service_ports(causes, spec)
+    names.labels(causes, "spec.selector", spec.get("selector"))
+    causes.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
+    causes.one_of("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), ("Cluster", "Local"))
+    outside = kind in ("LoadBalancer", "NodePort")
+    policy = spec.get("externalTrafficPolicy")
+    if policy and not outside and not spec.get("externalIPs"):
+        causes.invalid("spec.externalTrafficPolicy", policy, "may only be set for externally-accessible services")
+    else:
+        causes.one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
+    for index, address in enumerate(spec.get("externalIPs") or []):
+        if not _is_address(address):
+            causes.invalid(f"spec.externalIPs[{index}]", address, _ADDRESS)
+    for index, family in enumerate(spec.get("ipFamilies") or []):
+        causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+    causes.one_of(
+        "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
+    )
+    if kind != "LoadBalancer":
+        for field in ("loadBalancerSourceRanges", "loadBalancerClass"):
+            if spec.get(field):
+                causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
+        if not _network(block):
+            causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
+    return causes
+
+
+def _service_ports(causes: Causes, spec: Json) -> None:
+    ports, kind = spec.get("ports") or [], spec.get("type")
+    seen: set[str] = set()
+    taken: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        here, name = f"spec.ports[{index}]", port.get("name") or ""
+        if name:
+            names.label(causes, f"{here}.name", name)
+            if name in seen:
+                causes.duplicate(f"{here}.name", name)
+            seen.add(name)
+        elif len(ports) > 1:
+            causes.required(f"{here}.name")
+        causes.port(f"{here}.port", port.get("port"))
+        causes.one_of(f"{here}.protocol", port.get("protocol"), PROTOCOLS)
+        names.port_or_name(causes, f"{here}.targetPort", port.get("targetPort"))
+        if port.get("appProtocol"):
+            names.key(causes, f"{here}.appProtocol", port["appProtocol"])
+        mark = (port.get("protocol"), port.get("port"))
+        if mark in taken:
+            causes.duplicate(here, {"port": mark[1], "protocol": mark[0]})
+        taken.add(mark)
+        node = port.get("nodePort")
+        if node and kind == "ClusterIP":
+            causes.forbidden(f"{here}.nodePort", "may not be used when `type` is 'ClusterIP'")
+        elif node and not _NODE_PORTS[0] <= node <= _NODE_PORTS[1]:
+            causes.invalid(
+                f"{here}.nodePort",
+                node,
+                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+            )
+
+
+def _network(text: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    if "/" not in str(text):
+        return None
+    try:
+        return ipaddress.ip_network(str(text), strict=False)
+    except ValueError:
+        return None
+
+
+def network_policy(obj: Json) -> Causes:
+    """Judge a NetworkPolicy."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    names.selector(causes, "spec.podSelector", spec.get("podSelector"))
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(direction) or []):
+            here = f"spec.{direction}[{index}]"
+            for at, port in enumerate(rule.get("ports") or []):
+                _policy_port(causes, f"{here}.ports[{at}]", port)
+            for at, peer in enumerate(rule.get(peers) or []):
+                _peer(causes, f"{here}.{peers}[{at}]", peer)
+    types = spec.get("policyTypes") or []
+    if len(types) > 2:
+        causes.invalid("spec.policyTypes", types, "may not specify more than two policyTypes")
+        return causes
+    for index, kind in enumerate(types):
+        causes.one_of(f"spec.policyTypes[{index}]", kind or " ", ("Ingress", "Egress"))
+    return causes
+
+
+def _policy_port(causes: Causes, here: str, given: Json) -> None:
+    causes.one_of(f"{here}.protocol", given.get("protocol"), ("TCP", "UDP", "SCTP"))
+    port, end = given.get("port"), given.get("endPort")
+    if port is None:
+        if end is not None:
+            causes.invalid(f"{here}.endPort", end, "may not be specified when `port` is not specified")
+        return
+    names.port_or_name(causes, f"{here}.port", port)
+    if end is None:
+        return
+    if isinstance(port, str):
+        causes.invalid(f"{here}.endPort", end, "may not be specified when `port` is non-numeric")
+    elif end < port:
+        causes.invalid(f"{here}.endPort", end, "must be greater than or equal to `port`")
+    causes.port(f"{here}.endPort", end)
+
+
+def _peer(causes: Causes, here: str, peer: Json) -> None:
+    for field in ("podSelector", "namespaceSelector"):
+        if peer.get(field) is not None:
+            names.selector(causes, f"{here}.{field}", peer[field])
+    block = peer.get("ipBlock")
+    if block is not None:
+        _block(causes, f"{here}.ipBlock", block)
+    given = [f for f in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(f) is not None]
+    if not given:
+        causes.required(here, "must specify a peer")
+    elif block is not None and len(given) > 1:
+        causes.forbidden(here, "may not specify both ipBlock and another peer")
+
+
+def _block(causes: Causes, here: str, block: Json) -> None:
+    whole = _network(block.get("cidr"))
+    if not block.get("cidr"):
+        causes.required(f"{here}.cidr")
+        return
+    if whole is None:
+        causes.invalid(f"{here}.cidr", block["cidr"], _BLOCK)
+        return
+    for index, text in enumerate(block.get("except") or []):
+        part = _network(text)
+        if part is None:
+            causes.invalid(f"{here}.except[{index}]", text, _BLOCK)
+        elif part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
+            causes.invalid(f"{here}.except[{index}]", text, "must be a strict subset of `cidr`")
+
+
+def ingress(obj: Json) -> Causes:
+    """Judge an Ingress."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    if not spec.get("rules") and not spec.get("defaultBackend"):
+        causes.invalid("spec", spec, "either `defaultBackend` or `rules` must be specified")
+    for index, rule in enumerate(spec.get("rules") or []):
+        host = rule.get("host")
+        if host:
+            names.subdomain(causes, f"spec.rules[{index}].host", host.removeprefix("*."))
+        for at, path in enumerate((rule.get("http") or {}).get("paths") or []):
+            here = f"spec.rules[{index}].http.paths[{at}]"
+            if not path.get("pathType"):
+                causes.required(f"{here}.pathType", "pathType must be specified")
+            causes.one_of(f"{here}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
+            if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
+                causes.invalid(f"{here}.path", path.get("path", ""), "must be an absolute path")
+    return causes

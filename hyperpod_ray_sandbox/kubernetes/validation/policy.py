@@ -1,0 +1,118 @@
+"""Disruption budgets, priority classes, quotas, limit ranges, autoscalers.
+
+Source: pkg/apis/{policy,scheduling,autoscaling}/validation; resource_quotas.go and limit_ranges.go of core/validation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_sandbox.kubernetes.validation import names, quantities
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.workloads import share
+
+Json = dict[str, Any]
+
+_HIGHEST = 1_000_000_000
+SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+    "VolumeAttributesClass",
+)  # fmt: skip
+
+
+def disruption_budget(obj: Json) -> Causes:
+    """Judge a PodDisruptionBudget."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        causes.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for field in ("minAvailable", "maxUnavailable"):
+        share(causes, f"spec.{field}", spec.get(field))
+    names.selector(causes, "spec.selector", spec.get("selector"))
+    causes.one_of(
+        "spec.unhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy"), ("AlwaysAllow", "IfHealthyBudget")
+    )
+    return causes
+
+
+def priority_class(obj: Json) -> Causes:
+    """Judge a PriorityClass."""
+    causes, name, value = Causes(), obj["metadata"].get("name", ""), obj.get("value")
+    if name.startswith("system-"):
+        if SYSTEM_PRIORITIES.get(name) != value:
+            causes.forbidden(
+                "metadata.name", "priority class names with 'system-' prefix are reserved for system use only"
+            )
+    elif isinstance(value, int) and value > _HIGHEST:
+        causes.forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}")
+    causes.one_of("preemptionPolicy", obj.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
+    return causes
+
+
+def resource_quota(obj: Json) -> Causes:
+    """Judge a ResourceQuota."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    quantities.quota(causes, "spec.hard", spec.get("hard"))
+    for index, scope in enumerate(spec.get("scopes") or []):
+        causes.one_of(f"spec.scopes[{index}]", scope or " ", _SCOPES)
+    for index, one in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
+        here = f"spec.scopeSelector.matchExpressions[{index}]"
+        causes.one_of(f"{here}.scopeName", one.get("scopeName") or " ", _SCOPES)
+        causes.one_of(f"{here}.operator", one.get("operator") or " ", ("In", "NotIn", "Exists", "DoesNotExist"))
+        if one.get("operator") in ("In", "NotIn") and not one.get("values"):
+            causes.required(
+                f"{here}.values", "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            )
+    return causes
+
+
+def limit_range(obj: Json) -> Causes:
+    """Judge a LimitRange."""
+    causes = Causes()
+    seen: set[str] = set()
+    for index, item in enumerate((obj.get("spec") or {}).get("limits") or []):
+        here, kind = f"spec.limits[{index}]", item.get("type") or ""
+        if kind in seen:
+            causes.duplicate(f"{here}.type", kind)
+        seen.add(kind)
+        if not kind:
+            causes.required(f"{here}.type")
+        elif "/" not in kind:
+            causes.one_of(f"{here}.type", kind, ("Container", "PersistentVolumeClaim", "Pod"))
+        if kind == "Pod":
+            for field in ("default", "defaultRequest"):
+                if item.get(field):
+                    causes.forbidden(f"{here}.{field}", "may not be specified when `type` is 'Pod'")
+        ordered = ("min", "defaultRequest", "default", "max")
+        for name in {n for f in ordered for n in item.get(f) or {}}:
+            present = [(f, item[f][name]) for f in ordered if name in (item.get(f) or {})]
+            for at, (low, small) in enumerate(present):
+                for high, big in present[at + 1 :]:
+                    if number(small) > number(big):
+                        causes.invalid(
+                            f"{here}.{low}[{name}]", small, f"{low} value {small} is greater than {high} value {big}"
+                        )
+        if kind == "PersistentVolumeClaim" and not ({**(item.get("min") or {}), **(item.get("max") or {})}).get(
+            "storage"
+        ):
+            causes.required(
+                f"{here}.limits", "either minimum or maximum storage value is required, but neither was provided"
+            )
+    return causes
+
+
+def autoscaler(obj: Json) -> Causes:
+    """Judge a HorizontalPodAutoscaler."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
+    if low is not None and low < 1:
+        causes.invalid("spec.minReplicas", low, "must be greater than or equal to 1")
+    if high < 1:
+        causes.invalid("spec.maxReplicas", high, "must be greater than 0")
+    if low is not None and high < low:
+        causes.invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
+    for field in ("kind", "name"):
+        if not (spec.get("scaleTargetRef") or {}).get(field):
+            causes.required(f"spec.scaleTargetRef.{field}")
+    return causes

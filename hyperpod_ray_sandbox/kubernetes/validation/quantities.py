@@ -1,0 +1,89 @@
+"""Names and amounts of resources: requests, limits, quotas.
+
+Source: ValidateResourceRequirements and ValidateResourceQuotaResourceName of pkg/apis/core/validation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+
+Json = dict[str, Any]
+
+_CONTAINER = ("cpu", "memory", "ephemeral-storage")
+_OBJECTS = (
+    "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "persistentvolumeclaims", "configmaps",
+    "services.nodeports", "services.loadbalancers",
+)  # fmt: skip
+_STANDARD = (
+    *_CONTAINER, *_OBJECTS, "storage", "requests.cpu", "requests.memory", "requests.storage",
+    "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+)  # fmt: skip
+
+
+def is_standard(name: str) -> bool:
+    """Whether a name without a domain is one that Kubernetes knows."""
+    return name in _STANDARD or name.startswith(("hugepages-", "requests.hugepages-"))
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is one of a device plugin: with a domain that is not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and names.is_key(name)
+
+
+def requirements(causes: Causes, path: str, given: Json | None) -> None:
+    """Judge a container's requests and limits."""
+    given = given or {}
+    limits, requests = given.get("limits") or {}, given.get("requests") or {}
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            _amount(causes, f"{path}.{field}[{name}]", name, amount)
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        if limit is not None and number(amount) > number(limit):
+            causes.invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
+        elif is_extended(name) and limit is None:
+            causes.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif is_extended(name) and number(amount) != number(limit):
+            causes.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
+    every = {*limits, *requests}
+    if any(n.startswith("hugepages-") for n in every) and not every & {"cpu", "memory"}:
+        causes.forbidden(path, "HugePages require cpu or memory")
+
+
+def _amount(causes: Causes, path: str, name: str, amount: Any) -> None:
+    if not names.is_key(name):
+        names.key(causes, path, name)
+    elif "/" not in name:
+        if not is_standard(name):
+            causes.invalid(path, name, "must be a standard resource type or fully qualified")
+        if name not in _CONTAINER and not name.startswith("hugepages-"):
+            causes.invalid(path, name, "must be a standard resource for containers")
+    elif "kubernetes.io/" not in name and not is_extended(name):
+        causes.invalid(path, name, "doesn't follow extended resource name standard")
+    found = number(amount)
+    if found < 0:
+        causes.invalid(path, amount, "must be greater than or equal to 0")
+    if is_extended(name) and found != int(found):
+        causes.invalid(path, amount, "must be an integer")
+
+
+def quota(causes: Causes, path: str, hard: Json | None) -> None:
+    """Judge what a ResourceQuota limits."""
+    for name, amount in (hard or {}).items():
+        here = f"{path}[{name}]"
+        plain = name.removeprefix("requests.")
+        if name.startswith("count/"):
+            pass
+        elif "/" in plain:
+            if not names.is_key(plain):
+                names.key(causes, here, name)
+        elif not is_standard(name):
+            causes.invalid(here, name, "must be a standard resource type or fully qualified")
+            causes.invalid(here, name, "must be a standard resource for quota")
+        causes.quantity(here, amount)
+        if (name in _OBJECTS or name.startswith("count/") or "/" in plain) and number(amount) != int(number(amount)):
+            causes.invalid(here, amount, "must be an integer")

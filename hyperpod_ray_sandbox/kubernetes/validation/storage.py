@@ -1,0 +1,135 @@
+"""Claims, volumes and storage classes.
+
+Source: ValidatePersistentVolume(Claim) of pkg/apis/core/validation, and pkg/apis/storage/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.pods import node_selector
+
+Json = dict[str, Any]
+
+ACCESS = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_MODES = ("Block", "Filesystem")
+# what a PersistentVolume's spec has beside its source
+PV_FIELDS = {
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+}
+_PV_NEEDS = {
+    "csi": ("driver", "volumeHandle"),
+    "nfs": ("server", "path"),
+    "hostPath": ("path",),
+    "local": ("path",),
+    "awsElasticBlockStore": ("volumeID",),
+}
+
+
+def _access(causes: Causes, spec: Json) -> None:
+    modes = spec.get("accessModes") or []
+    if not modes:
+        causes.required("spec.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        causes.one_of("spec.accessModes", mode or " ", ACCESS)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
+    causes.one_of("spec.volumeMode", spec.get("volumeMode"), _MODES)
+    if spec.get("storageClassName"):
+        names.subdomain(causes, "spec.storageClassName", spec["storageClassName"])
+
+
+def claim(obj: Json) -> Causes:
+    """Judge a PersistentVolumeClaim."""
+    causes, spec = Causes(), obj["spec"]
+    _access(causes, spec)
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        causes.required("spec.resources[storage]")
+    else:
+        causes.quantity("spec.resources[storage]", size, positive=True)
+    names.selector(causes, "spec.selector", spec.get("selector"))
+    return causes
+
+
+def volume(obj: Json) -> Causes:
+    """Judge a PersistentVolume."""
+    causes, spec = Causes(), obj["spec"]
+    _access(causes, spec)
+    size = (spec.get("capacity") or {}).get("storage")
+    if size is None:
+        causes.required("spec.capacity[storage]")
+    else:
+        causes.quantity("spec.capacity[storage]", size, positive=True)
+    sources = [k for k, v in spec.items() if k not in PV_FIELDS and v is not None]
+    if not sources:
+        causes.required("spec", "must specify a volume type")
+    for kind in sources[1:]:
+        causes.forbidden(f"spec.{kind}", "may not specify more than 1 volume type")
+    for kind in sources[:1]:
+        for field in _PV_NEEDS.get(kind, ()):
+            if not spec[kind].get(field):
+                causes.required(f"spec.{kind}.{field}")
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    causes.one_of("spec.persistentVolumeReclaimPolicy", policy, ("Delete", "Recycle", "Retain"))
+    if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":
+        causes.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+    required = (spec.get("nodeAffinity") or {}).get("required")
+    if required is not None:
+        node_selector(causes, "spec.nodeAffinity.required", required)
+    elif spec.get("local") is not None:
+        causes.required("spec.nodeAffinity", "Local volume requires node affinity")
+    return causes
+
+
+def storage_class(obj: Json) -> Causes:
+    """Judge a StorageClass."""
+    causes = Causes()
+    if not obj.get("provisioner"):
+        causes.required("provisioner")
+    else:
+        names.key(causes, "provisioner", obj["provisioner"].lower())
+    if "" in (obj.get("parameters") or {}):
+        causes.invalid("parameters", "", "field can not be empty.")
+    causes.one_of("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain"))
+    mode = obj.get("volumeBindingMode")
+    causes.one_of("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))
+    return causes
+
+
+def claim_change(new: Json, old: Json, expandable: Callable[[str], bool]) -> Causes:
+    """Judge a change of a PersistentVolumeClaim; `expandable` says whether a StorageClass allows growth."""
+    causes = Causes()
+    before, after = {**old["spec"]}, {**new["spec"]}
+    if not before.get("volumeName"):
+        before.pop("volumeName", None)
+        after.pop("volumeName", None)  # binding sets it once
+    size = [((s.get("resources") or {}).get("requests") or {}).get("storage", "0") for s in (before, after)]
+    for spec in (before, after):
+        spec.pop("resources", None)
+        spec.pop("volumeAttributesClassName", None)
+    fixed = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    bound = (old.get("status") or {}).get("phase") == "Bound"
+    if before != after or (number(size[1]) > number(size[0]) and not bound):
+        causes.forbidden("spec", fixed)
+    elif number(size[1]) < number(size[0]):
+        causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+    elif number(size[1]) > number(size[0]) and not expandable(str(old["spec"].get("storageClassName", ""))):
+        causes.forbidden(
+            "spec.resources.requests",
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
+            "support resize",
+        )
+    return causes

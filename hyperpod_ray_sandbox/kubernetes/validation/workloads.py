@@ -1,0 +1,178 @@
+"""Deployments, DaemonSets, StatefulSets, ReplicaSets, Jobs and CronJobs.
+
+Source: pkg/apis/apps/validation, pkg/apis/batch/validation, github.com/robfig/cron (the schedules' parser).
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.selectors import matches
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
+
+Json = dict[str, Any]
+
+_PERCENT = re.compile(r"[0-9]+%")
+_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+_JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+# name, lowest, highest, words for numbers
+_CRON: tuple[tuple[int, int, dict[str, int]], ...] = (
+    (0, 59, {}),
+    (0, 23, {}),
+    (1, 31, {}),
+    (1, 12, {m: i + 1 for i, m in enumerate(_MONTHS)}),
+    (0, 6, {d: i for i, d in enumerate(_DAYS)}),
+)
+_DESCRIPTORS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+
+
+def share(causes: Causes, path: str, value: Any) -> None:
+    """Judge a number or a percentage."""
+    if isinstance(value, str):
+        if not _PERCENT.fullmatch(value):
+            causes.invalid(path, value, "a valid percent string must be a numeric string followed by an ending '%'")
+        elif int(value[:-1]) > 100:
+            causes.invalid(path, value, "must not be greater than 100%")
+    else:
+        causes.natural(path, value)
+
+
+def _template(causes: Causes, path: str, template: Json) -> None:
+    pod_spec(causes, f"{path}.spec", template.get("spec") or {})
+    names.labels(causes, f"{path}.metadata.labels", (template.get("metadata") or {}).get("labels"))
+
+
+def workload(obj: Json) -> Causes:
+    """Judge a kind that keeps pods running."""
+    causes, spec, kind = Causes(), obj["spec"], obj["kind"]
+    template = spec.get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    _template(causes, "spec.template", template)
+    for field in _COUNTS:
+        causes.natural(f"spec.{field}", spec.get(field))
+    pod = template.get("spec") or {}
+    causes.one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
+    if pod.get("activeDeadlineSeconds") is not None:
+        causes.forbidden(
+            "spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported"
+        )
+    selector = spec.get("selector") or {}
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        causes.required("spec.selector")
+    else:
+        found = len(causes)
+        names.selector(causes, "spec.selector", selector)
+        if len(causes) == found and not matches(selector, labels):
+            causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    if kind == "Deployment":
+        _strategy(causes, "spec.strategy", spec.get("strategy") or {}, ("Recreate", "RollingUpdate"))
+        deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+        if isinstance(deadline, int):
+            causes.natural("spec.progressDeadlineSeconds", deadline)
+            if deadline <= ready:
+                causes.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+    elif kind in ("DaemonSet", "StatefulSet"):
+        _strategy(causes, "spec.updateStrategy", spec.get("updateStrategy") or {}, ("OnDelete", "RollingUpdate"))
+        causes.one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
+    return causes
+
+
+def _strategy(causes: Causes, path: str, given: Json, kinds: tuple[str, ...]) -> None:
+    causes.one_of(f"{path}.type", given.get("type"), kinds)
+    rolling = given.get("rollingUpdate")
+    if given.get("type") == "Recreate" and rolling is not None:
+        causes.forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+    if given.get("type") != "RollingUpdate" or not rolling:
+        return
+    for field in ("maxUnavailable", "maxSurge"):
+        share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
+    zero = (0, "0%")
+    if rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero:
+        causes.invalid(f"{path}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
+
+
+def _job_spec(causes: Causes, path: str, spec: Json) -> None:
+    _template(causes, f"{path}.template", spec.get("template") or {})
+    for field in _JOB_COUNTS:
+        causes.natural(f"{path}.{field}", spec.get(field))
+    restart = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"
+    causes.one_of(f"{path}.template.spec.restartPolicy", restart, ("OnFailure", "Never"))
+    mode = spec.get("completionMode")
+    causes.one_of(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
+    if mode == "Indexed" and spec.get("completions") is None:
+        causes.required(f"{path}.completions", "when completion mode is Indexed")
+    if spec.get("podFailurePolicy") is not None and restart != "Never":
+        causes.invalid(f"{path}.template.spec.restartPolicy", restart, "only Never is supported for Pod Failure Policy")
+    causes.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), ("Failed", "TerminatingOrFailed"))
+
+
+def job(obj: Json) -> Causes:
+    """Judge a Job."""
+    causes = Causes()
+    _job_spec(causes, "spec", obj["spec"])
+    return causes
+
+
+def cron_job(obj: Json) -> Causes:
+    """Judge a CronJob."""
+    causes, spec = Causes(), obj["spec"]
+    if len(obj["metadata"].get("name", "")) > 52:
+        causes.invalid("metadata.name", obj["metadata"]["name"], "must be no more than 52 characters")
+    schedule = spec.get("schedule") or ""
+    if not schedule:
+        causes.required("spec.schedule")
+    elif "TZ" in schedule:
+        causes.invalid("spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+    elif fault := cron_fault(schedule):
+        causes.invalid("spec.schedule", schedule, fault)
+    zone = spec.get("timeZone")
+    if zone == "":
+        causes.invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")
+    elif zone is not None and (zone.lower() == "local" or zone not in zoneinfo.available_timezones()):
+        causes.invalid("spec.timeZone", zone, f"unknown time zone {zone}")
+    causes.one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"))
+    for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        causes.natural(f"spec.{field}", spec.get(field))
+    _job_spec(causes, "spec.jobTemplate.spec", (spec.get("jobTemplate") or {}).get("spec") or {})
+    return causes
+
+
+def cron_fault(schedule: str) -> str:
+    """What is wrong with a schedule, or nothing."""
+    if schedule.startswith("@"):
+        return (
+            "" if schedule in _DESCRIPTORS or schedule.startswith("@every ") else f"unrecognized descriptor: {schedule}"
+        )
+    fields = schedule.split()
+    if len(fields) != 5:
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    for text, (low, high, words) in zip(fields, _CRON, strict=True):
+        for part in text.split(","):
+            if fault := _cron_part(part, low, high, words):
+                return fault
+    return ""
+
+
+def _cron_part(part: str, low: int, high: int, words: dict[str, int]) -> str:
+    span, slash, step = part.partition("/")
+    first, dash, last = span.partition("-")
+    try:
+        start = low if first in ("*", "?") else words[first.lower()] if first.lower() in words else int(first)
+        end = (words[last.lower()] if last.lower() in words else int(last)) if dash else start
+        if slash and int(step) == 0:
+            return f"step of range should be a positive number: {part}"
+    except ValueError:
+        return f"failed to parse int from {part}"
+    if start < low:
+        return f"beginning of range ({start}) below minimum ({low}): {part}"
+    if end > high:
+        return f"end of range ({end}) above maximum ({high}): {part}"
+    if start > end:
+        return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    return ""

@@ -1,0 +1,123 @@
+"""What each write goes through: the envelope, the schema, the cluster's policies."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema, validation
+from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
+from hyperpod_ray_sandbox.kubernetes.options import Options
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import bad_request, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.store import copy
+from hyperpod_ray_sandbox.kubernetes.times import now
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.api import Api
+
+Json = dict[str, Any]
+
+# kept by the server whatever a client sends
+SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+)
+
+
+def accept(resource: Resource, namespace: str, given: Any) -> Json:
+    """The envelope of what was sent, completed; raises 400 where it contradicts the path."""
+    if not isinstance(given, dict):
+        raise bad_request("the body must be one object")
+    obj: Json = copy(given)
+    obj.setdefault("apiVersion", resource.api_version)
+    obj.setdefault("kind", resource.kind)
+    if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
+        raise bad_request(
+            f"the object provided is {obj['apiVersion']} {obj['kind']}, expected {resource.api_version} {resource.kind}"
+        )
+    meta = obj.get("metadata")
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    if resource.namespaced:
+        if meta.setdefault("namespace", namespace) != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    elif meta.pop("namespace", None) and namespace:
+        raise bad_request("namespace is not allowed on this type")
+    return obj
+
+
+def namespace_open(api: Api, resource: Resource, namespace: str, name: str) -> None:
+    """Refuse a new object in a namespace that is missing or being deleted."""
+    found = api.store.get(("/namespaces", "", namespace))
+    if found is None:
+        raise not_found("namespaces", "", namespace)
+    if found["metadata"].get("deletionTimestamp"):
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        raise forbidden(resource.plural, resource.group, name, why)
+
+
+def judge(api: Api, resource: Resource, obj: Json, options: Options, old: Json | None = None) -> Json:
+    """Judge an object by its schema and fill in the defaults; warnings go to the options."""
+    if resource.kind == "Secret" and not resource.group and obj.get("stringData"):
+        data = obj.setdefault("data", {}) or {}
+        for key, value in (obj.pop("stringData") or {}).items():
+            data[key] = base64.b64encode(str(value).encode()).decode()
+        obj["data"] = data
+    for version in (_crd(api, resource).get("spec", {}).get("versions") or []) if resource.crd else []:
+        if version["name"] == resource.version and version.get("deprecated"):
+            options.warnings.append(
+                version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated"
+            )
+    obj, warnings = schema.check(
+        resource,
+        obj,
+        strict=options.validation == "Strict",
+        name=str(obj["metadata"].get("name", "")),
+        old=old,
+        doubled=options.doubled,
+    )
+    if options.validation == "Warn":
+        options.warnings += warnings
+    if not resource.crd:
+        defaults.fill(obj, old)
+    return obj
+
+
+def check_policies(api: Api, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+    """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
+    if options.user is not None and resource.group == roles.GROUP and not resource.crd:
+        api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
+    warnings: list[str] = []
+    admission.review(api, resource, obj, old, warnings)
+    admission.policies.review(api, resource, obj, old, options)
+    options.warnings += warnings
+    if resource.kind == "CustomResourceDefinition" and not resource.crd and options.user is not None:
+        for text in validation.custom.unreadable(obj["spec"].get("versions")):
+            options.warnings.append(f"this rehearsal server cannot evaluate a validation rule: {text}")
+
+
+def _crd(api: Api, resource: Resource) -> Json:
+    return api.store.get(("apiextensions.k8s.io/customresourcedefinitions", "", resource.crd)) or {}
+
+
+def crd_status(crd: Json, old: Json | None = None) -> Json:
+    """The status of a definition that was accepted."""
+    spec = crd["spec"]
+    before = (old or {}).get("status") or {}
+    stored = list(before.get("storedVersions") or [])
+    stored += [v["name"] for v in spec.get("versions", []) if v.get("storage") and v["name"] not in stored]
+    conditions = before.get("conditions") or [
+        {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        for kind, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    return {"acceptedNames": spec["names"], "conditions": conditions, "storedVersions": stored}

@@ -1,0 +1,115 @@
+"""Create."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
+from hyperpod_ray_sandbox.kubernetes.options import Options
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import Cause, already_exists, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.times import now
+from hyperpod_ray_sandbox.kubernetes.writes.checks import (
+    SERVER_FIELDS,
+    accept,
+    check_policies,
+    crd_status,
+    judge,
+    namespace_open,
+)
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.api import Api
+
+Json = dict[str, Any]
+
+
+def create(
+    api: Api, resource: Resource, namespace: str, obj: Json, options: Options | None = None, *, trusted: bool = False
+) -> Json:
+    """Create an object; `trusted` (controllers) keeps its status."""
+    options = options or Options()
+    obj = accept(resource, namespace, obj)
+    meta = obj["metadata"]
+    if not meta.get("name"):
+        if not meta.get("generateName"):
+            raise invalid(
+                resource.kind,
+                resource.group,
+                "",
+                [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")],
+            )
+        meta["name"] = meta["generateName"] + "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+    name = meta["name"]
+    if meta.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if resource.namespaced:
+        namespace_open(api, resource, namespace, name)
+    key = api.key(resource, namespace, name)
+    if api.store.get(key) is not None:
+        raise already_exists(resource.plural, resource.group, name)
+    for fixed in (*SERVER_FIELDS, "resourceVersion"):
+        meta.pop(fixed, None)
+    managed = meta.pop("managedFields", None) if options.manager != "" else None
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = now()
+    meta["generation"] = 1
+    if "status" in resource.subresources and not trusted and resource.kind != "Node":
+        obj.pop("status", None)
+    obj = judge(api, resource, obj, options)
+    if not resource.crd:
+        admission.prepare(api, resource, obj)
+    validation.check_new(resource, obj)
+    check_policies(api, resource, obj, None, options)
+    if managed:
+        obj["metadata"]["managedFields"] = managed
+    elif options.manager:
+        applied.record_update(obj, None, schema.SHAPES.of(resource), options.manager)
+    _on_create(api, resource, obj)
+    if options.dry_run:
+        return obj
+    stored = api.store.put(key, obj)
+    after_write(api, resource, stored)
+    return api.present(resource, stored)
+
+
+def _on_create(api: Api, resource: Resource, obj: Json) -> None:
+    meta = obj["metadata"]
+    if resource.crd:
+        return
+    if resource.kind == "PersistentVolumeClaim":
+        if "storageClassName" not in obj["spec"]:
+            default = _default_class(api)
+            if default:
+                obj["spec"]["storageClassName"] = default
+        meta["finalizers"] = [*(meta.get("finalizers") or []), "kubernetes.io/pvc-protection"]
+    elif resource.kind == "PersistentVolume":
+        meta["finalizers"] = [*(meta.get("finalizers") or []), "kubernetes.io/pv-protection"]
+    elif resource.kind == "CustomResourceDefinition":
+        obj["status"] = crd_status(obj)
+
+
+def _default_class(api: Api) -> str | None:
+    for found in api.store.objects("storage.k8s.io/storageclasses"):
+        if (found["metadata"].get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true":
+            return str(found["metadata"]["name"])
+    return None
+
+
+def after_write(api: Api, resource: Resource, stored: Json) -> None:
+    """Do what follows from a stored object: a definition is served, a namespace gets its service account."""
+    if resource.crd:
+        return
+    if resource.kind == "CustomResourceDefinition":
+        api.registry.install(stored)
+    elif resource.kind == "Namespace" and not stored["metadata"].get("deletionTimestamp"):
+        name = stored["metadata"]["name"]
+        if api.store.get(("/serviceaccounts", name, "default")) is None:
+            account = {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": name},
+            }
+            api.create(api.kind("v1", "ServiceAccount"), name, account)

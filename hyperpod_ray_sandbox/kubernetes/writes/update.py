@@ -1,0 +1,147 @@
+"""Update, and the change that a controller makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray_sandbox.kubernetes import applied, schema, validation
+from hyperpod_ray_sandbox.kubernetes.options import Options
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, forbidden, not_found, stale
+from hyperpod_ray_sandbox.kubernetes.store import Key, copy
+from hyperpod_ray_sandbox.kubernetes.writes.checks import SERVER_FIELDS, accept, check_policies, crd_status, judge
+from hyperpod_ray_sandbox.kubernetes.writes.create import after_write
+
+if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.kubernetes.api import Api
+
+Json = dict[str, Any]
+
+
+def update(  # noqa: PLR0912, PLR0915, PLR0917
+    api: Api,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    obj: Any,
+    options: Options | None = None,
+    *,
+    subresource: str = "",
+    recorded: bool = False,
+) -> Json:
+    """Replace an object (or only its status); `recorded` says that managedFields were worked out already."""
+    options = options or Options()
+    key = api.key(resource, namespace, name)
+    old = api.store.get(key)
+    if old is None:
+        raise not_found(resource.plural, resource.group, name)
+    obj = accept(resource, namespace, obj)
+    meta = obj["metadata"]
+    if meta.setdefault("name", name) != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if meta.get("resourceVersion") and meta["resourceVersion"] != old["metadata"]["resourceVersion"]:
+        raise stale(resource.plural, resource.group, name)
+    if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
+        raise ApiError(
+            409,
+            "Conflict",
+            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}",
+        )
+    if subresource == "status":
+        given = obj
+        obj = copy(old)
+        obj["apiVersion"] = resource.api_version
+        obj["status"] = given.get("status") or {}
+        if "managedFields" in meta:
+            obj["metadata"]["managedFields"] = meta["managedFields"]
+        meta = obj["metadata"]
+    elif "status" in resource.subresources or resource.kind == "CustomResourceDefinition":
+        obj.pop("status", None)
+        if "status" in old:
+            obj["status"] = copy(old["status"])
+    for fixed in SERVER_FIELDS:
+        meta.pop(fixed, None)
+        if fixed in old["metadata"]:
+            meta[fixed] = old["metadata"][fixed]
+    if meta.get("deletionTimestamp"):
+        added = set(meta.get("finalizers") or []) - set(old["metadata"].get("finalizers") or [])
+        if added:
+            raise forbidden(
+                resource.plural,
+                resource.group,
+                name,
+                "no new finalizers can be added if the object is being deleted",
+            )
+    meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+    obj = judge(api, resource, obj, options, old)
+    validation.check_new(resource, obj)
+    if subresource != "status":
+        validation.check_change(
+            resource, obj, old, expandable=lambda name: _expandable(api, name), internal=options.user is None
+        )
+        check_policies(api, resource, obj, old, options)
+    if _content(obj) != _content(old):
+        obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 1) + 1
+    if resource.kind == "CustomResourceDefinition" and not resource.crd:
+        obj["status"] = crd_status(obj, old)
+    if options.manager and not recorded:
+        applied.record_update(obj, api.present(resource, old), schema.SHAPES.of(resource), options.manager, subresource)
+    if not recorded and not options.manager and "managedFields" in old["metadata"]:
+        obj["metadata"].setdefault("managedFields", old["metadata"]["managedFields"])
+    if options.dry_run or _same(obj, old):
+        return obj if options.dry_run else api.present(resource, old)
+    stored = api.store.put(key, obj)
+    after_write(api, resource, stored)
+    if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
+        _finish_if_free(api, resource, key, stored)
+    return api.present(resource, stored)
+
+
+def _expandable(api: Api, class_name: str) -> bool:
+    found = api.store.get(("storage.k8s.io/storageclasses", "", class_name))
+    return bool(found and found.get("allowVolumeExpansion"))
+
+
+def _finish_if_free(api: Api, resource: Resource, key: Key, stored: Json) -> None:
+    if resource.kind == "Namespace" and not resource.group and (stored.get("spec") or {}).get("finalizers"):
+        return
+    if resource.kind == "Pod" and not resource.group and (stored.get("spec") or {}).get("nodeName"):
+        return  # the kubelet model ends it
+    api.finish(key)
+
+
+def modify(api: Api, obj: Json, change: Callable[[Json], None], *, status: bool = False) -> Json | None:
+    """Change an object as a controller does: read it again, change a copy, write it where it differs.
+
+    None when it is gone.
+    """
+    resource = api.kind(obj["apiVersion"], obj["kind"])
+    namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+    current = api.store.get(api.key(resource, namespace, name))
+    if current is None or current["metadata"]["uid"] != obj["metadata"]["uid"]:
+        return None
+    seen = api.present(resource, current)
+    changed = copy(seen)
+    change(changed)
+    if changed == seen:  # most looks of most controllers: no write, and nothing to judge
+        return seen
+    return api.update(resource, namespace, name, changed, subresource="status" if status else "")
+
+
+def _content(obj: Json) -> Json:
+    return {k: v for k, v in obj.items() if k not in ("metadata", "status", "apiVersion", "kind")}
+
+
+def _same(new: Json, old: Json) -> bool:
+    """Equal but for the times in managedFields."""
+
+    def plain(obj: Json) -> Json:
+        meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+        fields = [
+            (e.get("manager"), e.get("operation"), e.get("fieldsV1"))
+            for e in obj["metadata"].get("managedFields") or []
+        ]
+        return {**obj, "metadata": {**meta, "managedFields": fields}}
+
+    return plain(new) == plain(old)

@@ -1,0 +1,322 @@
+"""The demo: the whole story on one machine, with the real cdk CLI and no AWS account.
+
+Deploy, look, diff clean, scale by editing the environment file, diff, deploy, lose a node in training and resume,
+destroy, and prove by inventory that nothing is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hyperpod_ray.core.errors import ProjectError
+from hyperpod_ray_sandbox.aws import paths, process
+from hyperpod_ray_sandbox.rehearsal.commands import rehearse
+from hyperpod_ray_sandbox.rehearsal.options import Options
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+
+ENVIRONMENT = "local"
+PROJECT = paths.ROOT
+# of a cluster or a node on its way; the embedded AWS of `local up` takes a second
+SECONDS_PER_STATE = 0.3
+WORK = PROJECT / ".local" / "demo"
+CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+
+
+class DemoError(ProjectError):
+    """A step did not do what the story says; the message says which."""
+
+
+@dataclass
+class Story:
+    """What happened, for the summary at the end."""
+
+    console: Console
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def phase(self, title: str) -> Iterator[None]:
+        """One step: its title before, its time after."""
+        self.console.rule(f"[bold]{title}", align="left")
+        start = time.monotonic()
+        yield
+        self.seconds.append((title, time.monotonic() - start))
+
+    def note(self, what: str, value: str) -> None:
+        """A fact for the summary."""
+        self.facts.append((what, value))
+        self.console.print(f"[bold green]✓[/] {what}: {value}")
+
+
+def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
+    """Run the whole story; whether every step did what it says and nothing is left.
+
+    Args:
+        rehearsal: Whether to run the training job that loses a node.
+        keep: Whether the embedded AWS continues to run at the end.
+    """
+    story = Story(console=Console(highlight=False, soft_wrap=True))
+    state = WORK / "aws"
+    running = None
+    try:
+        with story.phase("start the embedded AWS on loopback"):
+            running = _start(state)
+            story.note("embedded AWS", f"{running.client.endpoint}, account {running.account}")
+        _story(story, Cdk(running), rehearsal=rehearsal)
+    except (DemoError, process.StartError) as error:
+        story.console.print(f"[bold red]✗ {error}")
+        return False
+    finally:
+        if running is not None and not keep:
+            process.stop(running, state)
+    _summary(story)
+    return True
+
+
+def _start(state: Path) -> process.Running:
+    from hyperpod_ray import core  # the first synth reports its errors
+
+    settings = core.load(ENVIRONMENT).settings
+    process.clear(state)  # what an earlier demo kept, or left when it was killed
+    shutil.rmtree(WORK, ignore_errors=True)
+    # an environment file of its own to edit, so that the project's stays as it is
+    shutil.copytree(PROJECT / "environments", WORK / "environments")
+    return process.start(
+        state=state, account=settings.account, region=settings.region, seconds_per_state=SECONDS_PER_STATE
+    )
+
+
+class Cdk:
+    """The real cdk CLI against the embedded AWS, with the demo's environment file."""
+
+    def __init__(self, running: process.Running) -> None:
+        self.running = running
+        self._environment = {**os.environ, **running.client.environment()}
+        self._environment["PATH"] = f"{PROJECT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+    def synth(self, *, validation: bool = True) -> Path:
+        """Synthesize once per change; deploy, diff and destroy take the assembly."""
+        self._environment["CDK_VALIDATION"] = str(validation).lower()
+        out = WORK / "cdk.out"
+        self(
+            "synth",
+            "--quiet",
+            "--output",
+            str(out),
+            "-c",
+            f"env={ENVIRONMENT}",
+            "-c",
+            f"environments={WORK / 'environments'}",
+        )
+        return out
+
+    def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,), folder: Path = PROJECT) -> tuple[int, str]:
+        """Run a command, its output streamed; DemoError when it exits otherwise than expected.
+
+        Args:
+            folder: Where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
+        """
+        process_ = subprocess.Popen(
+            [str(CDK), *arguments],
+            cwd=folder,
+            env=self._environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        lines = []
+        assert process_.stdout is not None  # noqa: S101  (narrowing only)
+        for line in process_.stdout:
+            sys.stdout.write(f"  {line}")
+            sys.stdout.flush()
+            lines.append(line)
+        code = process_.wait()
+        if code not in expect:
+            raise DemoError(f"cdk {arguments[0]} failed: exit code {code}", expected="0", fix="see its messages above")
+        return code, "".join(lines)
+
+
+def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
+    everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
+    with story.phase("cdk bootstrap"):
+        cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
+    before = _resources(cdk.running)
+    with story.phase(f'cdk deploy "{everything}"'):
+        assembly = cdk.synth()
+        cdk(
+            "deploy",
+            "--app",
+            str(assembly),
+            everything,
+            "--require-approval",
+            "never",
+            "--concurrency",
+            "3",
+            "--progress",
+            "events",
+        )
+        created = [r for r in aws.inventory() if _key(r) not in before]
+        story.note("created", _count(created))
+        nodes = _show_cluster(story, cdk.running)
+        story.note("HyperPod cluster", f"InService, {nodes} nodes")
+    with story.phase("cdk diff: nothing to change"):
+        cdk("diff", "--app", str(assembly), everything, "--fail")
+        story.note("diff after deploy", "clean")
+    with story.phase("scale the workers by editing the environment file"):
+        count = _scale_workers()
+        assembly = cdk.synth(validation=False)  # it was valid, and a count changes
+        _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
+        if "InstanceCount" not in text and "InstanceGroups" not in text:
+            raise DemoError(
+                "cdk diff: no word of the changed group",
+                expected="the group in its output",
+                fix="see its messages above",
+            )
+        cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3")
+        after = _show_cluster(story, cdk.running)
+        if after != nodes + 1:
+            raise DemoError(
+                f"{after} nodes",
+                expected=f"{nodes + 1} after the change of the count",
+                fix="look at them: hyperpod-ray nodes ENV",
+            )
+        story.note("changed", f"group workers to {count} nodes; cluster has {after}")
+    if rehearsal:
+        with story.phase("train, lose a node, resume"):
+            story.note("rehearsal", _rehearse(story))
+    with story.phase(f'cdk destroy "{everything}"'):
+        cdk("destroy", "--app", str(assembly), everything, "--force")
+        left = [r for r in aws.inventory() if _key(r) not in before]
+        for resource in left:
+            story.console.print(f"[red]left behind: {resource['type']} {resource['id']}")
+        if left:
+            raise DemoError(
+                f"{len(left)} resources are left", expected="none after the destroy", fix="hyperpod-ray local down"
+            )
+        story.note("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
+
+
+def _show_cluster(story: Story, running: process.Running) -> int:
+    """A table of the cluster's nodes; their number. Waits for those that are still on their way."""
+    import boto3  # slow to import, not needed for --help
+
+    client = boto3.client(
+        "sagemaker",
+        endpoint_url=running.client.endpoint,
+        region_name=running.region,
+        aws_access_key_id=running.account,
+        aws_secret_access_key=running.secret,
+    )
+    name = client.list_clusters()["ClusterSummaries"][0]["ClusterName"]
+    deadline = time.monotonic() + 120
+    while True:
+        cluster: dict[str, Any] = client.describe_cluster(ClusterName=name)  # type: ignore[assignment]
+        nodes = client.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
+        wanted = sum(group["TargetCount"] for group in cluster["InstanceGroups"])
+        if len(nodes) == wanted and all(node["InstanceStatus"]["Status"] == "Running" for node in nodes):
+            break
+        if time.monotonic() > deadline:
+            raise DemoError(
+                f"nodes after two minutes: {[node['InstanceStatus'] for node in nodes]}",
+                expected="all Running",
+                fix="see the logs of the embedded AWS",
+            )
+        time.sleep(0.5)
+    if cluster["ClusterStatus"] != "InService":
+        raise DemoError(
+            f"cluster: {cluster['ClusterStatus']}", expected="InService", fix="see the logs of the embedded AWS"
+        )
+    table = Table(title=f"HyperPod cluster {name}: {cluster['ClusterStatus']}, node recovery {cluster['NodeRecovery']}")
+    for column in ("group", "type", "node", "status"):
+        table.add_column(column)
+    for node in nodes:
+        table.add_row(
+            node["InstanceGroupName"],
+            str(node["InstanceType"]),
+            node["InstanceId"],
+            str(node["InstanceStatus"]["Status"]),
+        )
+    story.console.print(table)
+    return len(nodes)
+
+
+def _scale_workers() -> int:
+    """One more worker node, by editing the file, as you would; the new count."""
+    path = WORK / "environments" / f"{ENVIRONMENT}.yaml"
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r"(- name: workers\b.*?\n\s+count: )(\d+)", text, re.DOTALL)
+    if not found:
+        raise DemoError(
+            f"{path.name}: no group called workers with a count",
+            expected="one: the demo changes its count",
+            fix="add the group",
+        )
+    count = int(found[2]) + 1
+    path.write_text(text[: found.start()] + found[1] + str(count) + text[found.end() :], encoding="utf-8")
+    return count
+
+
+def _rehearse(story: Story) -> str:
+    """The training half: submitted, one node killed, resumed; says where the picture is."""
+    out = PROJECT / ".local" / "rehearsal"
+    try:
+        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1, step_delay_s=0.1), out=out)
+    except LocalError as error:
+        raise DemoError(
+            f"the rehearsal failed: {error}", expected="a run that survives the lost node", fix="see its messages above"
+        ) from error
+    if not survived:
+        raise DemoError(
+            "the run ended with the lost node", expected="a run that survives it", fix="see its messages above"
+        )
+    pictures = sorted(out.rglob("*.png"))
+    if not pictures:
+        raise DemoError(
+            "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages above"
+        )
+    fault = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"][0]
+    return (
+        f"node lost, a spare took over, training back in {fault['recovery_s']} s with {fault['steps_lost']} step done "
+        f"again; picture {pictures[-1].relative_to(PROJECT)}"
+    )
+
+
+def _resources(running: process.Running) -> set[tuple[str, str]]:
+    return {_key(resource) for resource in running.client.inventory()}
+
+
+def _key(resource: dict[str, Any]) -> tuple[str, str]:
+    return resource["type"], resource["id"]
+
+
+def _count(resources: list[dict[str, Any]]) -> str:
+    stacks = sum(resource["type"] == "AWS::CloudFormation::Stack" for resource in resources)
+    return f"{stacks} stacks, {len(resources) - stacks} resources"
+
+
+def _summary(story: Story) -> None:
+    story.console.rule("[bold]summary", align="left")
+    facts = Table(show_header=False, box=None)
+    for what, value in story.facts:
+        facts.add_row(f"[bold]{what}", value)
+    story.console.print(facts)
+    times = Table("phase", "seconds")
+    for title, seconds in story.seconds:
+        times.add_row(title, f"{seconds:.0f}")
+    times.add_row("[bold]total", f"[bold]{sum(s for _, s in story.seconds):.0f}")
+    story.console.print(times)
+    story.console.print("Rehearsed on an embedded AWS: docs/embedded-aws.md says what that proves and what it cannot.")

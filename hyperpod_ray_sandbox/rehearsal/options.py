@@ -1,0 +1,130 @@
+"""What can be set for a rehearsal, and what follows from it: the run's length, the pods there must be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
+from hyperpod_ray_sandbox.rehearsal.report import FaultReport
+
+PROJECT = Path(__file__).resolve().parents[2]
+OUT = Path(".rehearsal")
+WARM_SECONDS = 12  # from a node's replacement to a warm spare: Ray's worker starts, imports and rehearses
+FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+
+
+class Listener(Protocol):
+    """Whoever shows a rehearsal's progress."""
+
+    def line(self, t: float, text: str) -> None:
+        """Something happened, `t` seconds after the start."""
+
+    def progress(self, *, run: str, step: int, steps: int, loss: float | None, doing: str) -> None:
+        """Where the run is."""
+
+    def fault(self, report: FaultReport) -> None:
+        """A fault is over."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def line(self, t: float, text: str) -> None:
+        """Nothing."""
+
+    def progress(self, *, run: str, step: int, steps: int, loss: float | None, doing: str) -> None:
+        """Nothing."""
+
+    def fault(self, report: FaultReport) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What can be set for a rehearsal.
+
+    Args:
+        faults: names, in this order; see `hyperpod_ray_sandbox.rehearsal.faults.FAULTS`.
+        job: folder in `jobs/`.
+        job_folder: a folder with a `train.py` of the same arguments, instead of `jobs/JOB` (a baseline's).
+        interval: steps between two checkpoints.
+        step_delay_s: seconds each step is slowed down by.
+        replace_after_s: seconds from a lost machine to its replacement's start (minutes on HyperPod).
+        elastic_gap_s: for `elastic`: seconds of work at the smaller size before the lost machine's replacement starts.
+        drain_s: seconds from SIGTERM to the end of a drained pod (`RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`; the
+            environment's is longer).
+        fault_timeout_s: most seconds to wait for the job's first steps, and for a new step after a fault.
+        max_pods: most pods of one worker group.
+        spares: nodes that stand by, beyond those that train; 0 rehearses a run without spares.
+        ranks_per_node: training processes of a node.
+        pod_env: set on every pod on top of the manifest's (a baseline without the tuned settings, for example).
+        job_env: set on driver and workers.
+        job_arguments: further arguments of the job.
+        undisturbed: hold the losses against an undisturbed run; off only for baselines that cannot agree with one.
+    """
+
+    faults: tuple[str, ...] = ("worker", "node", "freeze")
+    job: str = "finetune"
+    job_folder: Path | None = None
+    interval: int = 10
+    step_delay_s: float = 0.15
+    replace_after_s: float = 2.0
+    elastic_gap_s: float = 3.0
+    drain_s: int = 12
+    fault_timeout_s: float = 240.0
+    max_pods: int = 2
+    spares: int = 0
+    ranks_per_node: int = 1
+    pod_env: dict[str, str] = field(default_factory=dict)
+    job_env: dict[str, str] = field(default_factory=dict)
+    job_arguments: tuple[str, ...] = ()
+    undisturbed: bool = True
+
+    def __post_init__(self) -> None:
+        faults_named(self.faults)
+        for name, seconds in (("step-delay", self.step_delay_s), ("fault-timeout", self.fault_timeout_s)):
+            if not seconds > 0:
+                raise LocalError(f"--{name}: {seconds:g}", expected="more than 0", fix="correct the option")
+        if self.interval < 4:
+            raise LocalError(
+                f"--interval: {self.interval}",
+                expected="4 or more: a fault must fit between two checkpoints",
+                fix="correct the option",
+            )
+        for name, value, least in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
+            if value < least:
+                raise LocalError(f"--{name}: {value}", expected=f"{least} or more", fix="correct the option")
+
+
+def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bool) -> tuple[int, int]:
+    """Steps of the run whose size is fixed, and of the run whose size changes.
+
+    Each fault costs one new checkpoint. A fault that does not interrupt training needs further steps. The next fault
+    waits until a replaced node is a warm spare, and training continues in that time.
+    """
+    fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
+    steps = options.interval * (len(faults) + 3)
+    steps += sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in fixed)
+    if options.spares and fixed:
+        steps += (len(fixed) - 1) * int(WARM_SECONDS / options.step_delay_s)
+    return steps, steps + sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in changing)
+
+
+def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:
+    """The manifest with `spares` more pods in its first group that has any; the others keep at most `most`."""
+    if not spares:
+        return manifest
+    out: dict[str, Any] = copy.deepcopy(dict(manifest))
+    group = next((g for g in out["spec"]["workerGroupSpecs"] if int(g.get("replicas") or 0)), None)
+    if group is None:
+        raise LocalError(
+            "--spares: no worker group with a pod", expected="one", fix="set replicas of a worker group to 1 or more"
+        )
+    group["replicas"] = min(int(group["replicas"]) * int(group.pop("numOfHosts", None) or 1), most) + spares
+    return out

@@ -1,0 +1,323 @@
+"""Epochs and batches of a loader that the loop already has: the place in them is part of the state.
+
+A loader has no state of its own, so the place is counted here: epoch, batches done in it, and the random numbers as
+they were when the loader was started. After a restore the loader is started with those numbers, which makes its
+shuffle the same again, the batches that are done are passed over, and the random numbers of the restored step follow.
+
+A loader with `state_dict` and `load_state_dict` (torchdata's `StatefulDataLoader`) is asked for its own state instead.
+Data that is `Exact` (`EpochBatches`, `Rows`) is started at its place, which is the same for every number of ranks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from hyperpod_ray_training import rng
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.exact import Exact
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.stateful import Stateful
+
+_END = object()
+
+
+@dataclass
+class Position:
+    """The place in the data, of one rank.
+
+    Attributes:
+        epoch: Epochs done.
+        part: Loaders that this epoch has gone through.
+        batch: Batches done of the loader under way.
+    """
+
+    epoch: int = 0
+    part: int = 0
+    batch: int = 0
+    exact: int = 0
+    """Fingerprint of the data under way, where it is `Exact`: `batch` then counts for every number of ranks."""
+    started: tuple[bytes, list[torch.Tensor]] | None = None
+    """The random numbers of the process, and of the loader's own generators, as the loader was started."""
+    loader: Stateful | None = None
+    """The loader under way, where it has a state of its own."""
+    saved_loader: Any = None
+    """Its restored state, until it is started."""
+    generators: dict[int, list[torch.Generator]] = field(default_factory=dict)
+    """Of each loader of an epoch, by its place among them: the generators that the user gave it."""
+    saved_generators: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    """Their restored states, until the loader is met."""
+
+    def shared(self) -> dict[str, int]:
+        """What is the same on every rank."""
+        return {"epoch": self.epoch, "part": self.part, "batch": self.batch, "exact": self.exact}
+
+    def own(self) -> dict[str, Any]:
+        """What is this rank's own."""
+        state = self.loader.state_dict() if self.loader is not None else self.saved_loader
+        generators = {part: [one.get_state() for one in found] for part, found in self.generators.items()}
+        return {"started": self.started, "loader": state, "generators": self.saved_generators | generators}
+
+    def restore(self, shared: Mapping[str, int], own: Mapping[str, Any] | None, *, before: int, now: int) -> None:
+        """Go to a saved place.
+
+        `before` and `now` are numbers of ranks: where they differ, to the last batch that all have surely done, unless
+        the data is exact.
+        """
+        self.epoch, self.part = int(shared["epoch"]), int(shared["part"])
+        self.exact = int(shared.get("exact", 0))  # a checkpoint of an older version has none
+        self.batch = int(shared["batch"]) if self.exact else int(shared["batch"]) * before // now
+        self.started = self.loader = self.saved_loader = None
+        if own is not None:
+            self.started, self.saved_loader = own["started"], own["loader"]
+            self.saved_generators = dict(own["generators"])
+
+    def meet(self, part: int, loader: Iterable[Any]) -> list[torch.Generator]:
+        """The loop has come to a loader: its generators, in the restored state where there is one."""
+        found = self.generators[part] = _generators(loader)
+        for generator, state in zip(found, self.saved_generators.pop(part, []), strict=False):
+            generator.set_state(state)
+        return found
+
+    def next_epoch(self) -> None:
+        """An epoch is done."""
+        self.epoch, self.part, self.batch, self.exact = self.epoch + 1, 0, 0, 0
+        self.started = self.loader = self.saved_loader = None
+
+    def next_part(self) -> None:
+        """A loader has been gone through."""
+        self.part, self.batch, self.exact = self.part + 1, 0, 0
+        self.started = self.loader = self.saved_loader = None
+
+
+class Steps(Protocol):
+    """What batches need of the training they belong to."""
+
+    position: Position
+    device: torch.device
+
+    def begin_step(self) -> None:
+        """A step begins."""
+
+    def part_done(self) -> None:
+        """A batch of the step under way is done, and it has more."""
+
+    def end_step(self) -> None:
+        """The step under way, if any, is done."""
+
+    def between(self, begins: bool) -> None:
+        """What is between two loaders begins or ends: a validation, say."""
+
+
+class Batches:
+    """The batches of `loader` that this epoch has left; made by `Resumable.batches`.
+
+    The body of the loop is a step: it counts as done when the next batch is asked for, or the loader has ended.
+    """
+
+    def __init__(self, training: Steps, loader: Iterable[Any], *, accumulate: int, part: int) -> None:
+        self.training, self.loader, self.accumulate, self.part = training, loader, accumulate, part
+
+    @property
+    def done(self) -> bool:
+        """Whether this epoch is through with the loader."""
+        return self.part < self.training.position.part
+
+    def __len__(self) -> int:
+        total = len(cast("Any", self.loader))
+        return 0 if self.done else max(0, total - self.training.position.batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        training, place = self.training, self.training.position
+        generators = place.meet(self.part, self.loader)
+        if self.done:
+            return
+        total = _length(self.loader)
+        if total is not None and 0 < total <= place.batch:  # restored at the loader's end
+            batches: Iterator[Any] = iter(())
+        else:
+            batches = self._started(place, generators)
+        training.between(False)
+        while (batch := next(batches, _END)) is not _END:
+            training.begin_step()
+            for left in reversed(range(self.accumulate)):
+                place.batch += 1
+                yield batch
+                if not left or (batch := next(batches, _END)) is _END:
+                    break
+                training.part_done()
+            training.end_step()
+        place.next_part()
+        training.between(True)
+
+    def _started(self, place: Position, generators: list[torch.Generator]) -> Iterator[Any]:
+        """The loader's iterator, at this place in it; the random numbers of the process continue as they were."""
+        loader, device = self.loader, self.training.device
+        if hasattr(loader, "set_epoch") and hasattr(loader, "iteration"):  # Accelerate's counts its epochs itself
+            cast("Any", loader).set_epoch(place.epoch)
+        resumes = place.batch > 0
+        now = rng.capture(device)
+        if resumes and place.started is not None:
+            numbers, states = place.started
+            rng.restore(numbers, device)
+            for generator, state in zip(generators, states, strict=False):  # one may be made late (Accelerate)
+                generator.set_state(state)
+        else:
+            place.started = (now, [generator.get_state() for generator in generators])
+        exact = exact_of(loader)
+        _require_the_same(place, exact)
+        if exact is not None:
+            place.exact = exact.fingerprint
+            exact.start(epoch=place.epoch, batch=place.batch)
+            resumes = False
+        elif _knows_its_place(loader):
+            place.loader = cast("Stateful", loader)
+            if resumes and place.saved_loader is not None:
+                cast("Any", loader).load_state_dict(place.saved_loader)
+                resumes = False
+            place.saved_loader = None
+        if not place.batch:
+            return iter(loader)
+        batches = _passed_over(loader, place.batch) if resumes else iter(loader)
+        rng.restore(now, device)
+        return batches
+
+
+def exact_of(loader: Any) -> Exact | None:
+    """The part of a loader that starts at any place: the loader itself, or the batch sampler of torch's or Ray's."""
+    for one in (loader, getattr(_inner(loader), "batch_sampler", None)):
+        if isinstance(one, Exact):
+            return one
+    return None
+
+
+def _require_the_same(place: Position, exact: Exact | None) -> None:
+    """A place within an epoch means something in the data only that it was saved in."""
+    if place.batch and place.exact != (exact.fingerprint if exact is not None else 0):
+        raise InputError(
+            f"data: the epoch was left after {place.batch} batches, and the data is another one now",
+            expected="the files, samples, seed and global batch that the epoch began with",
+            fix="bring the data back until the epoch is over",
+        )
+
+
+def _length(loader: Iterable[Any]) -> int | None:
+    try:
+        return len(cast("Any", loader))
+    except TypeError:
+        return None
+
+
+def _knows_its_place(loader: Any) -> bool:
+    """Whether a loader has a state; Accelerate's have the methods always, and a state only where they were asked to."""
+    return hasattr(loader, "load_state_dict") and getattr(loader, "use_stateful_dataloader", True)
+
+
+def _inner(loader: Any) -> Any:
+    """The loader that loads: Ray's and Accelerate's are around another."""
+    return getattr(loader, "_dataloader", None) or getattr(loader, "base_dataloader", None) or loader
+
+
+def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
+    """The generators that a loader and its samplers have been given, each once; Accelerate gives one of its own."""
+    found: dict[int, torch.Generator] = {}
+    seen: set[int] = set()
+    left: list[Any] = [loader]
+    while left:
+        owner = left.pop(0)
+        if owner is None or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        for name in ("generator", "synchronized_generator"):
+            generator = getattr(owner, name, None)
+            if isinstance(generator, torch.Generator):
+                found[id(generator)] = generator
+        left += [getattr(owner, name, None) for name in ("_dataloader", "base_dataloader", "sampler", "batch_sampler")]
+    return list(found.values())
+
+
+def _passed_over(loader: Iterable[Any], count: int) -> Iterator[Any]:
+    """Start a loader behind its first `count` batches: by index where it has any, else by loading them."""
+    inner = _inner(loader)
+    indexed = isinstance(inner, DataLoader) and not isinstance(inner.dataset, IterableDataset)
+    if not indexed or inner.batch_sampler is None or _knows_its_place(inner):
+        return _without(iter(loader), count)
+    real = inner.batch_sampler
+    # set in the instance's dictionary: a DataLoader refuses the assignment, as a running one must not change
+    behind = inner.__dict__["batch_sampler"] = _Behind(real, count)
+    try:
+        batches = iter(loader)
+        if not inspect.isgeneratorfunction(type(loader).__iter__):
+            behind.pass_over()
+            return batches
+        first = next(batches, _END)  # a generator (Accelerate's) starts as late as this
+    finally:
+        inner.__dict__["batch_sampler"] = real
+    if not behind.asked:
+        return _without(batches, count - 1)
+    return iter(()) if first is _END else itertools.chain([first], batches)
+
+
+def _without(batches: Iterator[Any], count: int) -> Iterator[Any]:
+    # by `next` alone: `iter` of Ray's wrapper, which is its own iterator, starts it again
+    for _ in range(count):
+        next(batches, None)
+    return batches
+
+
+class _Behind:
+    """The index batches of a sampler without its first `count`, once.
+
+    A sampler draws its seed at its first batch, after the loader has drawn its own: as late as that they are passed
+    over, and no later than `pass_over`.
+    """
+
+    def __init__(self, sampler: Iterable[Any], count: int) -> None:
+        self.batches, self.count, self.asked = iter(sampler), count, False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self.asked = True
+        self.pass_over()
+        return next(self.batches)
+
+    def pass_over(self) -> None:
+        """Draw what is done and drop it."""
+        count, self.count = self.count, 0
+        _without(self.batches, count)
+
+
+class Values:
+    """A few numbers or tensors of the loop's own that a checkpoint should hold: sums over an epoch, a best score.
+
+    seen = Values(loss=0.0, samples=0)
+    training = Resumable(run, model=model, optimizer=optimizer, per_rank={"seen": seen})
+    seen.loss += loss.item()
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"Values has no {name!r}; known: {', '.join(self.__dict__)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def state_dict(self) -> dict[str, Any]:
+        """All values."""
+        return dict(self.__dict__)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over saved values."""
+        self.__dict__.clear()
+        self.__dict__.update(state)

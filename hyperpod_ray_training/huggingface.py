@@ -1,0 +1,176 @@
+"""Hugging Face's `Trainer` in a run that survives: its loop stays, its state is the run's.
+
+    trainer = Trainer(model=model, args=arguments, train_dataset=data)
+    survive(trainer, config["run"]).train()
+
+A step of the run is a step of the optimizer. Set `save_strategy="no"`: the run saves. Batches that are done are passed
+over by index, as `Trainer` does it; a collator that draws random numbers (masked language models) draws others for the
+batch that was already loaded when the state was copied.
+
+Hooks used, of transformers 5: `Trainer._run_epoch`, `_load_rng_state`, `_maybe_log_save_evaluate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import torch
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from hyperpod_ray_training import rng
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.resumable import Resumable
+from hyperpod_ray_training.run import Run
+
+_HOOKS = ("_run_epoch", "_load_rng_state", "_maybe_log_save_evaluate")
+
+
+def survive(trainer: Trainer, run: Run) -> Trainer:
+    """Let `trainer.train()` resume where the run stands; the same trainer.
+
+    Args:
+        trainer: As it is made in the loop function, in every worker.
+        run: In the loop function it is `config["run"]`.
+    """
+    missing = [name for name in _HOOKS if not hasattr(trainer, name)]
+    if missing:
+        raise InputError(
+            f"transformers: this version's Trainer has no {', '.join(missing)}",
+            expected="transformers 5",
+            fix="install it in the image",
+        )
+    keeper = Survive(trainer, run)
+    trainer.add_callback(keeper)
+    trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)
+    trainer._load_rng_state = keeper.load_rng_state
+    trainer._maybe_log_save_evaluate = keeper.around_pause(trainer._maybe_log_save_evaluate)
+    return trainer
+
+
+class _State:
+    """The trainer's `TrainerState` and its callbacks', the same on every rank."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the trainer writes it, in one string."""
+        state, handler = self.trainer.state, self.trainer.callback_handler
+        exported = [one for one in [*handler.callbacks, self.trainer.control] if isinstance(one, ExportableState)]
+        callbacks = {type(one).__name__: one.state() for one in exported}
+        return {"json": json.dumps(dataclasses.asdict(state) | {"stateful_callbacks": callbacks})}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Into the state that the trainer has already made."""
+        for name, value in json.loads(saved["json"]).items():
+            setattr(self.trainer.state, name, value)
+        self.trainer._load_callback_state()
+
+
+class _Sums:
+    """What the trainer adds up until it logs; of this rank."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Three sums."""
+        one = self.trainer
+        return {"loss": one._tr_loss.cpu(), "logged": one._total_loss_scalar, "step": one._globalstep_last_logged}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Into the running trainer."""
+        one = self.trainer
+        one._tr_loss = saved["loss"].to(one.args.device)
+        one._total_loss_scalar, one._globalstep_last_logged = saved["logged"], saved["step"]
+
+
+class Survive(TrainerCallback):
+    """Brings the trainer's steps to the run; `survive` adds it."""
+
+    def __init__(self, trainer: Trainer, run: Run) -> None:
+        self.trainer, self.run = trainer, run
+        self.training: Any = None
+        self.numbers: bytes | None = None
+        self.ran = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Everything is made: restore."""
+        one = self.trainer
+        optimizer = getattr(one.optimizer, "optimizer", one.optimizer)  # Accelerate's is around torch's
+        extra = {"scheduler": one.lr_scheduler, "trainer": _State(one)}
+        if one.accelerator.scaler is not None:
+            extra["scaler"] = one.accelerator.scaler
+        model = one.model_wrapped if isinstance(one.model_wrapped, torch.nn.Module) else one.model
+        self.training = Resumable(
+            self.run, model=model, optimizer=optimizer, extra=extra, per_rank={"sums": _Sums(one)}
+        )
+        self.training.total_steps = state.max_steps
+        self.training.begin()
+        self.numbers = rng.capture(self.training.device)
+        self.start = (self.training.position.epoch, self.training.position.batch)
+
+    def around_epoch(self, original: Any) -> Any:
+        """Epochs that are done are not run; the one under way starts behind its batches."""
+
+        def run_epoch(**given: Any) -> None:
+            training, place = self.training, self.training.position
+            epoch, (first, batch) = given["epoch"], self.start
+            if self.ran:
+                place.next_epoch()
+                training.end_step()
+            if self.trainer.state.global_step >= self.trainer.state.max_steps:
+                self.trainer.control.should_training_stop = True
+            if epoch < first or self.trainer.control.should_training_stop:
+                return
+            self.ran = True
+            if epoch == first and (first or batch):
+                given |= {
+                    "resume_from_checkpoint": "the run's", "epochs_trained": epoch,
+                    "steps_trained_in_current_epoch": batch,
+                }  # fmt: skip
+            original(**given)
+
+        return run_epoch
+
+    def load_rng_state(self, _: Any) -> None:
+        """The trainer asks for this once it has passed over the batches that are done."""
+        if self.numbers is not None:
+            rng.restore(self.numbers, self.training.device)
+
+    def around_pause(self, original: Any) -> Any:
+        """An evaluation or a save may take long."""
+
+        def log_save_evaluate(*given: Any, **more: Any) -> None:
+            control = self.trainer.control
+            if not (control.should_evaluate or control.should_save):
+                original(*given, **more)
+                return
+            with self.training.pause():
+                original(*given, **more)
+
+        return log_save_evaluate
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The step before is done, with its logs and evaluations."""
+        self.training.end_step()
+        self.training.begin_step()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A batch of the step is done, and it has more."""
+        self.training.part_done()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count its batches."""
+        self.training.position.batch += self.trainer.current_gradient_accumulation_steps
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """What the trainer logs goes into the run's journal."""
+        self.training.note(**{key: value for key, value in (logs or {}).items() if isinstance(value, (int, float))})
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save the last step."""
+        self.training.end()

@@ -1,0 +1,236 @@
+"""Lightning's `Trainer` in a run that survives: its loop stays, its state is the run's.
+
+    trainer = pl.Trainer(**in_ray(config["run"]), max_epochs=3)
+    trainer.fit(model, loader)
+
+A step of the run is a step of the optimizer. The strategy is DDP on the process group that Ray, or the library, has
+opened. Batches that are done are passed over by index. What `self.log(…, on_epoch=True)` adds up begins again in the
+epoch that was under way.
+
+Hooks used, of Lightning 2: `FitLoop.setup_data`, `_TrainingEpochLoop.on_run_start`, `_EvaluationLoop.run`,
+`_Loop.state_dict` and `load_state_dict`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from hyperpod_ray_training import rng
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.resumable import Resumable, ensure_process_group
+from hyperpod_ray_training.run import Run
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+else:  # two names of one package; a trainer takes callbacks of its own only
+    _UNIFIED = "pytorch_lightning" not in sys.modules and importlib.util.find_spec("lightning") is not None
+    pl = importlib.import_module("lightning.pytorch" if _UNIFIED else "pytorch_lightning")
+
+
+def in_ray(run: Run, *, callbacks: Sequence[Any] = ()) -> dict[str, Any]:
+    """Arguments of a `Trainer` that survives: strategy, accelerator, devices, callbacks; no checkpoints of its own.
+
+    Args:
+        run: In the loop function it is `config["run"]`.
+        callbacks: Your own callbacks.
+    """
+    ensure_process_group()
+    strategy = pl.strategies.DDPStrategy
+    made = type("SurvivingDDP", (_OneDevice, strategy), {})(cluster_environment=_environment())
+    return {
+        "strategy": made, "accelerator": "gpu" if torch.cuda.is_available() else "cpu", "devices": 1,
+        "callbacks": [*callbacks, Survive(run)], "enable_checkpointing": False,
+    }  # fmt: skip
+
+
+def _environment() -> Any:
+    """Ranks of the process group that is open."""
+    base = importlib.import_module(f"{pl.__name__}.plugins.environments").LightningEnvironment
+
+    def set_rank(self: Any, rank: int) -> None:
+        base.set_global_rank(self, dist.get_rank())
+
+    return type(
+        "OpenGroup",
+        (base,),
+        {
+            "creates_processes_externally": property(lambda _: True),
+            "world_size": lambda _: dist.get_world_size(),
+            "set_world_size": lambda *_: None,
+            "global_rank": lambda _: dist.get_rank(),
+            "set_global_rank": set_rank,
+            "local_rank": lambda _: 0,  # each process sees the one device that Ray gave it
+            "node_rank": lambda _: 0,
+            "teardown": lambda _: None,
+        },
+    )()
+
+
+class _OneDevice:
+    """Of a strategy: this process trains on one device, beside those of the other ranks."""
+
+    @property
+    def root_device(self) -> torch.device:
+        """What Ray gave this worker."""
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        import ray.train.torch
+
+        return ray.train.torch.get_device()
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int]:
+        """The rows of a rank."""
+        return {"num_replicas": dist.get_world_size(), "rank": dist.get_rank()}
+
+
+class _Loops:
+    """Where the trainer's loops stand, and its callbacks' states; the same on every rank."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """As a checkpoint of Lightning holds it."""
+        trainer = self.trainer
+        own = (one for one in trainer.callbacks if not isinstance(one, Survive))
+        callbacks = {one.state_key: state for one in own if (state := one.state_dict())}
+        return {"loops": pickle.dumps((trainer.fit_loop.state_dict(), callbacks))}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Into the trainer, whose loops then continue."""
+        loops, callbacks = pickle.loads(saved["loops"])  # noqa: S301 - the run's own checkpoint
+        loop = self.trainer.fit_loop
+        loop.load_state_dict(loops)
+        if loop.epoch_progress.total.completed == loop.epoch_progress.total.ready:  # between two epochs
+            loop.epoch_loop.batch_progress.reset_on_run()
+            loop.epoch_loop.scheduler_progress.reset_on_run()
+            loop.epoch_loop.automatic_optimization.optim_progress.reset_on_run()
+        for one in self.trainer.callbacks:
+            if one.state_key in callbacks:
+                one.load_state_dict(callbacks[one.state_key])
+
+
+class _Rest:
+    """The batches that the epoch under way has left of a loader; each is a part of a step of the run."""
+
+    def __init__(self, keeper: Survive, loader: Any) -> None:
+        self.keeper, self.loader = keeper, loader
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"state_dict", "load_state_dict"}:  # the run keeps the place in the data
+            raise AttributeError(name)
+        return getattr(self.__dict__["loader"], name)
+
+    def __iter__(self) -> Iterator[Any]:
+        # a generator begins at its first batch: the trainer makes the first iterator before the training starts
+        yield from self.keeper.batches(self.loader)
+
+
+class Survive(pl.Callback):
+    """Brings the trainer's steps to the run; `in_ray` adds it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.training: Any = None
+        self.numbers: bytes | None = None
+        self.under_way = False
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Everything is made: restore."""
+        if len(trainer.optimizers) != 1:
+            raise InputError(f"lightning: {len(trainer.optimizers)} optimizers", expected="1", fix="use one optimizer")
+        extra: dict[str, Any] = {"lightning": _Loops(trainer)}
+        for number, config in enumerate(trainer.lr_scheduler_configs):
+            extra[f"scheduler-{number}"] = config.scheduler
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        if scaler is not None:
+            extra["scaler"] = scaler
+        optimizer = trainer.optimizers[0]
+        self.training = Resumable(
+            self.run, model=trainer.strategy.model, optimizer=getattr(optimizer, "optimizer", optimizer), extra=extra
+        )
+        self.trainer, loop = trainer, trainer.fit_loop
+        if trainer.max_steps > 0:
+            self.training.total_steps = trainer.max_steps
+        self.training.begin()
+        self.numbers = rng.capture(self.training.device)
+        if self.training.step:
+            trainer.num_sanity_val_steps = 0
+        loop.setup_data = self._with_rest(loop.setup_data)
+        loop.epoch_loop.on_run_start = self._not_again(loop.epoch_loop.on_run_start)
+        loop.epoch_loop.val_loop.run = self._in_pause(loop.epoch_loop.val_loop.run)
+
+    def _with_rest(self, original: Callable[[], None]) -> Callable[[], None]:
+        def setup_data() -> None:
+            loop = self.trainer.fit_loop
+            before = loop._combined_loader
+            original()
+            combined = loop._combined_loader
+            if combined is None or combined is before:
+                return
+            if len(combined.flattened) != 1:
+                raise InputError(
+                    f"lightning: {len(combined.flattened)} training loaders", expected="1", fix="combine them into one"
+                )
+            combined.flattened = [_Rest(self, combined.flattened[0])]
+            iter(loop._data_fetcher)
+
+        return setup_data
+
+    def _not_again(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
+        def on_run_start(data_fetcher: Any) -> None:
+            original(data_fetcher)
+            # the step that was saved is done, its validation too: nothing of it is to be caught up on
+            loop = self.trainer.fit_loop.epoch_loop
+            loop._restarting = loop.val_loop.restarting = False
+            loop.reset_restart_stage()
+
+        return on_run_start
+
+    def _in_pause(self, original: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            with self.training.pause():
+                return original()
+
+        return run
+
+    def batches(self, loader: Any) -> Iterator[Any]:
+        """What an epoch has left."""
+        training = self.training
+        if self.under_way:  # the trainer asks for no batch beyond the last one of an epoch
+            training.position.next_epoch()
+            training.end_step()
+            training._loaders = 0
+        elif self.numbers is not None:
+            rng.restore(self.numbers, training.device)
+        self.under_way = True
+        yield from training.batches(loader, accumulate=self.trainer.accumulate_grad_batches)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """What the module logged, and its loss, go into the run's journal."""
+        logged = {key: float(value) for key, value in trainer.logged_metrics.items() if _is_number(value)}
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None and _is_number(loss):
+            logged["loss"] = float(loss) * trainer.accumulate_grad_batches
+        self.training.note(**logged)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Save the last step; for the trainer its epoch is over, whole or not."""
+        self.training.position.next_epoch()
+        self.training.end()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (torch.is_tensor(value) and value.numel() == 1)

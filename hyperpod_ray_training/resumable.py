@@ -1,0 +1,429 @@
+"""The training loop's half: resume, save in the background, react to a drain notice, report only what is complete.
+
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(1000):
+        loss = train_one(step)
+        training.finished(step, loss=loss)
+
+or, around a loader that the loop has already,
+
+    for epoch in training.epochs(10):
+        for batch in training.batches(loader):
+            training.note(loss=train_one(batch))
+
+Every rank runs the same lines in the same order. This class is the order of things in a loop; the parts do the work:
+`saving`, `restoring`, `draining`, `ranks` (what the ranks agree on) and `state` (what a checkpoint holds).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import torch
+import torch.distributed as dist
+from ray.train import Checkpoint, CheckpointUploadMode
+from torch.distributed.checkpoint.stateful import Stateful
+
+from hyperpod_ray_training import hangs, rng, torchrun
+from hyperpod_ray_training.draining import NONE, DrainWatch
+from hyperpod_ray_training.errors import InputError, Unrecoverable
+from hyperpod_ray_training.faults import FaultHooks
+from hyperpod_ray_training.interval import SaveClock
+from hyperpod_ray_training.journal import Journal
+from hyperpod_ray_training.live import LIVE
+from hyperpod_ray_training.looping import Looping
+from hyperpod_ray_training.metrics import Metrics
+from hyperpod_ray_training.pace import Pace, Parts
+from hyperpod_ray_training.ranks import Ranks, patience
+from hyperpod_ray_training.restoring import Restorer
+from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.saving import Save, Saver
+from hyperpod_ray_training.spares import warm_up
+from hyperpod_ray_training.spares.loop import HandOverError, current
+from hyperpod_ray_training.spares.memory import memory_of
+from hyperpod_ray_training.spares.ray_group import report_alone
+from hyperpod_ray_training.state import TrainingState
+from hyperpod_ray_training.tiered import Tier
+from hyperpod_ray_training.tracking import tracker_of
+from hyperpod_ray_training.writers import kind_for
+
+STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
+
+
+class Resumable(Looping):
+    """Keeps one run's model, optimizer, random numbers, place in the data and step through faults.
+
+    Args:
+        run: What the driver described; in the loop it is `config["run"]`.
+        model: The module, plain, DDP or FSDP2 (`fully_shard`); wrap it first.
+        optimizer: Its optimizer.
+        extra: Further state by name, each with `state_dict` and `load_state_dict`: a scheduler, a `GradScaler`, an
+            `AveragedModel`. Tensors may be sharded as the model's; the rest is the same on every rank.
+        per_rank: State by name that each rank has its own of, any that can be pickled: `Values` of the loop. It is left
+            out where another number of ranks takes the run up.
+
+    Needs a process group; in Ray's local mode without torchrun it makes one of a single process. Works with and
+    without `with`: a loop that `Run.fit` started leaves it at its end.
+    """
+
+    def __new__(cls, *_: Any, **__: Any) -> Resumable:
+        """A spare that rehearses the loop gets one that only counts steps."""
+        if not warm_up.under_way():
+            return super().__new__(cls)
+        from hyperpod_ray_training.rehearsed import Rehearsed
+
+        return super().__new__(Rehearsed)
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        extra: Mapping[str, Stateful] | None = None,
+        per_rank: Mapping[str, Stateful] | None = None,
+    ) -> None:
+        ensure_process_group()
+        self.run, self.settings = run, run.settings
+        self.folder = run.folder()
+        self.generation = current()
+        self.ranks = Ranks(run.settings)
+        self.rank, self.world = self.ranks.rank, self.ranks.world
+        self.state = TrainingState(
+            model=model, optimizer=optimizer, extra=extra or {}, per_rank=per_rank or {}, rank=self.rank,
+            world=self.world,
+        )  # fmt: skip
+        self.position, self.device = self.state.position, self.state.device
+        self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
+        self.pace, self.parts = Pace(self.journal.progress, world=self.world), Parts()
+        self.shown = Metrics(run.name, enabled=self.rank == 0)
+        self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
+        self.hooks = FaultHooks(
+            folder=Path(self.folder.at("faults")) if self.folder.local else None,
+            rank=self.rank,
+            announce=self._announce,
+        )
+        kind = kind_for(self.folder, run.writer)
+        tier = Tier(namespace=run.name, world=self.world) if kind == "tiered" else None
+        self.saver = Saver(
+            run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal, hooks=self.hooks,
+            attempt=self.attempt, kind=kind, tier=tier, report=self._report,
+        )  # fmt: skip
+        self.restorer = Restorer(
+            run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal,
+            attempt=self.attempt, tier=tier, report=self._report, node=node_address(),
+        )  # fmt: skip
+        self.drains = DrainWatch(run.settings, self.journal)
+        self.clock = SaveClock(
+            every_steps=run.save_every_steps, every_s=run.settings.save_every_s, agree=self.ranks.agree
+        )
+        self.memory = None
+        if self.generation is not None:
+            self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
+        self.metrics: dict[str, Any] = {}
+        self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
+        hangs.begin()  # a loop that another trainer runs
+        self.draining = False
+        self.alone = torchrun.started() and not ray.is_initialized()
+        self.leaving = self.resizing = False
+        self._asked_about: Save | None = None
+        LIVE.append(self)
+
+    def __enter__(self) -> Resumable:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self in LIVE:
+            LIVE.remove(self)
+            self.leave(failed=kind is not None)
+
+    def leave(self, *, failed: bool) -> None:
+        """The loop has ended, well or not; a second call does nothing."""
+        try:
+            self._leave(failed=failed)
+        finally:
+            tracker, self.tracker = self.tracker, None
+            # with spares the process stays after a fault, and takes its tracker along
+            if tracker is not None and not (failed and self.generation is not None):
+                tracker.close(failed=failed)
+
+    def _leave(self, *, failed: bool) -> None:
+        if failed:
+            if self.generation is None:
+                self.saver.abandon()
+            elif self.memory is not None:
+                self.memory.neighbour.salvage()
+        elif self._loaders:
+            self.end()  # a loop over batches that ended early, or has no epochs
+        else:
+            self._finish_save()
+
+    # ---- the loop ----
+
+    def about_to_step(self) -> None:
+        """Faults on request."""
+        self.hooks.at_step()
+
+    def finish(self) -> None:
+        """All steps are done: save the last, unless it is."""
+        self.journal.update(now=True, state="saving")
+        self._finish_save()
+        if self.saver.saved_step != self.step:
+            self.save("final", wait=True)
+        if self.saver.saved_step != self.step:
+            raise Unrecoverable(
+                f"the final checkpoint of step {self.step} could not be written: {self._last_error()}",
+                expected="storage that can be written",
+                fix="free space or repair the storage, then submit the same run again",
+            )
+        noted: dict[str, Any] = {**self.metrics, "step": self.step, "world": self.world}
+        hangs.ended(self.step)
+        self.journal.event("done", **noted)
+        self.journal.update(now=True, state="done")
+
+    def finished(self, step: int, **metrics: float) -> None:
+        """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
+        if step != self.step:
+            raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
+        self.step = step + 1
+        hangs.stepped(self.step)
+        self.shown.stepped(self.step, world=self.world, metrics=metrics)
+        self.metrics = metrics
+        if self.step % self.run.event_every_steps == 0:
+            noted: dict[str, Any] = {**metrics, "step": self.step, "world": self.world}
+            self.journal.event("step", **noted)
+        if self.tracker is not None:
+            self.tracker.log(self.step, metrics)
+        pace = {}
+        if self.journal.enabled:
+            self.pace.stepped(time.monotonic())
+            self.parts.stepped(time.monotonic())
+            pace = self.pace.fields() | self.parts.fields()
+        self.journal.update(
+            state=self._running, last_step=self.step, metrics=metrics,
+            last_step_t=round(time.time(), 3), world_size=self.world, total_steps=self.total_steps,
+            attempt=self.attempt, **pace,
+        )  # fmt: skip
+        if self.generation is not None:
+            self.generation.member.now.step = self.step
+            self.generation.store.saved_step = max(self.generation.store.saved_step, self.saver.saved_step)
+        reason = self._talk()
+        if self.memory is not None:
+            self.memory.finished(self.step, settle=self.leaving)
+        if self.resizing:
+            self.save("resize", wait=True)
+        if self.leaving:
+            self._hand_over()
+        if self.generation is not None:
+            self.generation.member.now.saving = self.saver.in_flight is not None
+        if self.clock.due(self.step) and reason is None and self.step != self.total_steps:
+            reason = "interval"
+        if reason is not None:
+            self.save(reason, wait=reason in {"deadline", "leave"})
+        if reason == "leave" and self.step != self.total_steps:
+            raise SystemExit(torchrun.LEFT)
+
+    def part_done(self) -> None:
+        """Note that a part of the step under way is done, such as a micro-batch.
+
+        Steps may take minutes; with their parts, `status` reports a hang as soon as of short steps. Loops over
+        `batches`, of Lightning and of transformers note them by themselves.
+        """
+        if self.journal.enabled:
+            self.parts.noted(time.monotonic())
+            self.journal.update(last_part_t=round(time.time(), 3))
+
+    def save(self, reason: str = "interval", *, wait: bool = False) -> None:
+        """Write a checkpoint of this moment; in the background unless the run says otherwise or `wait` is set."""
+        if self.generation is not None:
+            self.generation.member.now.saving = True
+        stands = wait or not self.run.async_save
+        if stands:
+            self.journal.update(now=True, state="saving")
+        with self.unhurried():
+            self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
+        if stands:
+            self.parts.pace.left()
+            self.journal.update(now=True, state=self._running)
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """While inside, no rank counts as hung: for a validation or a download that only some ranks do."""
+        if self.generation is None:
+            yield
+            return
+        with self.generation.member.busy():
+            yield
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Declare a pause that may take minutes: a validation, an export, a download.
+
+        Every rank enters it, also those that have nothing to do there. No rank counts as hung in it, a collective in it
+        may take `checkpoint_group_timeout_s`, and the ranks meet at its end.
+        """
+        self.journal.update(now=True, state="paused")
+        limit = self.settings.checkpoint_group_timeout_s
+        self.shown.began()
+        with hangs.paused(self.step, limit_s=limit), self.unhurried(), patience(limit):
+            yield
+            self.ranks.meet()
+        self.shown.began()
+        self.parts.pace.left()
+        self.journal.update(now=True, state=self._running)
+
+    def told(self, metrics: Mapping[str, Any]) -> None:
+        """Metrics of a `ray.train.report` without a checkpoint, in a run with spares."""
+        self.metrics = {**self.metrics, **metrics}
+        self.journal.update(reported=dict(metrics))
+
+    @property
+    def _running(self) -> str:
+        return "draining" if self.draining else "running"
+
+    def _finish_save(self) -> None:
+        with self.unhurried():
+            self.saver.finish()
+
+    def _hand_over(self) -> None:
+        """All ranks hold this step in memory, and some of them are about to lose their node."""
+        self.ranks.agree(0.0)  # nobody leaves before everybody's copy has arrived
+        raise HandOverError
+
+    def restore(self) -> None:
+        """Load the newest complete checkpoint; `steps` does it first of all."""
+        self.journal.update(
+            now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt,
+            last_part_t=None, **self.parts.fields(),
+        )  # fmt: skip
+        self.journal.event(
+            "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),
+            attempt=self.attempt,
+        )  # fmt: skip
+        self.shown.began()
+        with self.unhurried():
+            if not self._from_memory():
+                self._from_checkpoint()
+            # the ranks come out of a restore far apart; the first step has the short limit
+            self.ranks.meet()
+        self.journal.update(now=True, state="running")
+        self.drains.begin(self.step)
+        self.clock.begin(self.step)
+
+    def _from_checkpoint(self) -> None:
+        # loading may draw random numbers (a lazy module, a collective's shuffle); a new run must not notice
+        before = rng.capture(self.state.device)
+        restored = self.restorer.restore()
+        if restored is None:
+            rng.restore(before, self.state.device)
+            return
+        self.step = restored.step
+        self.saver.saved_step = restored.step if restored.own else -1
+        if self.generation is not None:
+            self.generation.store.saved_step = self.saver.saved_step
+
+    def _from_memory(self) -> bool:
+        """Take the newest step that the ranks of the last generation hold; False where a checkpoint is as new."""
+        if self.memory is None or self.generation is None:
+            return False
+        started = time.monotonic()
+        step = self.memory.restore()
+        if step is None:
+            return False
+        self.step, generation, now = step, self.generation, time.monotonic()
+        self.journal.event(
+            "restore", step=step, path="memory", seconds=round(now - started, 3), world=self.world,
+            node=node_address(), gen=generation.number, group_s=round(generation.group_s, 3),
+            build_s=round(started - generation.begun - generation.group_s, 3),
+        )  # fmt: skip
+        self.journal.update(last_step=step, restored_step=step, restored_path="memory")
+        self.restorer.sweep()
+        return True
+
+    # ---- what the ranks tell each other ----
+
+    def _talk(self) -> str | None:
+        """Hear what was asked at the last step, ask what there is to ask; the reason to save now, or None."""
+        reason = self._hear()
+        saving, looking = self.saver.in_flight is not None, self.drains.due(self.step)
+        if saving or looking:
+            code, every = NONE, 0
+            if looking and (self.rank == 0 or self.alone):
+                code, every = self.drains.look(self.step, last_save_s=self.saver.last_save_s)
+            self._asked_about = self.saver.in_flight
+            leaving = self._asked_to_leave()
+            self.ranks.ask(
+                float(saving and not self.saver.done_here),
+                float(self.saver.failed_here),
+                code,
+                float(every),
+                leaving,
+            )
+            if self.world == 1:
+                reason = self._hear() or reason
+        return reason
+
+    def _asked_to_leave(self) -> float:
+        """Whether the coordinator has asked this rank that all leave the loop at the end of a step."""
+        if self.generation is None or not self.generation.member.move_asked:
+            return STAY
+        return RESIZE if self.generation.member.resize_asked else MOVE
+
+    def _hear(self) -> str | None:
+        answer = self.ranks.answer()
+        if answer is None:
+            return None
+        unfinished, failed, code, every, leaving = answer
+        self.leaving, self.resizing = leaving > STAY, leaving > MOVE
+        save, self._asked_about = self._asked_about, None
+        if save is not None and save is self.saver.in_flight and not unfinished:
+            self.saver.settle(failed=failed > 0)
+        if not every:  # nobody looked for a notice
+            return None
+        reason = self.drains.heard(self.step, code=code, every=every)
+        self.draining = self.draining or reason is not None
+        return reason
+
+    def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
+        if self.alone and self.rank == 0:
+            torchrun.prune(self.folder, self.run)
+        filesystem = None if self.folder.local else ray.train.get_context().get_storage().storage_filesystem
+        checkpoint = Checkpoint(self.folder.at(name), filesystem=filesystem)
+        if self.generation is not None:
+            if self.rank == 0:
+                report_alone(checkpoint, dict(metrics))
+            return
+        ray.train.report(
+            dict(metrics),
+            checkpoint=checkpoint,
+            checkpoint_dir_name=name,
+            checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+            # what a save left in its place, S3 included, is the folder's to prune and never Ray's to delete
+            delete_local_checkpoint_after_upload=False,
+        )
+
+    def _announce(self, kind: str, **fields: Any) -> None:
+        self.journal.event(kind, always=True, step=self.step, node=node_address(), **fields)
+
+    def _last_error(self) -> str:
+        return str(self.journal.progress.get("last_error") or "see the errors above")
+
+
+def ensure_process_group() -> None:
+    """A process group of one, for local mode without torchrun; a job that shards its model calls it before it does."""
+    if not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def node_address() -> str:
+    """This process's node, as Ray or Slurm knows it; `local` without both."""
+    return str(ray.util.get_node_ip_address()) if ray.is_initialized() else torchrun.node()

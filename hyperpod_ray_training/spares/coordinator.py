@@ -1,0 +1,139 @@
+"""The actor that sees at once who is gone: one connection per worker, on the driver's node.
+
+It never sits on a node that trains: a coordinator that goes with the node it should notice helps nobody. When it is
+killed Ray starts it again, and the workers, who keep training, reconnect and say which rank they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hyperpod_ray_training.journal import Journal, log
+from hyperpod_ray_training.spares.members import Limits, member_fields
+from hyperpod_ray_training.spares.table import Message, Out, Table
+
+TICK_S = 0.1
+_LINE_BYTES = 1 << 20
+
+
+class Coordinator:
+    """Connections and time around a `Table`.
+
+    Args:
+        run: The run; its folder's journal receives what happens.
+        active: Ranks that train; of an elastic run the most.
+        least: The fewest ranks that may train. Default: `active`.
+        spares: Members beyond those.
+        limits: When a member counts as lost.
+        token: What a member must show; whoever knows it could stop the run's processes.
+    """
+
+    def __init__(
+        self, *, run: Any, active: int, spares: int, limits: Limits, token: str, least: int | None = None
+    ) -> None:
+        self.run, self.token = run, token
+        self.journal = Journal(run.folder(), name=run.name, enabled=False)
+        self.table = Table(active=active, least=least, expected=active + spares, limits=limits, note=self._note)
+        self.writers: dict[str, asyncio.StreamWriter] = {}
+        self.server: asyncio.Server | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def address(self) -> tuple[str, int]:
+        """Where to connect; starts to listen at the first call."""
+        import ray
+
+        return await self.listen(ray.util.get_node_ip_address(), nodes=True)
+
+    async def listen(self, ip: str, *, nodes: bool) -> tuple[str, int]:
+        """Listen on `ip`; with `nodes`, also look for nodes that are about to go."""
+        if self.server is None:
+            self.server = await asyncio.start_server(self._serve, ip, 0, limit=_LINE_BYTES)
+            self.tasks.append(asyncio.create_task(self._tick()))
+            if nodes:
+                self.tasks.append(asyncio.create_task(self._watch_nodes()))
+        host, port = self.server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for task in self.tasks:
+            task.cancel()
+        if self.server is not None:
+            self.server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        uid = None
+        try:
+            hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            if hello.get("type") != "hello" or not hmac.compare_digest(str(hello.get("token")), self.token):
+                return
+            fields = member_fields(hello)
+            uid = fields["uid"]
+            self.writers[uid] = writer
+            self._send(self.table.hello(time.monotonic(), **fields))
+            while line := await reader.readline():
+                self._send(self._hear(uid, json.loads(line)))
+        except (OSError, ValueError, KeyError, TypeError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # a connection that breaks or talks nonsense ends; what that means is said below
+        finally:
+            if uid is not None and self.writers.get(uid) is writer:
+                self._send(self.table.lost(time.monotonic(), uid, "connection closed"))
+                self.writers.pop(uid, None)
+            writer.close()
+
+    def _hear(self, uid: str, message: Message) -> Out:
+        now, table, kind = time.monotonic(), self.table, message.get("type")
+        if kind == "beat":
+            fields = {name: message[name] for name in ("step", "seq", "busy", "saving") if name in message}
+            return table.beat(now, uid, **fields)
+        if kind == "cold":
+            table.cold(uid)
+        out: dict[str, Callable[[], Out]] = {
+            "warm": lambda: table.warmed(now, uid),
+            "broke": lambda: table.broke(now, uid, int(message["gen"])),
+            "ready": lambda: table.is_ready(now, uid, int(message["gen"])),
+            "handed over": lambda: table.handed_over(now, uid, int(message["gen"])),
+            "done": lambda: table.done(uid),
+        }
+        return out.get(str(kind), list)()
+
+    def _send(self, out: Out) -> None:
+        for uid, message in out:
+            writer = self.writers.get(uid)
+            if writer is not None:
+                with contextlib.suppress(OSError, RuntimeError):
+                    writer.write((json.dumps(message) + "\n").encode())
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._send(self.table.tick(time.monotonic()))
+
+    async def _watch_nodes(self) -> None:
+        """Ray's own watcher of drain notices does not run for a group that keeps its survivors (ray 2.60)."""
+        import ray
+
+        settings = self.run.settings
+        while True:
+            await asyncio.sleep(settings.preemption_poll_interval_s)
+            try:
+                draining = await asyncio.to_thread(ray._private.state.state.get_draining_nodes)
+                if not draining and not self.table.draining:
+                    continue
+                nodes = await asyncio.to_thread(ray.nodes)
+            except Exception as error:
+                log(f"coordinator: drain notices cannot be read ({type(error).__name__}: {error})")
+                return
+            gone = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] in draining and node["Alive"]}
+            self._send(self.table.drain(time.monotonic(), frozenset(gone)))
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        self.journal.event(kind, always=True, **fields)
+        text = ", ".join(f"{key} {value}" for key, value in fields.items() if key != "uid")
+        log(f"coordinator: {kind}: {text}")

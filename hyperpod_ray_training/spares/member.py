@@ -1,0 +1,203 @@
+"""A worker's side of the connection to the coordinator: it beats, hears, and ends on request.
+
+The beat is a thread of its own, so that a process that computes for minutes still beats, and a process that was stopped
+(SIGSTOP, a frozen machine) does not. A fence is obeyed by that thread too: it kills the process, because the main
+thread of a rank that hangs cannot be reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperpod_ray_training.journal import log
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a worker returns to Ray: the ranks of its last generation (0: it had none), and what the loop returned."""
+
+    world: int = 0
+    value: Any = None
+
+
+RECONNECT_S = 60.0
+_RETRY_S = 0.2
+
+
+class CoordinatorLostError(RuntimeError):
+    """The coordinator is gone and does not come back: the run continues from its newest checkpoint."""
+
+
+@dataclass(kw_only=True)
+class Now:
+    """Where this process stands; what a beat and a hello say about it."""
+
+    gen: int = -1
+    rank: int | None = None
+    world: int = 0
+    step: int = 0
+    busy: int = 0
+    saving: bool = False
+    warm: bool = False
+    seq: Callable[[], int] = field(default=lambda: 0)
+
+
+class Member:
+    """One connection, made again when the coordinator was started again.
+
+    Args:
+        find: Asks for the coordinator's address; may fail while it is being started.
+        token: Shown to the coordinator.
+        node: This node's address.
+        port: Of this process's store.
+        order: Ray's rank of this process.
+        group: Workers that Ray has started; 0 where that is not known.
+        beat_s: Seconds between two beats.
+        cut: Called in the connection's thread when a generation ends: makes the main thread's collective raise.
+        fence: Ends this process.
+    """
+
+    def __init__(
+        self,
+        *,
+        find: Callable[[], tuple[str, int]],
+        token: str,
+        node: str,
+        port: int,
+        order: int,
+        group: int = 0,
+        beat_s: float,
+        cut: Callable[[], None],
+        fence: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+    ) -> None:
+        self.find, self.token, self.node, self.port, self.order = find, token, node, port, order
+        self.group, self.beat_s, self.cut, self.fence = group, beat_s, cut, fence
+        self.uid = f"{node}-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+        self.now = Now()
+        self.newest_gen = -1
+        self.move_asked = self.resize_asked = False
+        self.over = threading.Event()
+        self._inbox: deque[Message] = deque()
+        self._heard = threading.Condition()
+        self._sending = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._connect()
+        for work in (self._listen, self._beat):
+            threading.Thread(target=work, name=f"resilience{work.__name__}", daemon=True).start()
+
+    # ---- towards the coordinator ----
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Say something; silently lost while there is no connection, since the next hello says it all again."""
+        with self._sending, contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.sendall((json.dumps({"type": kind, **fields}) + "\n").encode())
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """While inside, this rank waits for something that may take long (storage, a validation): it does not hang."""
+        self.now.busy += 1
+        self._say_beat()  # at once: what comes may keep the next one back
+        try:
+            yield
+        finally:
+            self.now.busy -= 1
+
+    def _connect(self) -> None:
+        connection = socket.create_connection(self.find(), timeout=10)
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        now = self.now
+        hello = {
+            "type": "hello", "token": self.token, "uid": self.uid, "order": self.order, "node": self.node,
+            "port": self.port, "pid": os.getpid(), "gen": now.gen, "rank": now.rank, "warm": now.warm,
+            "world": now.world, "group": self.group,
+        }  # fmt: skip
+        connection.sendall((json.dumps(hello) + "\n").encode())
+        with self._sending:
+            self._socket = connection
+
+    def _beat(self) -> None:
+        while not self.over.wait(self.beat_s):
+            try:
+                seq = {"seq": self.now.seq()}
+            except Exception:  # the groups are being changed by the main thread
+                seq = {}
+            self._say_beat(**seq)
+
+    def _say_beat(self, **fields: int) -> None:
+        now = self.now
+        self.send("beat", step=now.step, busy=now.busy > 0, saving=now.saving, **fields)
+
+    # ---- from the coordinator ----
+
+    def _listen(self) -> None:
+        while not self.over.is_set():
+            connection = self._socket
+            assert connection is not None  # noqa: S101
+            with contextlib.suppress(OSError, ValueError), connection.makefile("r", encoding="utf-8") as lines:
+                for line in lines:
+                    self._hear(json.loads(line))
+            if self.over.is_set() or not self._come_back():
+                break
+
+    def _come_back(self) -> bool:
+        until = time.monotonic() + RECONNECT_S
+        while time.monotonic() < until:
+            time.sleep(_RETRY_S)
+            with contextlib.suppress(Exception):
+                self._connect()
+                log(f"coordinator: connected again as {self.uid}")
+                return True
+        self._put({"type": "alone"})
+        self.cut()
+        return False
+
+    def _hear(self, message: Message) -> None:
+        kind = message.get("type")
+        if kind == "fence":
+            self.fence()
+            return
+        if kind == "move":
+            self.resize_asked = bool(message.get("resize", False))
+            self.move_asked = True
+            return
+        if kind == "over":
+            self.over.set()
+        if kind == "abandon":
+            self.newest_gen = max(self.newest_gen, int(message["gen"]))
+        self._put(message)
+        if kind in {"abandon", "fallback"} and self.now.gen >= 0 and self.newest_gen != self.now.gen:
+            self.cut()
+
+    def _put(self, message: Message) -> None:
+        with self._heard:
+            self._inbox.append(message)
+            self._heard.notify_all()
+
+    def next(self, timeout: float | None = None) -> Message | None:
+        """The next message for the main thread; None after `timeout` seconds without one."""
+        with self._heard:
+            if not self._heard.wait_for(lambda: bool(self._inbox), timeout):
+                return None
+            return self._inbox.popleft()
+
+    def close(self) -> None:
+        """The run is over for this process."""
+        self.over.set()
+        with self._sending, contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.close()

@@ -1,0 +1,74 @@
+"""A worker process as the coordinator knows it, and the limits after which it counts as lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hyperpod_ray_training.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a member counts as lost.
+
+    Args:
+        silence_s: No beat from a member that trains.
+        hang_s: Least seconds in which no rank gets on while one is behind the others.
+        hang_steps: The same as a multiple of the median step.
+        ready_s: From the end of a generation until every survivor has let go of it.
+        barren: So many generations in a row without a step end in a restart from the checkpoint.
+        gather_s: The first generation waits so long for the spares too, so that neighbours in rank are neighbours on
+            nodes. A new coordinator waits so long for every rank that trains.
+        elastic_gather_s: The first generation of an elastic run waits so long for its largest size, then starts with
+            those that are there.
+    """
+
+    silence_s: float = 1.5
+    hang_s: float = 2.5
+    hang_steps: float = 6.0
+    ready_s: float = 30.0
+    barren: int = 5
+    gather_s: float = 5.0
+    elastic_gather_s: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Those of a run. Where a worker may be silent for minutes it may take them to let go, too."""
+        return cls(
+            silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps,
+            ready_s=max(cls.ready_s, settings.silence_s),
+        )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Member:
+    """A worker process, as it last described itself."""
+
+    uid: str
+    order: int
+    node: str
+    port: int
+    pid: int
+    beat: float
+    warm: bool = False
+    gen: int = -1
+    step: int = 0
+    seq: int = 0
+    busy: bool = False
+    saving: bool = False
+    leaving: bool = False
+    proven: bool = False
+    """It has finished a step or rehearsed one: nothing is imported for the first time any more."""
+
+
+def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a hello, checked: a message of another form raises KeyError, TypeError or ValueError."""
+    fields: dict[str, Any] = {
+        "uid": str(message["uid"]), "order": int(message["order"]), "node": str(message["node"]),
+        "port": int(message["port"]), "pid": int(message["pid"]), "gen": int(message.get("gen", -1)),
+    }  # fmt: skip
+    rank = message.get("rank")
+    fields |= {"world": int(message.get("world", 0)), "group": int(message.get("group", 0))}
+    return fields | {"rank": None if rank is None else int(rank), "warm": bool(message.get("warm", False))}

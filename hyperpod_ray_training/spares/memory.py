@@ -1,0 +1,120 @@
+"""The newest steps of this rank, and of one neighbour on another node, in host memory.
+
+After every step a rank copies what the step changed (parameters, optimizer, buffers, schedulers, random numbers) and
+sends the copy to its neighbour while the next step computes. When a rank is lost the survivors still hold a step that
+is whole: at most the step under way is done again. When a rank and the node with its copy are lost together, the run
+continues from the newest checkpoint.
+
+Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
+survivor could have dropped the one step that all others still hold.
+
+Where another rank on another node holds the same shard anyway (a replica of HSDP's, or of DDP's), only what is this
+rank's own is sent: random numbers, the place in the data, buffers, the state by name. The rest comes from the replica.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.settings import Settings
+from hyperpod_ray_training.spares import room
+from hyperpod_ray_training.spares.neighbour import Neighbour, newest_whole, replicas_among
+from hyperpod_ray_training.spares.snapshot import Snapshot, counts
+from hyperpod_ray_training.state import TrainingState
+
+if TYPE_CHECKING:
+    from hyperpod_ray_training.spares.loop import Generation
+
+
+class Memory:
+    """The newest steps in memory, for one rank of one generation.
+
+    Args:
+        snapshot: Takes and loads copies of this rank.
+        neighbour: Exchanges them.
+        every: A copy after so many steps.
+    """
+
+    def __init__(self, *, snapshot: Snapshot, neighbour: Neighbour, every: int) -> None:
+        self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
+        self.store = neighbour.store
+
+    def finished(self, step: int, *, settle: bool = False) -> None:
+        """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
+        if step % self.every == 0 or settle:
+            buffer = self.snapshot.take(step, self.store)
+            if counts(buffer):
+                self.store.put(self.neighbour.rank, step, buffer)
+            self.neighbour.send(step, buffer)
+        if settle:
+            self.neighbour.settle()
+
+    def restore(self) -> int | None:
+        """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
+        told: list[Any] = [None] * self.neighbour.world
+        mine = (self.store.inventory(), sorted(self.store.own), self.store.saved_step)
+        dist.all_gather_object(told, mine, group=self.neighbour.group)
+        found = newest_whole(
+            [whole for whole, _, _ in told], own=[own for _, own, _ in told], replicas=self.neighbour.replicas
+        )
+        self.store.saved_step = max(saved for _, _, saved in told)
+        if found is None or found[0] < self.store.saved_step:
+            self.store.only(-1, set())
+            return None
+        step, sources = found
+        copy = self.neighbour.restore(step, sources)
+        problem: Exception | None = None
+        try:
+            self.snapshot.load(copy)
+        except Exception as error:  # whatever it is, a checkpoint is another way
+            problem = error
+            log(f"memory: the copy of step {step} cannot be loaded ({type(error).__name__}: {error})")
+        if not self._on_any_rank(problem is not None):
+            return step
+        self.store.only(-1, set())
+        if self.store.saved_step < 0:
+            raise RuntimeError(f"the copy of step {step} cannot be loaded, and there is no checkpoint") from problem
+        self.snapshot.optimizer.state.clear()  # a checkpoint is loaded into an optimizer without state
+        return None
+
+    def _on_any_rank(self, here: bool) -> bool:
+        flag = torch.tensor([int(here)])
+        if self.neighbour.world > 1:
+            dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.neighbour.group)
+        return bool(flag)
+
+
+def memory_of(
+    generation: Generation, state: TrainingState, settings: Settings, *, quiet: dist.ProcessGroup | None
+) -> Memory | None:
+    """The memory of this rank in a generation; None where the run keeps no copies.
+
+    Args:
+        generation: Under way.
+        state: Of this rank.
+        settings: Of the run.
+        quiet: The group of saves.
+
+    Raises InputError where the copies do not fit this node.
+    """
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
+    # a save and a copy run beside the loop and may be slow: no sign of a hang
+    generation.quiet_groups = {quiet, group}
+    generation.groups.all_open()
+    if not settings.memory_every_steps:
+        return None
+    snapshot = Snapshot(state)
+    replicas = replicas_among(state.model, state.optimizer, generation.nodes) or ()
+    room.check(
+        snapshot.expected_bytes(), nodes=generation.nodes, rank=state.rank, replicas=bool(replicas),
+        held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,
+    )  # fmt: skip
+    neighbour = Neighbour(
+        store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank, replicas=replicas
+    )
+    return Memory(snapshot=snapshot, neighbour=neighbour, every=settings.memory_every_steps)

@@ -1,0 +1,211 @@
+"""Which ranks keep copies for which, and the exchange of them: in the background of a step, and in a recovery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from hyperpod_ray_training.spares.snapshot import numbers_of, own_part
+from hyperpod_ray_training.spares.store import Store
+
+Inventory = Sequence[tuple[int, int]]
+
+
+def neighbour_distance(nodes: Sequence[str]) -> int:
+    """By how many ranks a copy is shifted so that as few as possible stay on their own node; 1 on a single node."""
+    world = len(nodes)
+    if world < 2:
+        return 0
+    return min(range(1, world), key=lambda d: (sum(nodes[r] == nodes[(r + d) % world] for r in range(world)), d))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a rank's part of a step is.
+
+    Args:
+        own: Who holds all of it, or what is the rank's own.
+        tensors: Who holds the same tensors, where `own` has no more than that; else None.
+    """
+
+    own: int
+    tensors: int | None = None
+
+
+def newest_whole(
+    inventories: Sequence[Inventory], *, own: Sequence[Inventory] = (), replicas: Sequence[Sequence[int]] = ()
+) -> tuple[int, list[Source]] | None:
+    """The newest step of which every rank's part is somewhere, and where; None where there is none.
+
+    Args:
+        inventories: Of each rank, the (owner, step) pairs of which it holds the whole.
+        own: Of each rank, those of which it holds what is the owner's own.
+        replicas: Of each rank, the ranks with the same tensors.
+    """
+    world = len(inventories)
+
+    def source(owner: int, step: int) -> Source | None:
+        for rank in [owner, *range(world)]:
+            if (owner, step) in inventories[rank]:
+                return Source(rank)
+        keeper = next((rank for rank, held in enumerate(own) if (owner, step) in held), None)
+        alike = replicas[owner] if replicas else ()
+        twin = next((rank for rank in alike if (rank, step) in inventories[rank]), None)
+        return None if keeper is None or twin is None else Source(keeper, twin)
+
+    for step in sorted({step for held in inventories for _, step in held}, reverse=True):
+        sources = [source(owner, step) for owner in range(world)]
+        found = [one for one in sources if one is not None]
+        if len(found) == world:
+            return step, found
+    return None
+
+
+def replicas_among(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, nodes: Sequence[str]
+) -> list[list[int]] | None:
+    """Of each rank, the others with the same tensors; None where some rank has none on another node.
+
+    Known are DDP, where all have the same, and parameters that `fully_shard` replicates over a dimension of the mesh.
+    """
+    world = len(nodes)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if hasattr(optimizer, "consolidate_state_dict"):  # ZeroRedundancyOptimizer: each rank has a part of the state
+        return None
+    if isinstance(model, DistributedDataParallel) and not any(isinstance(one, DTensor) for one in parameters):
+        groups = [list(range(world))]
+    else:
+        groups = _replicated(parameters, world)
+    alike = {rank: [other for other in group if other != rank] for group in groups for rank in group}
+    elsewhere = all(any(nodes[other] != nodes[rank] for other in alike.get(rank, [])) for rank in range(world))
+    if not elsewhere:
+        return None
+    return [sorted(alike[rank], key=lambda other: nodes[other] == nodes[rank]) for rank in range(world)]
+
+
+def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int]]:
+    if not parameters or not all(isinstance(one, DTensor) for one in parameters):
+        return []
+    first = parameters[0]
+    mesh, axes = first.device_mesh, range(first.device_mesh.ndim)
+    if mesh.size() != world or any(one.device_mesh != mesh for one in parameters):
+        return []
+    same = [axis for axis in axes if all(one.placements[axis].is_replicate() for one in parameters)]
+    order = [axis for axis in axes if axis not in same] + same
+    apart = math.prod(mesh.size(axis) for axis in axes if axis not in same)
+    return [[int(rank) for rank in row] for row in mesh.mesh.permute(order).reshape(apart, -1).tolist()]
+
+
+class Neighbour:
+    """Sends this rank's copies to one neighbour and receives another's, in the background, on a group of its own.
+
+    Args:
+        store: Where copies are kept.
+        group: A gloo group of all ranks.
+        nodes: The node of each rank.
+        rank: This rank.
+        replicas: Of each rank, the others with the same tensors: only a rank's own part is sent then.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        group: dist.ProcessGroup | None,
+        nodes: Sequence[str],
+        rank: int,
+        replicas: Sequence[Sequence[int]] = (),
+    ) -> None:
+        self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
+        distance = neighbour_distance(nodes)
+        self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
+        self._sizes: list[int] | None = None
+        self._under_way: tuple[list[Any], int, torch.Tensor] | None = None
+
+    def send(self, step: int, buffer: torch.Tensor) -> None:
+        """Begin to exchange copies of `step`; the exchange before is over when this returns."""
+        self.settle()
+        if self.world < 2:
+            return
+        if self.replicas:
+            buffer = own_part(buffer)
+        if self._sizes is None:
+            mine = torch.tensor([buffer.numel()])
+            sizes = [torch.zeros_like(mine) for _ in range(self.world)]
+            dist.all_gather(sizes, mine, group=self.group)
+            self._sizes = [int(size) for size in sizes]
+        received = self.store.buffer(self._sizes[self.source], pinned=False)
+        works = [
+            dist.isend(buffer, self.to, group=self.group, tag=1),
+            dist.irecv(received, self.source, group=self.group, tag=1),
+        ]
+        self._under_way = (works, step, received)
+
+    def settle(self) -> None:
+        """Wait until the exchange under way is over."""
+        if self._under_way is None:
+            return
+        works, step, received = self._under_way
+        self._under_way = None
+        for work in works:
+            work.wait()
+        self._keep(step, received)
+
+    def _keep(self, step: int, received: torch.Tensor) -> None:
+        length, _, _, next_size, next_own = numbers_of(received)
+        if self._sizes is not None:
+            self._sizes[self.source] = next_own if self.replicas else next_size
+        if length:
+            (self.store.put_own if self.replicas else self.store.put)(self.source, step, received)
+
+    def salvage(self) -> None:
+        """The generation is over: keep what has arrived whole, wait for nothing."""
+        if self._under_way is None:
+            return
+        works, step, received = self._under_way
+        self._under_way = None
+        try:
+            whole = works[1].is_completed() and works[1].exception() is None
+        except Exception:  # a broken group's work raises when it is looked at
+            whole = False
+        if whole:
+            self._keep(step, received)
+
+    def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
+        """Hand copies to the ranks that lack theirs; this rank's own copy of `step`."""
+        for owner, source in enumerate(sources):
+            if source.tensors is None:
+                copy = self._hand(self.store.held.get((owner, step)), source.own, owner)
+                if copy is not None:
+                    self.store.put(owner, step, copy)
+                continue
+            part = self._hand(self.store.own.get((owner, step)), source.own, owner)
+            twin = self._hand(self.store.held.get((source.tensors, step)), source.tensors, owner)
+            if part is not None and twin is not None:
+                self.store.put(owner, step, torch.cat([part, twin[len(own_part(twin)) :]]))
+        own = self.store.held[self.rank, step]
+        self.store.only(step, {self.rank, self.source})
+        return own
+
+    def _hand(self, copy: torch.Tensor | None, holder: int, owner: int) -> torch.Tensor | None:
+        """Hand one over; what has arrived, on its owner."""
+        if owner == holder:
+            return None
+        if self.rank == holder:
+            assert copy is not None  # noqa: S101 - it was in this rank's inventory
+            dist.send(torch.tensor([copy.numel()]), owner, group=self.group)
+            dist.send(copy, owner, group=self.group)
+        elif self.rank == owner:
+            size = torch.zeros(1, dtype=torch.int64)
+            dist.recv(size, holder, group=self.group)
+            received = self.store.buffer(int(size), pinned=False)
+            dist.recv(received, holder, group=self.group)
+            return received
+        return None

@@ -1,0 +1,321 @@
+"""Keeps Ray Train from restarting the workers that live, when others are lost.
+
+Ray 2.60 can replace single workers (`Backend.has_replica_groups`, made for torchft). Its own way ends the run when two
+are lost in one poll: `replace_replica_group` asks every other worker something, and an exception there, from one that
+is dead too, is not retried. It also blocks the controller until the replacement is placed, which after a lost node
+takes as long as the node. So the replacement is done here, for any number of workers, without waiting: a process that
+imports torch takes its time in a thread, and a run that ends in that time ends.
+
+Hooks used, all of ray 2.60: `TorchConfig.backend_cls`, `ControllerCallback`, `TrainController.worker_group_cls`,
+`WorkerGroup._poll_workers_and_collect_errors`. `supported()` looks for them; without them a run has no spares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import ray
+from ray.train.torch.config import TorchConfig, _set_torch_distributed_env_vars, _TorchBackend
+from ray.train.v2._internal.exceptions import (
+    WorkerGroupStartupFailedError,
+    WorkerHealthCheckFailedError,
+    WorkerHealthCheckTimeoutError,
+)
+from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
+from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.worker_group import ReplicaGroup, WorkerGroup
+from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
+from ray.train.v2._internal.execution.worker_group.worker import Worker
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.places import placeable
+from hyperpod_ray_training.spares.member import Ended
+
+_BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4
+"""First the ranks recover: a new process imports torch, and would take the processor from the spare beside it."""
+
+
+class SparesConfig(TorchConfig):
+    """Torch's process groups are the library's own business; Ray replaces lost workers one by one."""
+
+    @property
+    def backend_cls(self) -> Any:
+        """The backend below."""
+        return _Backend
+
+
+class _Backend(_TorchBackend):
+    has_replica_groups = True
+
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        worker_group.execute(_set_torch_distributed_env_vars)
+
+    def on_training_start(self, worker_group: Any, backend_config: Any) -> None:
+        """Nothing."""
+
+    def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
+        """Nothing."""
+
+
+class KeepSurvivors(ControllerCallback):
+    """Runs on Ray's controller, before it makes a worker group.
+
+    Args:
+        active: Workers that are needed; all beyond are spares, or what an elastic run may have more.
+        elastic: Whether the run continues with fewer workers than at most.
+        look_s: How often an elastic run that started with fewer workers looks for room.
+    """
+
+    def __init__(self, *, active: int, elastic: bool, look_s: float) -> None:
+        self.active, self.elastic, self.look_s = active, elastic, look_s
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        """Let the controller use the group below."""
+        SurvivingWorkerGroup.active = self.active
+        SurvivingWorkerGroup.look_s = self.look_s if self.elastic else None
+        TrainController.worker_group_cls = SurvivingWorkerGroup
+
+
+class _Replacement:
+    """A lost worker's successor under way: placed by Ray when there is room, then sent what to run.
+
+    The process first reads what it is sent, which imports torch: seconds in which Ray's controller must stay free.
+    """
+
+    def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
+        self.lost = lost
+        context = group.get_worker_group_context()
+        with contextlib.suppress(Exception):
+            ray.kill(lost.actor)  # fenced or gone; this frees its place at once
+        placement = group.get_worker_group_state().placement_group_handle.placement_group
+        self.actor = group.actor_class().options(
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                placement_group=placement, placement_group_bundle_index=lost.placement_group_bundle_index
+            )
+        ).remote()  # fmt: skip
+        self.resources = context.resources_per_worker
+        self.metadata = self.actor.get_metadata.remote()
+        self.worker: Worker | None = None
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether the process is up, or has failed."""
+        return bool(ray.wait([self.metadata], timeout=0)[0])
+
+    def begin(self, start: Callable[[Worker], None]) -> None:
+        """Begin to start the successor, with the lost worker's place in Ray's order. Raises what its process raised."""
+        worker = Worker(
+            self.actor, ray.get(self.metadata), self.resources,
+            placement_group_bundle_index=self.lost.placement_group_bundle_index,
+        )  # fmt: skip
+        worker.distributed_context = copy.copy(self.lost.distributed_context)
+        self.worker = worker
+        threading.Thread(target=self._start, args=(start, worker), name="resilience-replace", daemon=True).start()
+
+    def _start(self, start: Callable[[Worker], None], worker: Worker) -> None:
+        try:
+            start(worker)
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+    def cancel(self) -> None:
+        """The group ends."""
+        with contextlib.suppress(Exception):
+            ray.kill(self.actor)
+
+
+class SurvivingWorkerGroup(WorkerGroup):
+    """A worker group in which a death is nobody else's business.
+
+    An error of user code is everybody's: it is shown for all workers, and Ray then restarts them all.
+    """
+
+    active: ClassVar[int] = 1
+    look_s: ClassVar[float | None] = None
+
+    def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
+        self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
+        super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
+        self.replacements: dict[int, _Replacement] = {}
+        self.polls_to_wait: dict[int, int] = {}
+        self.reports: deque[Any] = deque()
+
+    def _with_room(self, context: Any) -> Any:
+        """As many spares as there are places now: Ray would wait for the missing ones without a word."""
+        room = placeable(ray.nodes(), context.resources_per_worker)
+        if room >= context.num_workers:
+            return context
+        number = max(self.active, room)
+        log(f"{number} of {context.num_workers} workers, spares included: there is room for {room}")
+        selectors = context.label_selector
+        return dataclasses.replace(
+            context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
+        )
+
+    def actor_class(self) -> Any:
+        """The remote class of a worker, as Ray makes it."""
+        from ray.train.v2._internal.util import bundle_to_remote_args
+
+        runtime_env = self._get_worker_runtime_env(
+            custom_runtime_env=self._train_run_context.run_config.worker_runtime_env
+        )
+        resources = self._worker_group_context.resources_per_worker
+        return ray.remote(runtime_env=runtime_env, **bundle_to_remote_args(resources))(self._worker_cls)
+
+    def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
+        statuses = super()._poll_workers_and_collect_errors(timeout)
+        # the ranks may have changed hands since the last poll: two workers with a report each, of different saves
+        self.reports.extend(one.training_report for one in statuses if one.training_report is not None)
+        report = self.reports.popleft() if self.reports else None
+        statuses = judge(statuses, report)
+        done = ended(statuses)
+        if done and len(done) >= done[0].world:
+            # nobody waits for a spare that still imports or rehearses
+            more = bool(self.reports)
+            return [WorkerStatus(running=more, return_value=done[0].value, training_report=report) for _ in statuses]
+        if all(status.error is not None for status in statuses):
+            return statuses
+        if self._has_grown():
+            room = WorkerGroupStartupFailedError("there is room for more workers than the group was started with")
+            return [WorkerStatus(running=False, error=room, training_report=report) for _ in statuses]
+        for index, status in enumerate(statuses):
+            if isinstance(status.return_value, Ended):
+                status.return_value = status.return_value.value
+            if status.error is not None:
+                # not there: training may end without it. Ray keeps a queue of reports for it all the same: one that
+                # it misses is taken for the next one's, and the run ends on two paths for one checkpoint
+                statuses[index] = WorkerStatus(running=False, training_report=report)
+                self._replace(index)
+        return statuses
+
+    def _has_grown(self) -> bool:
+        """Whether there is room for workers that an elastic run was started without. Ray then starts it again."""
+        number, now = self._worker_group_context.num_workers, time.monotonic()
+        if self.look_s is None or number >= self.wanted or now - self.looked < self.look_s:
+            return False
+        self.looked = now
+        return bool(placeable(ray.nodes(), self._worker_group_context.resources_per_worker) > number)
+
+    def _replace(self, index: int) -> None:
+        """Continue the replacement of a worker, as far as possible without waiting."""
+        if (wait := self.polls_to_wait.setdefault(index, _BEFORE_THE_FIRST_TRY_POLLS)) > 0:
+            self.polls_to_wait[index] = wait - 1
+            return
+        try:
+            under_way = self.replacements.get(index)
+            if under_way is None:
+                self.replacements[index] = _Replacement(self, self.get_workers()[index])
+            elif under_way.worker is None:
+                if under_way.placed:
+                    under_way.begin(self._starter())
+            elif under_way.ended.is_set():
+                if under_way.error is not None:
+                    raise under_way.error
+                del self.replacements[index]
+                self._take_in(index, under_way.lost, under_way.worker)
+        except Exception as error:  # it died again; whatever it was, the survivors train on
+            log(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
+            if (failed := self.replacements.pop(index, None)) is not None:
+                failed.cancel()
+            self.polls_to_wait[index] = _BEFORE_ANOTHER_TRY_POLLS
+
+    def _starter(self) -> Callable[[Worker], None]:
+        """What sends a new worker all it needs; called in a thread, while this group may end."""
+        state, context = self.get_worker_group_state(), self._worker_group_context
+        # Ray's collector of reports would drop those that it has, for all workers, and in this thread
+        callbacks = [one for one in self._replica_group_callbacks or [] if not isinstance(one, ReportCallbackHandler)]
+
+        def start(worker: Worker) -> None:
+            self._init_train_context([worker], state.sync_actor)
+            group = ReplicaGroup([worker], context.resources_per_worker, callbacks)
+            group.start_training(context)
+
+        return start
+
+    def _take_in(self, index: int, lost: Worker, worker: Worker) -> None:
+        """The new worker runs the loop: it has the lost one's place from now on."""
+        self.polls_to_wait.pop(index, None)
+        self._world_rank_to_ongoing_poll.pop(index, None)
+        self._worker_group_state = self.get_worker_group_state().replace_workers([lost], [worker])
+        self._replica_groups[index] = ReplicaGroup(
+            [worker], self._worker_group_context.resources_per_worker, self._replica_group_callbacks
+        )
+
+    def _clear_state(self) -> None:
+        for replacement in self.replacements.values():
+            replacement.cancel()
+        self.replacements.clear()
+        self.polls_to_wait.clear()
+        self.reports.clear()
+        super()._clear_state()
+
+
+def judge(statuses: list[WorkerStatus], report: Any = None) -> list[WorkerStatus]:
+    """What a poll means for the group: deaths stay where they are, an error of user code becomes everybody's.
+
+    A report comes from the first rank that trains alone, and counts for all: spares have nothing to say, and Ray waits
+    for a report of every worker, also of one that is gone.
+
+    Args:
+        statuses: Of each worker.
+        report: What one of them has reported, now or at an earlier poll.
+    """
+    statuses = list(statuses)
+    for status in statuses:
+        status.training_report = report
+    own = next((status.error for status in statuses if status.error is not None and not is_death(status.error)), None)
+    if own is not None:
+        for status in statuses:
+            status.error = own if status.error is None else status.error
+    return statuses
+
+
+def ended(statuses: list[WorkerStatus]) -> list[Ended]:
+    """Of the ranks that have run the loop to its end, and whose last report Ray has, what they returned."""
+    returned = [one.return_value for one in statuses if not one.running and one.error is None]
+    return [one for one in returned if isinstance(one, Ended) and one.world]
+
+
+def is_death(error: Exception) -> bool:
+    """Whether the worker itself is gone, as against an exception in it."""
+    if isinstance(error, WorkerHealthCheckTimeoutError):
+        return True
+    return isinstance(error, WorkerHealthCheckFailedError) and isinstance(
+        error.health_check_failure, ray.exceptions.RayActorError
+    )
+
+
+def report_alone(checkpoint: Any, metrics: dict[str, Any]) -> None:
+    """Announce a checkpoint from one worker. `ray.train.report` is a barrier that spares and dead ranks never enter.
+
+    Ray takes one report a poll, so this waits in a thread.
+    """
+    from ray.train.v2._internal.execution.context import get_train_context
+    from ray.train.v2._internal.execution.training_report import _TrainingReport
+
+    report = _TrainingReport(checkpoint=checkpoint, metrics=metrics, validation=False)
+    queue = get_train_context().get_result_queue()
+    threading.Thread(target=queue.put, args=(report,), name="resilience-report", daemon=True).start()
+
+
+def supported() -> str | None:
+    """None where this Ray has what the module needs, else what is missing."""
+    wanted: list[tuple[Any, str]] = [
+        (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
+        (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
+    ]  # fmt: skip
+    missing = [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]
+    return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None

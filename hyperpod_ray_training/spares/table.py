@@ -1,0 +1,344 @@
+"""Who holds which rank, and when a new generation starts. Decisions only: no socket, no clock, no Ray.
+
+A generation is a set of members that train together. It ends when one of them is lost, hangs or has to leave; the
+others let go of their process groups, say they are ready, and a new generation starts with a spare in the free place.
+
+    forming --(every rank has a holder, every holder is ready)--> running --(a holder is lost)--> forming
+
+Messages go out as (member, message) pairs from each call. All times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hyperpod_ray_training.spares.members import Limits, Member
+from hyperpod_ray_training.spares.progress import Progress
+
+Message = dict[str, Any]
+Out = list[tuple[str, Message]]
+_BREAK_S = 1.0
+"""A broken collective usually means that somebody was lost; so long it may take to learn who."""
+_IDLE_SILENCE_FACTOR = 10.0
+"""A spare imports and rehearses, which can keep its beat from being sent; nobody waits for it."""
+_SAVING_SILENCE_FACTOR = 4.0
+"""A save on a machine that is short of everything has kept beats back for 1.6 s (seen at load 20). Imports and the
+loading of a model, before a worker's first step, have kept them back for 8 s (seen at load 40)."""
+_GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
+"""A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
+
+
+class Table:
+    """The members and ranks of one run.
+
+    Args:
+        active: Ranks that train; of an elastic run the most.
+        least: The fewest ranks that may train. Default: `active`, a fixed size.
+        expected: Members that are expected at the start, spares included.
+        limits: When a member counts as lost.
+        note: Receives what happened: a kind and its fields.
+    """
+
+    def __init__(
+        self,
+        *,
+        active: int,
+        expected: int,
+        limits: Limits,
+        least: int | None = None,
+        note: Callable[..., None] = lambda *_, **__: None,
+    ) -> None:
+        self.active, self.expected, self.limits, self.note = active, expected, limits, note
+        self.least = active if least is None else least
+        self._group = 0
+        self.size = active
+        self.members: dict[str, Member] = {}
+        self.ranks: dict[int, str] = {}
+        self.ready: set[str] = set()
+        self.gen = 0
+        self.running = False
+        self.over = False
+        self.rehearse = True
+        self.draining: frozenset[str] = frozenset()
+        self.barren = 0
+        self._progress = Progress()
+        self._broken_since: float | None = None
+        self._forming_since: float | None = None
+        self._first_hello: float | None = None
+        self._ticked: float | None = None
+        self._moving = False
+        self._gap = (0.0, 0.0)
+        self._rejoin_until: float | None = None
+
+    # ---- what members say ----
+
+    def hello(self, now: float, **fields: Any) -> Out:
+        """A process has connected. One that trains already (the coordinator is new) keeps its rank."""
+        rank, gen, world = fields.pop("rank", None), int(fields.pop("gen", -1)), fields.pop("world", 0)
+        self._group = fields.pop("group", 0) or self._group
+        member = Member(beat=now, **fields)
+        self.members[member.uid] = member
+        self._first_hello = now if self._first_hello is None else self._first_hello
+        if self.over:
+            return [(member.uid, {"type": "over"})]
+        out: Out = [(member.uid, {"type": "welcome", "rehearse": self.rehearse})]
+        if rank is not None and gen >= self.gen and rank not in self.ranks:
+            # this table is new and the generation is not: wait for its other holders before anybody is replaced
+            self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
+            member.proven = True
+            self._rejoin_until, self.size = now + self.limits.gather_s, world or self.active
+            if len(self.ranks) == self.size:
+                self.running, self._progress, self._rejoin_until = True, Progress(since=now), None
+            return out
+        return out + self._form(now)
+
+    def beat(self, now: float, uid: str, **fields: Any) -> Out:
+        """A member lives; it says how far it is."""
+        member = self.members.get(uid)
+        if member is None:
+            return [(uid, {"type": "fence"})]
+        if uid in self.ranks.values():
+            self._remember_gap(now, now - member.beat)
+        member.beat = now
+        member.proven = member.proven or fields.get("step", 0) > member.step
+        for name in ("step", "seq", "busy", "saving"):
+            if name in fields:
+                setattr(member, name, fields[name])
+        return []
+
+    def warmed(self, now: float, uid: str) -> Out:
+        """A spare has rehearsed the loop."""
+        if uid in self.members:
+            self.members[uid].warm = True
+            self.members[uid].proven = self.rehearse
+            self.note("spare", uid=uid, node=self.members[uid].node, message="warm", warm_spares=self.warm_spares)
+        return self._form(now)
+
+    def cold(self, uid: str) -> None:
+        """A spare could not rehearse: later ones do not try, they start cold."""
+        self.rehearse = False
+        self.note("spare", uid=uid, message="the loop cannot be rehearsed; spares start cold")
+
+    def broke(self, now: float, uid: str, gen: int) -> Out:
+        """A collective of a member failed. Who is lost shows within a second; else the same members start again."""
+        if uid in self.members and gen == self.gen and self.running and self._broken_since is None:
+            self._broken_since = now
+        return []
+
+    def is_ready(self, now: float, uid: str, gen: int) -> Out:
+        """A member has let go of its groups and waits for generation `gen`."""
+        if uid in self.members and gen == self.gen and not self.running:
+            self.ready.add(uid)
+        return self._start(now)
+
+    def done(self, uid: str) -> Out:
+        """A rank has finished the run, so all have."""
+        if uid not in self.ranks.values():
+            return []
+        self.over = True
+        return [(other, {"type": "over"}) for other in self.members]
+
+    def lost(self, now: float, uid: str, why: str) -> Out:
+        """A member is gone, or has to go: it is fenced, in case it is not."""
+        member = self.members.pop(uid, None)
+        if member is None or self.over:
+            return []
+        self.ready.discard(uid)
+        rank = next((rank for rank, holder in self.ranks.items() if holder == uid), None)
+        self.note("lost", uid=uid, rank=rank, node=member.node, message=why, gen=self.gen, warm_spares=self.warm_spares)
+        out: Out = [(uid, {"type": "fence"})]
+        if rank is None:
+            return out
+        del self.ranks[rank]
+        return out + self._end(now, why) + self._form(now)
+
+    def drain(self, now: float, nodes: frozenset[str]) -> Out:
+        """These nodes are about to be taken away: move their ranks, once spares elsewhere are warm."""
+        self.draining = nodes
+        return self._move(now)
+
+    def tick(self, now: float) -> Out:
+        """Look at the clock; call it ten times a second."""
+        late = 0.0 if self._ticked is None else now - self._ticked - 0.5
+        self._ticked = now
+        if late > 0:  # this process stood still: nobody could be heard, so nobody is to blame
+            for member in self.members.values():
+                member.beat += late
+            self._progress.since += late
+        out: Out = []
+        for member in list(self.members.values()):
+            trains = member.uid in self.ranks.values()
+            factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
+            if member.busy or member.saving or not member.proven:
+                factor = max(factor, _SAVING_SILENCE_FACTOR)
+            limit = self.silence_limit_s(now) * factor
+            if now - member.beat > limit:
+                out += self.lost(now, member.uid, f"no beat for {now - member.beat:.1f} s")
+        if not self.running:
+            return out + self._overdue(now) + self._form(now)
+        if self._broken_since is not None and now - self._broken_since > _BREAK_S:
+            return out + self._end(now, "a collective broke and nobody was lost") + self._form(now)
+        return out + self._hung(now) + self._move(now)
+
+    def _remember_gap(self, now: float, gap: float) -> None:
+        if gap > self._gap[0] or now - self._gap[1] > _GAP_MEMORY_S:
+            self._gap = (gap, now)
+
+    def silence_limit_s(self, now: float) -> float:
+        """So long a member that trains may be silent: longer where even the living are heard late."""
+        recent = self._gap[0] if now - self._gap[1] <= _GAP_MEMORY_S else 0.0
+        return max(self.limits.silence_s, _GAP_FACTOR * recent)
+
+    # ---- decisions ----
+
+    def _form(self, now: float) -> Out:
+        """Give free ranks to spares; start if nothing is missing."""
+        if self.running or self.over:
+            return []
+        if self._rejoin_until is not None:
+            if now < self._rejoin_until:
+                return []
+            self._rejoin_until, self.running = None, True
+            return self._end(now, "a rank did not come back to a new coordinator") + self._form(now)
+        first = not self.ranks and self._forming_since is None
+        if first and not self._gathered(now):
+            return []
+        out: Out = []
+        free = [rank for rank in range(self.size) if rank not in self.ranks]
+        # an elastic run is quicker with fewer ranks than with one that has still to import
+        spares = [member for member in self._spares() if member.warm or first or not self.elastic]
+        for rank, member in zip(free, spares, strict=False):
+            self.ranks[rank] = member.uid
+            out.append((member.uid, {"type": "abandon", "gen": self.gen}))
+        self._forming_since = now if self._forming_since is None and self.ranks else self._forming_since
+        if self.least <= len(self.ranks) < self.size:
+            self._shrink()
+        return out + self._start(now)
+
+    def _gathered(self, now: float) -> bool:
+        """Whether the first generation may start."""
+        waited, count = 0.0 if self._first_hello is None else now - self._first_hello, len(self.members)
+        started = self._group or self.expected  # Ray may have found room for fewer
+        if count < min(self.active, started):
+            return self.elastic and count >= self.least and waited >= self.limits.elastic_gather_s
+        return count >= min(self.expected, started) or waited >= self.limits.gather_s
+
+    @property
+    def elastic(self) -> bool:
+        """Whether fewer ranks may train than at most."""
+        return self.least < self.active
+
+    def _shrink(self) -> None:
+        """Continue with the ranks that have holders, in their order."""
+        holders = [uid for _, uid in sorted(self.ranks.items())]
+        self.ranks, self.size = dict(enumerate(holders)), len(holders)
+
+    def _spares(self) -> list[Member]:
+        """Members without a rank, the best first: warm, not on a node that goes away, in Ray's order."""
+        busy = set(self.ranks.values())
+        spare = [m for m in self.members.values() if m.uid not in busy and not self._leaves(m)]
+        return sorted(spare, key=lambda member: (not member.warm, member.order))
+
+    @property
+    def warm_spares(self) -> int:
+        """How many could take a rank at once."""
+        return sum(member.warm for member in self._spares())
+
+    def _leaves(self, member: Member) -> bool:
+        return member.leaving or member.node in self.draining
+
+    def _start(self, now: float) -> Out:
+        if self.running or self.over or len(self.ranks) < self.size:
+            return []
+        if not all(uid in self.ready for uid in self.ranks.values()):
+            return []
+        host = self.members[self.ranks[0]]
+        nodes = [self.members[self.ranks[rank]].node for rank in range(self.size)]
+        self.running, self._progress = True, Progress(since=now)
+        self._broken_since = self._forming_since = None
+        self._moving = False
+        out: Out = []
+        for rank, uid in self.ranks.items():
+            member = self.members[uid]
+            member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
+            out.append(
+                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": nodes, "host": host.node,
+                       "port": host.port})
+            )  # fmt: skip
+        holders = {rank: {"node": nodes[rank], "pid": self.members[uid].pid} for rank, uid in self.ranks.items()}
+        self.note("generation", gen=self.gen, ranks=holders, warm_spares=self.warm_spares)
+        return out
+
+    def _end(self, now: float, why: str) -> Out:
+        """This generation is over: everybody lets go of its groups."""
+        if not self.running:
+            # lost while a generation was forming: the same number again, with somebody else
+            return []
+        self.barren = 0 if self._progress.steps else self.barren + 1
+        if self.barren >= self.limits.barren:
+            return self._give_up(f"{self.barren} generations in a row without a step, last: {why}")
+        self.running, self.gen, self.ready = False, self.gen + 1, set()
+        self._broken_since, self._forming_since = None, now
+        return [(uid, {"type": "abandon", "gen": self.gen}) for uid in self.ranks.values()]
+
+    def _give_up(self, why: str) -> Out:
+        """Everybody raises; Ray then starts new workers, who begin here as if they were the first."""
+        self.note("fallback", message=why, gen=self.gen)
+        out: Out = [(uid, {"type": "fallback", "message": why}) for uid in self.members]
+        self.members.clear()
+        self.ranks.clear()
+        self.ready.clear()
+        self.running, self.gen, self.barren, self.size = False, self.gen + 1, 0, self.active
+        self._broken_since = self._forming_since = self._first_hello = None
+        return out
+
+    def _overdue(self, now: float) -> Out:
+        """A survivor that does not let go of the last generation is stuck in something nobody can interrupt."""
+        if self._forming_since is None or now - self._forming_since < self.limits.ready_s:
+            return []
+        self._forming_since = now
+        out: Out = []
+        for uid in [uid for uid in self.ranks.values() if uid not in self.ready]:
+            out += self.lost(now, uid, f"did not leave its generation within {self.limits.ready_s:g} s")
+        return out
+
+    def _hung(self, now: float) -> Out:
+        """One rank is behind and nobody gets on."""
+        holders = [self.members[uid] for _, uid in sorted(self.ranks.items()) if uid in self.members]
+        out: Out = []
+        for member, why in self._progress.behind(now, holders, self.limits):
+            out += self.lost(now, member.uid, why)
+        return out
+
+    def _move(self, now: float) -> Out:
+        """Ask all ranks to hand over at the end of a step, where others should train after it.
+
+        Ranks on nodes that go away leave, if there are places for all or the run may shrink; an elastic run takes in
+        those that have come and are warm.
+        """
+        if not self.running or self._moving:
+            return []
+        leaving = sum(self._leaves(self.members[uid]) for uid in self.ranks.values() if uid in self.members)
+        spares = self._spares()
+        warm = sum(member.warm for member in spares)
+        size = min(self.active if self.elastic else self.size, self.size - leaving + warm)
+        grows = size > self.size and warm == len(spares)  # those that still come are waited for
+        if not (grows or leaving) or size < (self.least if self.elastic else self.size):
+            return []
+        self._moving = True
+        why = f"{leaving} ranks leave nodes that are about to go" if leaving else f"{size} ranks instead of {self.size}"
+        self.note("move", message=why, gen=self.gen)
+        # copies in memory are of ranks: another number of ranks reads a checkpoint
+        return [(self.ranks[0], {"type": "move", "resize": size != self.size})]
+
+    def handed_over(self, now: float, uid: str, gen: int) -> Out:
+        """All ranks have met at the end of a step and hold it in memory: start again without those that leave."""
+        if gen != self.gen or not self.running or uid not in self.members:
+            return []
+        out = self._end(now, "others take ranks over")
+        self.barren, self.size = 0, self.active if self.elastic else self.size
+        for rank, holder in list(self.ranks.items()):
+            if self._leaves(self.members[holder]):
+                del self.ranks[rank]
+        return out + self._form(now)

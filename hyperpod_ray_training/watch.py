@@ -1,0 +1,96 @@
+"""Runs beside Ray's controller: notes every error, and stops a run that no retry can help.
+
+Ray retries forever with `max_failures=-1`, and an exception out of a user callback ends the run in spite of it. That
+is the only way to stop on purpose, so this callback raises for exactly two reasons and never by accident.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ray.train import UserCallback
+
+from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
+from hyperpod_ray_training.fresh_view import FreshView
+from hyperpod_ray_training.journal import Journal, log
+from hyperpod_ray_training.submissions import cause_of
+
+if TYPE_CHECKING:
+    from hyperpod_ray_training.run import Run
+
+# what a broken peer, a broken network or a broken node looks like from a healthy rank: never the user's code
+_HARDWARE = (
+    "Timed out",
+    "timeout",
+    "Connection",
+    "NCCL",
+    "gloo",
+    "ActorDied",
+    "ActorUnavailable",
+    "Worker",
+    "Barrier",
+    "CUDA error",
+)
+
+
+class Watch(UserCallback):
+    """Notes errors in the journal; stops on Unrecoverable and on the same error of user code again and again."""
+
+    def __init__(self, run: Run, *, elastic: bool = False) -> None:
+        self.run = run
+        self.elastic = elastic
+        self.last: tuple[str, Any] | None = None
+        self.times = 0
+        self.view: FreshView | None = None
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called by Ray on its controller after workers failed."""
+        fatal = None
+        try:
+            fatal = self._judge(worker_exceptions)
+        except Exception as error:
+            log(f"watch: {type(error).__name__}: {error}")
+        if fatal is not None:
+            raise Unrecoverable(fatal)
+        if self.elastic:
+            # made here, on the controller: a thread does not travel with the callback
+            self.view = self.view or FreshView()
+            self.view.after_failure()
+
+    def _judge(self, worker_exceptions: dict[int, Exception]) -> str | None:
+        journal = Journal(self.run.folder(), name=self.run.name)
+        fatal = None
+        texts = {rank: _describe(error) for rank, error in sorted(worker_exceptions.items())}
+        for rank, error in sorted(worker_exceptions.items()):
+            journal.event("error", rank=rank, message=texts[rank][:2000])
+            if MARK in str(error):
+                fatal = cause_of(error)
+            elif isinstance(_inner(error), InputError):
+                fatal = str(_inner(error))
+        own = next((text for text in texts.values() if not any(word in text for word in _HARDWARE)), None)
+        limit = self.run.settings.crash_loop_limit
+        if fatal is None and own is not None and limit:
+            key = (own, journal.progress.get("last_checkpoint_step"))
+            self.times = self.times + 1 if key == self.last else 1
+            self.last = key
+            if self.times >= limit:
+                fatal = in_three_parts(
+                    f"the same error {self.times} times in a row without a new checkpoint: {own}",
+                    expected="a checkpoint between two errors",
+                    fix="repair the code, then submit the same run again",
+                )
+        journal.update(
+            now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
+        )
+        return fatal
+
+
+def _inner(error: Exception) -> BaseException:
+    inner = getattr(error, "_base_exc", None)
+    return inner if isinstance(inner, BaseException) else error
+
+
+def _describe(error: Exception) -> str:
+    inner = _inner(error)
+    lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
+    return f"{type(inner).__name__}: {lines[0] if lines else ''}"

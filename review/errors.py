@@ -1,9 +1,0 @@
-"""Errors that end a review: one message, exit code 2."""
-
-from __future__ import annotations
-
-from core.errors import ProjectError
-
-
-class ReviewError(ProjectError):
-    """The review fails; the message says why and what to do."""
