@@ -144,7 +144,7 @@ mutants: setup  ## break the product line by line; exit 1 when more than 5 % of 
 lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	PYTHONPATH=constructs:. $(BIN)/lint-imports
+	PYTHONPATH=. $(BIN)/lint-imports
 	$(RUN) env check
 	$(RUN) env schema --check
 	$(RUN) env settings --check

@@ -11,12 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent
-# `constructs/` is also the name of the package that aws_cdk imports: only its inner package is importable, from here.
-sys.path.insert(0, str(PROJECT / "constructs"))
+from hyperpod_ray import core
+from hyperpod_ray.core.loader import FOLDER
 
-from hyperpod_ray import core  # noqa: E402
-from hyperpod_ray.core.loader import FOLDER  # noqa: E402
+PROJECT = Path(__file__).resolve().parent
 
 
 def main(*, outdir: str | None = None, context: dict[str, str] | None = None) -> int:

@@ -78,7 +78,8 @@ def measure(world: World, folder: Path, *, number: int) -> float:
     start = time.monotonic()
     (work / "main.py").write_text(f"print({line!r}, flush=True)\n", encoding="utf-8")
     submit = subprocess.Popen(
-        [sys.executable, "-m", "cli", "submit", world.name, "--working-dir", str(work), "--", "python", "main.py"],
+        [sys.executable, "-m", "hyperpod_ray.cli", "submit", world.name, "--working-dir", str(work),
+         "--", "python", "main.py"],
         env=world.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert submit.stdout is not None  # noqa: S101

@@ -81,7 +81,15 @@ class Rounds:
             return self.cdk("deploy", everything, "--require-approval", "never", "--concurrency", "3")
         if what == "destroy":
             return self.cdk("destroy", everything, "--force")
-        command = [sys.executable, "-m", "cli", "--environments", str(self.environments), "teardown", self.name]
+        command = [
+            sys.executable,
+            "-m",
+            "hyperpod_ray.cli",
+            "--environments",
+            str(self.environments),
+            "teardown",
+            self.name,
+        ]
         return [*command, "--yes", "--poll", "0.5", "--app", str(self.assembly)]
 
     def start(self, command: list[str]) -> subprocess.Popen[bytes]:

@@ -27,7 +27,7 @@ REVIEW = "from hyperpod_ray.cli.main import main; import sys; sys.exit(main(sys.
 def cpu(command: list[str], *, folder: Path, **variables: str) -> float:
     """CPU seconds of a command and all that it starts."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    paths = f"{folder}{os.pathsep}{folder / 'constructs'}"
+    paths = f"{folder}"
     environment = {**os.environ, "PYTHONPATH": paths, **variables}
     subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""Judges `hyperpod_ray_training.tracking` by the real clients: W&B without a network, MLflow with a SQLite store on disk.
+"""Judges `hyperpod_ray_training.tracking` by the real clients: W&B offline, MLflow with a SQLite store.
 
     python -m venv trackers && trackers/bin/pip install wandb mlflow-skinny sqlalchemy alembic
     PYTHONPATH=. trackers/bin/python benchmarks/trackers.py --write

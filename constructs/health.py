@@ -24,8 +24,8 @@ class HealthNotifications(Construct):
 
     Creates `AWS::KMS::Key`; `AWS::SNS::Topic` (TLS only; CloudWatch and EventBridge of this account may publish) with
     one e-mail subscription per address; `AWS::Logs::LogGroup` with every event, because the service keeps 500;
-    an `AWS::Events::Rule` for the archive and for each `EventMail` of `hyperpod_ray.core.notifications`; and the metric filters and
-    alarms of `hyperpod_ray.constructs.alarms`.
+    an `AWS::Events::Rule` for the archive and for each `EventMail` of `hyperpod_ray.core.notifications`; and the
+    metric filters and alarms of `hyperpod_ray.constructs.alarms`.
 
     Args:
         environment: Name of the environment, which every mail says.

@@ -2,8 +2,8 @@
 
     .venv/bin/python docs/access_page.py [--check]
 
-A command needs the AWS calls of its module in `hyperpod_ray/ops/` and of the modules that it imports. The page ends with what a user
-of a cluster on Slurm needs. `--check`: exit code 3 where the page is stale.
+A command needs the AWS calls of its module in `hyperpod_ray/ops/` and of the modules that it imports. The page ends
+with what a user of a cluster on Slurm needs. `--check`: exit code 3 where the page is stale.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "access.md"
 COMMANDS = {
-    "status": "hyperpod_ray.ops.status", "wait": "hyperpod_ray.ops.wait", "logs": "hyperpod_ray.ops.logs", "connect": "hyperpod_ray.ops.connect", "submit": "hyperpod_ray.ops.submit",
-    "runs": "hyperpod_ray.ops.runs", "cost": "hyperpod_ray.ops.cost", "nodes": "hyperpod_ray.ops.nodes", "preflight": "hyperpod_ray.ops.preflight", "deploy": "hyperpod_ray.ops.deploy",
-    "teardown": "hyperpod_ray.ops.teardown",
+    command: f"hyperpod_ray.ops.{command}"
+    for command in (
+        "status", "wait", "logs", "connect", "submit", "runs", "cost", "nodes", "preflight", "deploy", "teardown",
+    )
 }  # fmt: skip
 ROLES = {
     "researcher": ("status", "wait", "logs", "connect", "submit", "runs", "cost"),
@@ -212,8 +213,8 @@ def page() -> str:
     lines = [
         "# Access: IAM of a researcher, an operator, and a pipeline",
         "",
-        "`docs/access_page.py` makes the policies from the calls in `hyperpod_ray/ops/` and `hyperpod_ray/core/checks/account/`; do not edit",
-        "them. No account proved them.",
+        "`docs/access_page.py` makes the policies from the calls in `hyperpod_ray/ops/` and",
+        "`hyperpod_ray/core/checks/account/`; do not edit them. No account proved them.",
         "`ACCOUNT`, `REGION` and `CLUSTER-ID` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
         "",
         "| role | commands |",

@@ -23,8 +23,8 @@ def page() -> str:
     lines = [
         "# Rules of environments",
         "",
-        "`docs/rules_page.py` makes this page from `hyperpod_ray/core/checks/`; do not edit it. A rule runs when the sections",
-        "that it reads are valid and what it needs is at hand. All findings come in one run.",
+        "`docs/rules_page.py` makes this page from `hyperpod_ray/core/checks/`; do not edit it. A rule runs when the",
+        "sections that it reads are valid and what it needs is at hand. All findings come in one run.",
         "",
         "| a rule needs | which is | it runs in |",
         "|---|---|---|",

@@ -3,3 +3,5 @@
 Plain functions over the services' own requests and Kubernetes manifests, and the data that they go by. `core` asks them
 about an environment file, the sandbox about each request it gets. Nothing is imported from either.
 """
+
+__version__ = "0.2.0"

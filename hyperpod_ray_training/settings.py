@@ -52,7 +52,8 @@ class Settings:
         save_failure_limit: So many saves failing in a row end the run: it would only lose work from then on.
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
-        standby_driver: Whether `hyperpod_ray_training.supervise` keeps the next driver ready beside the driver, with Ray and torch
+        standby_driver: Whether `hyperpod_ray_training.supervise` keeps the next driver ready beside the driver, with
+        Ray and torch
             imported (about 0.5 GB).
         placement_wait_s: How long a submitted run waits for the cluster to be able to form its smallest world size.
         spares: Workers that stand by when `fit` gets no number; each needs a place of its own.

@@ -1,7 +1,7 @@
 """The next driver: a process that has imported Ray and torch already and waits for its turn.
 
-`hyperpod_ray_training.supervise` keeps one beside the driver and lets it go when a signal kills the driver. The imports are
-several seconds of what a lost driver costs.
+`hyperpod_ray_training.supervise` keeps one beside the driver and lets it go when a signal kills the driver. The
+imports are several seconds of what a lost driver costs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""The node guard: the program in `hyperpod_ray/guard/`, as a Deployment with the fewest rights that it can work with."""
+"""The node guard, the program in `hyperpod_ray/guard/`, as a Deployment with the fewest rights that it needs."""
 
 from __future__ import annotations
 
 import hashlib
+from importlib import resources
 from typing import Any
 
 import cdk8s
 from cdk8s_plus_28 import k8s
 
+import hyperpod_ray
+import hyperpod_ray_rules
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.model import NodeGuard
 from hyperpod_ray.core.names import (
@@ -19,7 +22,6 @@ from hyperpod_ray.core.names import (
     OUT_OF_SERVICE_VALUE,
 )
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.project import SOURCE
 from hyperpod_ray.k8s.bindings import Bindings
 from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 from hyperpod_ray.k8s.pods import (
@@ -44,8 +46,16 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 
 def program() -> dict[str, str]:
     """The guard's files by their path below `CODE_FOLDER`: its package, and the services' names."""
-    files = [*sorted((SOURCE / "guard").glob("*.py")), SOURCE / "service_rules" / "names.py"]
-    return {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    product, rules = resources.files(hyperpod_ray), resources.files(hyperpod_ray_rules)
+    guard = [path for path in (product / "guard").iterdir() if path.name.endswith(".py")]
+    files = {f"hyperpod_ray/guard/{path.name}": path for path in sorted(guard, key=lambda path: path.name)}
+    # an `__init__.py` each, so that a package of the image with the same name does not win
+    files |= {
+        "hyperpod_ray/__init__.py": product / "__init__.py",
+        "hyperpod_ray_rules/__init__.py": rules / "__init__.py",
+    }
+    files |= {"hyperpod_ray_rules/names.py": rules / "names.py"}
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 def guard(plan: Plan, bindings: Bindings, settings: NodeGuard) -> Manifest:
@@ -204,7 +214,7 @@ def _deployment(plan: Plan, bindings: Bindings, settings: NodeGuard, files: dict
         "image": bindings.image_uri,
         "imagePullPolicy": "IfNotPresent",
         "workingDir": CODE_FOLDER,
-        "command": ["python3", "-m", "guard"],
+        "command": ["python3", "-m", "hyperpod_ray.guard"],
         "args": [
             f"--cluster={hyperpod.cluster_name}",
             f"--region={plan.settings.region}",

@@ -1,7 +1,7 @@
 """Environment variables of Ray's containers.
 
-The recovery settings are those of `hyperpod_ray_training.settings`, so that cluster, job and rehearsal read the same values;
-here they meet the environment file and the instance type.
+The recovery settings are those of `hyperpod_ray_training.settings`, so that cluster, job and rehearsal read the same
+values; here they meet the environment file and the instance type.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from hyperpod_ray.image.versions import ImageError, choose
 from hyperpod_ray.stacks.base import EnvironmentStack
 
 OWN_FOLDER = "image"
-"""This project's image, whose context and build arguments `hyperpod_ray/image/` knows; any other folder is built as it is."""
+"""The product's image, whose context `hyperpod_ray/image/` knows; any other folder is built as it is."""
 
 
 class ImageStack(EnvironmentStack):
@@ -55,7 +55,7 @@ class ImageStack(EnvironmentStack):
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
                 wheels = project / settings.wheels if settings.wheels else None
-                stage(Path(context), project=project, chosen=chosen, own=own, wheels=wheels)
+                stage(Path(context), chosen=chosen, own=own, wheels=wheels)
                 self.image = image(
                     context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )

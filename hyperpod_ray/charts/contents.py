@@ -31,7 +31,7 @@ REGION = "global.region"
 _PROBE = "probe.invalid/probe"
 _PROBE_TAG = "probe-tag"
 _VALUE = re.compile(r"\.Values((?:\.[A-Za-z0-9_-]+)+)")
-_SOURCE = re.compile(r"^# Source: [^/\n]+/(?:hyperpod_ray/charts/([^/\n]+)/)?", re.M)
+_SOURCE = re.compile(r"^# Source: [^/\n]+/(?:charts/([^/\n]+)/)?", re.M)
 _IMAGE = re.compile(r"(^|\.)([a-z]*image|image\.repository)$", re.I)
 _TAG = re.compile(r"(^|\.)(image\.tag|[a-z]*imagetag)$", re.I)
 

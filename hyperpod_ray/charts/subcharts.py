@@ -19,7 +19,7 @@ ARCHIVES = (".tgz", ".tar.gz")
 
 
 def where_each_is(tree: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """Name in `Chart.yaml` of every sub-chart, and the folders and archives below `hyperpod_ray/charts/` that hold it."""
+    """Name in `Chart.yaml` of every sub-chart, and the folders and archives below `charts/` that hold it."""
     found: dict[str, list[str]] = {}
     for place, about in _each(tree):
         found.setdefault(str(about.get("name")), []).append(place)

@@ -69,7 +69,7 @@ def lock(env: Env) -> int:
 
     They are those of `image.requirements`. Exit code 2 on a conflict.
     """
-    from hyperpod_ray.core import image_sets
+    from hyperpod_ray.core import project
     from hyperpod_ray.core.image_packages import entries
     from hyperpod_ray.image import own
     from hyperpod_ray.image.versions import ImageError, choose
@@ -83,11 +83,11 @@ def lock(env: Env) -> int:
             fix="set it in the environment's file",
             code=BAD_USE,
         )
-    file = image_sets.PROJECT / settings.requirements
+    file = project.SOURCE / settings.requirements
     if not file.is_file():
         raise OpsError(f"{file} is not there", expected="the file of image.requirements", fix="create it", code=BAD_USE)
     try:
-        wheels = image_sets.PROJECT / settings.wheels if settings.wheels else None
+        wheels = project.SOURCE / settings.wheels if settings.wheels else None
         written = own.lock(file, chosen=choose(settings.set), wheels=wheels, no_index=settings.no_index)
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error

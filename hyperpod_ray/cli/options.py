@@ -119,7 +119,7 @@ def command(
 
 
 class Decided(TyperCommand):
-    """A command that an environment's orchestrator can refuse: `hyperpod_ray.core.decisions` says which, and what to use instead."""
+    """A command that an environment's orchestrator can refuse: `core.decisions` says which, and what to use instead."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it, or refuse before anything is asked or done."""

@@ -1,4 +1,4 @@
-"""Which images this project can build: the sets of `hyperpod_ray/image/versions.yaml`, by architecture and accelerator."""
+"""Which images this product can build: the sets of `image/versions.yaml`, by architecture and accelerator."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).resolve().parents[2]
+from hyperpod_ray.core.project import PACKAGE
+
 FOLDER = "image"
-"""The project's own image folder; any other is built as it is, and nothing is known about its content."""
+"""What `image.folder` says for the product's own image; any other folder is built as it is."""
+SETS = PACKAGE / "image"
+"""Folder of the Dockerfile, the sets, and their locks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,7 @@ def fields_of(sets: dict[str, Any], name: str) -> dict[str, Any]:
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((PROJECT / FOLDER / "versions.yaml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = yaml.safe_load((SETS / "versions.yaml").read_text(encoding="utf-8"))
     return data
 
 
@@ -51,12 +54,12 @@ def set_names() -> list[str]:
 
 def requirements_of(name: str) -> Path:
     """The lock of a set."""
-    return PROJECT / FOLDER / f"requirements-{name}.txt"
+    return SETS / f"requirements-{name}.txt"
 
 
 def shared_requirements() -> list[Path]:
     """The locks that every image of the project has besides its set's."""
-    return [PROJECT / FOLDER / f"requirements-{name}.txt" for name in ("build", "tiered")]
+    return [SETS / f"requirements-{name}.txt" for name in ("build", "tiered")]
 
 
 @functools.cache

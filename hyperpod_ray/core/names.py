@@ -1,7 +1,8 @@
 """Every name on which two rooms must agree: this project's own here, the services' in `hyperpod_ray_rules.names`.
 
 All of them can be had here. This module imports no other of `core`, so that every room can read it. Names that follow
-from an environment's settings are in `hyperpod_ray.core.plan_names`. A test refuses a second copy of a name in the source.
+from an environment's settings are in `hyperpod_ray.core.plan_names`. A test refuses a second copy of a name in the
+source.
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ ENVIRONMENTS_VARIABLE = "HYPERPOD_RAY_ENVIRONMENTS"
 TUNNEL_VARIABLE = "HYPERPOD_RAY_TUNNEL"
 """Whether the Kubernetes API is reached through Session Manager, in place of `--tunnel`."""
 SAVE_EVERY_VARIABLE = "RESILIENCE_SAVE_EVERY_S"
-"""Environment variable of a job: seconds between two checkpoints (`save_every_s` of `hyperpod_ray_training.settings`)."""
-PUBLISHED_RUNS = "hyperpod_ray_training/"
+"""Environment variable of a job: seconds between two checkpoints (`save_every_s` of the training library)."""
+PUBLISHED_RUNS = "resilience/"
 """Folder in Ray's log folder where the training library links a run's journal: `resilience/JOB/progress.json`."""
 TRACEBACK_VARIABLE = "HYPERPOD_RAY_TRACEBACK"
 """Set: an internal error shows its traceback."""
@@ -132,7 +133,7 @@ TIERED_S3_VARIABLE = "TIERED_S3_BASE"
 """Where the tiered writer puts its second tier; `hyperpod_ray_training.tiered` reads it."""
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 RUN_NAME_VARIABLE = "RUN_NAME"
-"""Environment variables of a job: what its job file says of the run; defaults of `hyperpod_ray_training.add_arguments`."""
+"""Environment variables of a job: what its job file says of the run; defaults of the training library's."""
 RUN_STORAGE_VARIABLE = "RUN_STORAGE"
 RUN_WORKERS_VARIABLE = "RUN_WORKERS"
 RUN_GPUS_VARIABLE = "RUN_GPUS_PER_WORKER"

@@ -3,7 +3,8 @@
 From it follow the image permissions of the nodes' role, the copies of a mirror, the endpoints of a closed network with
 their policies, the egress of network policies and security groups, and the checks that refuse what cannot be reached.
 Images come from the environment file, from the record of the locked charts (`charts.contents.yaml`) and from
-`hyperpod_ray/core/catalogue/needs.yaml`, which has everybody's AWS calls, and `hyperpod_ray_rules/data/eks_images.yaml`.
+`hyperpod_ray/core/catalogue/needs.yaml`, which has everybody's AWS calls, and
+`hyperpod_ray_rules/data/eks_images.yaml`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Way = Literal["same region", "other region", "internet"]
 
 @functools.cache
 def catalogue() -> Mapping[str, Any]:
-    """`hyperpod_ray/core/catalogue/needs.yaml`, and the images that EKS brings (`hyperpod_ray_rules/data/eks_images.yaml`)."""
+    """`core/catalogue/needs.yaml`, and the images that EKS brings (`eks_images.yaml` of the rules)."""
     data: Mapping[str, Any] = {**rules_data.read("eks_images.yaml"), **read_data("needs.yaml")}
     return data
 

@@ -1,4 +1,4 @@
-"""What an environment needs, and why each of it works: a page for people, generated from the model in `hyperpod_ray.core.needs`."""
+"""What an environment needs, and why each of it works: a page for people, generated from `hyperpod_ray.core.needs`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _eks_page(plan: Plan) -> str:
     lines = [
         *_heading(plan),
         "Generated from the environment file, `charts.contents.yaml` (images of the locked charts) and",
-        "`hyperpod_ray/core/catalogue/needs.yaml` (add-ons and AWS calls, with sources). The nodes' role, VPC endpoints, network",
-        "policies, the nodes' security group and the Mirror stack follow from the same model.",
+        "`hyperpod_ray/core/catalogue/needs.yaml` (add-ons and AWS calls, with sources). The nodes' role, VPC",
+        "endpoints, network policies, the nodes' security group and the Mirror stack follow from the same model.",
         "",
         "## Images",
         "",
@@ -57,9 +57,9 @@ def _slurm_page(plan: GroundPlan) -> str:
     ports = needs.outside_ports(plan)
     lines = [
         *_heading(plan),
-        "Generated from the environment file and `hyperpod_ray/core/catalogue/needs.yaml` (AWS calls, with sources). The nodes'",
-        "role, VPC endpoints and the nodes' security group follow from the same model. Slurm comes with AWS's image:",
-        "nodes pull no image for it.",
+        "Generated from the environment file and `hyperpod_ray/core/catalogue/needs.yaml` (AWS calls, with sources).",
+        "The nodes' role, VPC endpoints and the nodes' security group follow from the same model. Slurm comes with",
+        "AWS's image: nodes pull no image for it.",
         "",
         "## Images",
         "",

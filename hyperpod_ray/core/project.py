@@ -10,6 +10,8 @@ from hyperpod_ray.core.names import PROGRAM
 
 SOURCE = Path(__file__).resolve().parents[2]
 """The folder that holds the packages: a checkout, or `site-packages` of a light installation."""
+PACKAGE = SOURCE / "hyperpod_ray"
+"""The folder of this package."""
 OWN_ENVIRONMENTS = SOURCE / "environments"
 """The environments of the checkout that this code belongs to."""
 EXAMPLES = OWN_ENVIRONMENTS / "examples"

@@ -76,11 +76,11 @@ def settings_page() -> str:
     lines = [
         "# Settings of an environment",
         "",
-        "One file `environments/NAME.yaml` is one environment. This page is generated from `hyperpod_ray/core/model` by",
-        "`hyperpod-ray env settings`; do not edit it. Settings in **bold** are required in their section. –",
-        "means no default; the description says what happens without a value. `hyperpod-ray env check` validates a",
-        "file and checks its settings against each other. YAML anchors, aliases, merge keys and tags are refused:",
-        "a value stands where it is used.",
+        "One file `environments/NAME.yaml` is one environment. This page is generated from",
+        "`hyperpod_ray/core/model` by `hyperpod-ray env settings`; do not edit it. Settings in **bold** are required",
+        "in their section. – means no default; the description says what happens without a value.",
+        "`hyperpod-ray env check` validates a file and checks its settings against each other. YAML anchors, aliases,",
+        "merge keys and tags are refused: a value stands where it is used.",
         "",
     ]
     lines += _tables(_tidy(Environment.model_json_schema()))
@@ -107,8 +107,8 @@ def job_page() -> str:
         "# Fields of a job file",
         "",
         "`hyperpod-ray submit ENV -f job.yaml` submits the job that a file describes. This page is generated from",
-        "`hyperpod_ray/core/job.py` by `hyperpod-ray env settings`; do not edit it. Fields in **bold** are required. – means no",
-        "default; the description says what happens without a value. Each field is also an option of",
+        "`hyperpod_ray/core/job.py` by `hyperpod-ray env settings`; do not edit it. Fields in **bold** are required.",
+        "– means no default; the description says what happens without a value. Each field is also an option of",
         "[`submit`](reference/commands.md), which replaces the file's. [A researcher's day](researchers-day.md) shows",
         "them in use. For completion in an editor, begin the file with",
         "`# yaml-language-server: $schema=PATH/environments/job.schema.json`.",

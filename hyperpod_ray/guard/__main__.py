@@ -1,4 +1,4 @@
-"""`python3 -m guard`: guard the nodes of one HyperPod cluster until SIGTERM."""
+"""`python3 -m hyperpod_ray.guard`: guard the nodes of one HyperPod cluster until SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RETRY_SECONDS = 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m guard", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python3 -m hyperpod_ray.guard", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cluster", required=True, help="HyperPod cluster")
     parser.add_argument("--region", required=True, help="its AWS Region")
     parser.add_argument("--endpoint", required=True, help="URL of the SageMaker API")

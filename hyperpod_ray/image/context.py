@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
 
 from hyperpod_ray.core.image_packages import distributions
-from hyperpod_ray.image.versions import ImageSet
+from hyperpod_ray.core.project import PACKAGE
+from hyperpod_ray.image.versions import ImageError, ImageSet
 
 DOCKERFILE = "hyperpod_ray/image/Dockerfile"
 SHARED = ("hyperpod_ray/image/requirements-build.txt", "hyperpod_ray/image/requirements-tiered.txt")
@@ -15,13 +17,13 @@ SHARED = ("hyperpod_ray/image/requirements-build.txt", "hyperpod_ray/image/requi
 WHEELS = "hyperpod_ray/image/wheels"
 """Wheels that travel with a build. The folder is there without them too: the Dockerfile mounts it."""
 EMPTY = ".keep"
+LIBRARY = "hyperpod_ray_training"
+"""The training library, as a distribution of its own."""
 OWN = "hyperpod_ray/image/requirements-own.txt"
 """Packages of the environment's own; the project's file has none."""
 
 
-def stage(
-    target: Path, *, project: Path, chosen: ImageSet, own: Path | None = None, wheels: Path | None = None
-) -> None:
+def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Path | None = None) -> None:
     """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder.
 
     Args:
@@ -31,8 +33,8 @@ def stage(
     for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(project / name, copy)
-    shutil.copyfile(own or project / OWN, target / OWN)
+        shutil.copyfile(PACKAGE.parent / name, copy)
+    shutil.copyfile(own or PACKAGE.parent / OWN, target / OWN)
     given = target / WHEELS
     given.mkdir()
     (given / EMPTY).touch()
@@ -43,4 +45,16 @@ def stage(
         except OSError:
             shutil.copyfile(file, given / file.name)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(project / "resilience", target / "resilience", ignore=ignore)
+    shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
+
+
+def _library() -> Path:
+    """The folder of the training library as it is installed here: its wheel holds its own `pyproject.toml`."""
+    spec = importlib.util.find_spec(LIBRARY)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImageError(
+            f"{LIBRARY} is not installed",
+            expected="the training library, which the image installs",
+            fix="pip install hyperpod-ray-training",
+        )
+    return Path(spec.submodule_search_locations[0])

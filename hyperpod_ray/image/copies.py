@@ -1,4 +1,4 @@
-"""Digests of the images that a mirror copies: `images.lock.yaml`, which this writes and `hyperpod_ray.core.needs` reads."""
+"""Digests of the images that a mirror copies: `images.lock.yaml`, which this writes and `core.needs` reads."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ EXPECTED = (
         stem=names.GUARD,
     ),
 )
-"""Names: the charts of charts.lock.yaml, EKS's add-ons `coredns` and `aws-fsx-csi-driver`, and `hyperpod_ray.k8s.guard`."""
+"""Names: the charts of charts.lock.yaml, EKS's add-ons `coredns` and `aws-fsx-csi-driver`, and `k8s/guard.py`."""
 PATHS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
 

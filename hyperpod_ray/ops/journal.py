@@ -1,7 +1,7 @@
 """A run's journal as text (`progress.json`, `events.jsonl`): its values, its events, and the run that they describe.
 
-Pure. The training library writes both; `hyperpod_ray_training.journal` says what is in them. A value of another type is none, and
-a line that a kill cut short is none.
+Pure. The training library writes both; `hyperpod_ray_training.journal` says what is in them. A value of another type
+is none, and a line that a kill cut short is none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run writes about itself (`progress.json`, `events.jsonl`): steps, checkpoints, interruptions. Pure.
 
-The training library writes both; `hyperpod_ray_training.journal` says what is in them. A line that a kill cut short, and a line of
-another shape, counts as none.
+The training library writes both; `hyperpod_ray_training.journal` says what is in them. A line that a kill cut short,
+and a line of another shape, counts as none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What runs wrote about themselves on a cluster of Slurm, read over Session Manager where `/fsx` is mounted.
 
-`hyperpod_ray.ops.in_ray.runs`, which reads run folders for a Ray cluster, is sent as the text of one command, and the answer comes
-back compressed. Nothing is installed, written or left on the node. The node's own user reads: what a run's owner keeps
+`hyperpod_ray.ops.in_ray.runs`, which reads run folders for a Ray cluster, is sent as the text of one command, and the
+answer comes back compressed. Nothing is installed, written or left on the node. The node's own user reads: what a run's
+owner keeps
 from others stays unread, and is named.
 """
 

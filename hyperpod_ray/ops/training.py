@@ -1,8 +1,8 @@
 """What training says of itself: jobs of Ray's Jobs API, and the journal that a run of the training library publishes.
 
 The journal lies on the shared file system, which is not mounted here. The library's driver links it into Ray's log
-folder (`hyperpod_ray_training/publish.py`), and Ray's dashboard serves that folder: the same port, forward and token as the Jobs
-API, and no further right. Ages are counted by the head's clock, the `Date` of its answers.
+folder (`hyperpod_ray_training/publish.py`), and Ray's dashboard serves that folder: the same port, forward and token
+as the Jobs API, and no further right. Ages are counted by the head's clock, the `Date` of its answers.
 https://docs.ray.io/en/latest/ray-observability/reference/api.html
 """
 

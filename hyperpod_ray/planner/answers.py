@@ -441,7 +441,7 @@ def _goodput(made: Plan) -> Answer:
             what="restart",
             value=outlook.restart,
             unit="s",
-            source="detect, image, start of processes and NCCL, read the checkpoint (hyperpod_ray/planner/data/times.yaml)",
+            source="detect, image, start of processes and NCCL, read the checkpoint (planner/data/times.yaml)",
         ),
         Row(what="a lost node comes back", value=outlook.cluster.repair[0], unit="s", source=outlook.cluster.repair[1]),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 COPIES = 8
-"""Copies of a rank's state that its pod keeps for warm spares. `hyperpod_ray_training.spares` counts the same; a test compares."""
+"""Copies of a rank's state that its pod keeps for warm spares. A test compares it with the training library."""
 
 
 def memory_needed(*, parameters: float, shards: int, bytes_per_parameter: int, ranks_per_node: int) -> int:

@@ -1,7 +1,8 @@
 """What an environment costs: pure arithmetic over prices that are given, dated and sourced; an unknown one stays so.
 
-Prices come from the AWS Price List (`hyperpod_ray.pricing.price_list`) or from a file (`hyperpod_ray.pricing.price_file`); this module
-asks nobody. A price is of the exact thing, or it is an estimate and says of what.
+Prices come from the AWS Price List (`hyperpod_ray.pricing.price_list`) or from a file
+(`hyperpod_ray.pricing.price_file`); this module asks nobody. A price is of the exact thing, or it is an estimate and
+says of what.
 """
 
 from __future__ import annotations

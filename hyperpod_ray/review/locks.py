@@ -18,10 +18,13 @@ import yaml
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Row
 
-PYTHON = ("requirements.txt", "requirements-rehearsal.txt", "requirements-dev.txt", "requirements-docs.txt",
-    "requirements-light.txt", "requirements-oracles.txt", "hyperpod_ray/image/requirements-build.txt",
-    "hyperpod_ray/image/requirements-cu128.txt", "hyperpod_ray/image/requirements-cu130.txt", "hyperpod_ray/image/requirements-cu128-transformers.txt",
-    "hyperpod_ray/image/requirements-cu130-transformers.txt", "hyperpod_ray/image/requirements-tiered.txt")  # fmt: skip
+PYTHON = (
+    *(f"requirements{name}.txt" for name in ("", "-rehearsal", "-dev", "-docs", "-light", "-oracles")),
+    *(
+        f"hyperpod_ray/image/requirements-{name}.txt"
+        for name in ("build", "cu128", "cu130", "cu128-transformers", "cu130-transformers", "tiered")
+    ),
+)
 NODE, CHARTS, IMAGES = "package-lock.json", "charts.lock.yaml", "images.lock.yaml"
 LIBRARY = ("aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdklabs-deploy-time-build")
 """Packages that make the templates."""

@@ -1,7 +1,7 @@
 """What an environment costs per hour before and after: groups, storage and what is always paid, out of the templates.
 
-Prices are those of `hyperpod_ray/pricing/prices_usd.yaml`, the file that the cost command falls back to; what it lacks stays
-unknown, and what it estimates is said to be an estimate.
+Prices are those of `hyperpod_ray/pricing/prices_usd.yaml`, the file that the cost command falls back to; what it lacks
+stays unknown, and what it estimates is said to be an estimate.
 """
 
 from __future__ import annotations

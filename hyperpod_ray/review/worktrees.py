@@ -25,8 +25,9 @@ from hyperpod_ray.review.locks import Locks
 _SYNTH_SECONDS = 900
 ENVIRONMENTS = "environments"
 SOURCES = (
-    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "core", "image",
-    "images.lock.yaml", "jobs", "k8s", "lifecycle", "pricing", "resilience", "service_rules", "stacks",
+    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "hyperpod_ray/charts",
+    "hyperpod_ray/core", "hyperpod_ray/guard", "hyperpod_ray/image", "hyperpod_ray/pricing", "hyperpod_ray_rules",
+    "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
 )  # fmt: skip
 """What templates are made of, beside the environment files."""
 _BOTH = """
@@ -192,7 +193,7 @@ def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = Fals
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
     if not sides:
         return
-    settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": f"{source}{os.pathsep}{source / 'constructs'}"}
+    settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": f"{source}"}
     for name in ("CDK_OUTDIR", "CDK_CONTEXT_JSON"):
         settings.pop(name, None)
     command = [sys.executable, "-c", _BOTH, json.dumps(sides)]

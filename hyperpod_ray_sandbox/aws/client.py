@@ -85,7 +85,7 @@ class Client:
         return self._call("POST", "fail-node", {**self._scope(), "node_id": node_id, "message": message})
 
     def set_hyperpod(self, cluster: str, **state: Any) -> dict[str, Any]:
-        """Set what HyperPod says of a cluster (see `hyperpod_ray_sandbox.aws.emulator.hyperpod.states`), and publish its event."""
+        """Set what HyperPod says of a cluster (see `emulator.hyperpod.states`), and publish its event."""
         return self._call("POST", "hyperpod", {**self._scope(), "cluster": cluster, **state})
 
     @contextmanager

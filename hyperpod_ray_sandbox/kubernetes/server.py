@@ -1,4 +1,4 @@
-"""`python -m hyperpod_ray_sandbox.kubernetes.server --state DIR`: serve the recording Kubernetes API on loopback until SIGTERM.
+"""`python -m hyperpod_ray_sandbox.kubernetes.server --state DIR`: serve the Kubernetes API on loopback.
 
 Writes `DIR/server.json` (mode 0600) when it answers: `url`, `ca_file`, `token`, `kubeconfig`, `pid`. Objects are kept
 in `DIR/objects.sqlite`, so a restart in the same directory finds them, with the same certificate, token and (if free)

@@ -102,7 +102,7 @@ class Job:
         )  # fmt: skip
 
     def arm(self, cluster: Cluster, *, run: str, fault: str, rank: int) -> None:
-        """Ask a rank for a fault from inside (`hyperpod_ray_training/faults.py`): hang, die, die-after-shard and others."""
+        """Ask a rank for a fault from inside (the library's `faults.py`): hang, die, die-after-shard and others."""
         folder = cluster.fsx / run / "faults"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{fault}-rank-{rank}").touch()

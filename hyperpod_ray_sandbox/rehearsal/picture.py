@@ -1,4 +1,4 @@
-"""The timeline of a rehearsal as a picture: `python -m hyperpod_ray_sandbox.rehearsal.picture REPORT.json` (rehearsal environment).
+"""A rehearsal's timeline as a picture: `python -m hyperpod_ray_sandbox.rehearsal.picture REPORT.json`.
 
 Writes `timeline.svg` and `timeline.png` beside the report and prints their paths. Drawn from the report alone, so that
 an old report can be drawn again.

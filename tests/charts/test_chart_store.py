@@ -220,7 +220,7 @@ class TestLocate:
     def test_missing_says_what_to_run(self, tmp_path: Path) -> None:
         with pytest.raises(
             ChartMissingError,
-            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in hyperpod_ray/charts/\. Fix: run `make charts`",
+            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in charts/\. Fix: run `make charts`",
         ):
             store.locate(lock(tmp_path, "https://example.com"))
 

@@ -31,7 +31,8 @@ ROOMS = (
 )
 FILES = ("app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "images.lock.yaml")
 NOBODY = 65534
-START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); from hyperpod_ray.cli.main import script; script()"
+START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); "
+START += "from hyperpod_ray.cli.main import script; script()"
 
 
 @pytest.fixture(scope="module")

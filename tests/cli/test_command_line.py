@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 def run(*arguments: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own, from this source tree."""
     return subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "hyperpod_ray.cli", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": f"{PROJECT}", **environment},
         capture_output=True,
@@ -124,7 +124,8 @@ def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.Mon
 
 
 def test_help_loads_no_library_of_a_command() -> None:
-    code = "import sys; from hyperpod_ray.cli.main import main; main(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    code = "import sys; from hyperpod_ray.cli.main import main; main(['--help']); "
+    code += "print(sorted(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     for heavy in ("boto3", "kubernetes", "pydantic", "yaml", "rich", "jsii", "sandbox", "rehearsal", "review"):
         assert f"'{heavy}'" not in done.stderr

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder on PATH with the command of this source tree."""
     program = tmp_path / "bin" / "hyperpod-ray"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{PROJECT}" exec "{sys.executable}" -m cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{PROJECT}" exec "{sys.executable}" -m hyperpod_ray.cli "$@"\n')
     program.chmod(0o755)
     return program.parent
 

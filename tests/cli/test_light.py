@@ -60,7 +60,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ],
 )
 def test_the_command_gets_as_far_as_aws(light: dict[str, str], words: str, code: int, said: str) -> None:
-    command = [sys.executable, "-m", "cli", *words.split()]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", *words.split()]
     done = subprocess.run(
         command,
         cwd=PROJECT,
@@ -78,7 +78,7 @@ def test_the_command_gets_as_far_as_aws(light: dict[str, str], words: str, code:
 
 
 def test_what_needs_a_part_says_which(light: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "cli", "manifests", "local"]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "manifests", "local"]
     done = subprocess.run(command, cwd=PROJECT, env=light, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 2
     assert "this command needs the part [" in done.stderr

@@ -26,7 +26,11 @@ def main(arguments: list[str]) -> int:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cli", "env", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "hyperpod_ray.cli", "env", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

@@ -36,7 +36,7 @@ WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 JOINED = {"hyperpod_ray_training/merging.py", "hyperpod_ray_training/run.py", "hyperpod_ray_training/settings.py"}
 """An error of several messages that each have their parts."""
 OTHERS = {
-    "hyperpod_ray_sandbox/aws/emulator/": "the services' own codes and texts; the control plane's client adds the parts",
+    "hyperpod_ray_sandbox/aws/emulator/": "the services' own texts; the control plane's client adds the parts",
     "hyperpod_ray_sandbox/kubernetes/": "Kubernetes' own texts",
     "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",
     "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
@@ -69,7 +69,7 @@ OTHERS = {
     "hyperpod_ray/ops/jobs_api.py": "a lost connection, which is tried again",
     "hyperpod_ray/ops/pull.py": "a file that did not arrive whole, which is tried again",
     "hyperpod_ray/ops/clients.py": "the Kubernetes client's own class",
-    "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text for a missing attribute",
+    "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text",
     "hyperpod_ray/ops/gather.py": "a kind that is not installed: caught there",
 }
 """Where an exception of another class may be raised, and why."""

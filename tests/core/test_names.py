@@ -1,4 +1,4 @@
-"""Every shared name stands once, in `hyperpod_ray.core.names` or `hyperpod_ray_rules.names`: a walk over the source finds a copy."""
+"""Every shared name stands once, in `core.names` or `hyperpod_ray_rules.names`: a walk over the source finds a copy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import hyperpod_ray_rules.names
 from hyperpod_ray.core import names
+from hyperpod_ray_rules import names as service_names
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
@@ -80,7 +80,7 @@ def sources() -> list[Path]:
     """Every module outside the tests."""
     rooms = [PROJECT / room for room in ROOMS]
     found = [path for room in rooms for path in ([room] if room.suffix == ".py" else sorted(room.rglob("*.py")))]
-    return [path for path in found if str(path) not in {names.__file__, service_rules.names.__file__}]
+    return [path for path in found if str(path) not in {names.__file__, service_names.__file__}]
 
 
 def test_a_shared_name_stands_in_core_names_only() -> None:

@@ -82,7 +82,7 @@ def environ(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return {
         **kept,
         "PATH": os.pathsep.join([*map(str, programs), kept.get("PATH", os.defpath)]),
-        "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'constructs'}",
+        "PYTHONPATH": f"{folder}",
         "HOME": str(home),
         "COLUMNS": "140",
         "NO_COLOR": "1",

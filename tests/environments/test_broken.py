@@ -59,7 +59,7 @@ def test_there_are_enough() -> None:
 
 def limited(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     """`env check` in a process of its own, which a device or a pipe must not hold up."""
-    command = [sys.executable, "-m", "cli", "--environments", str(folder), "env", "check", name]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "--environments", str(folder), "env", "check", name]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -146,7 +146,7 @@ def test_a_broken_sibling_stops_nothing(tmp_path: Path) -> None:
 def test_check_names_the_files_that_it_skips(tmp_path: Path) -> None:
     for file in ("prod.yaml", "x.yml", "Prod.yaml", "a_b.yaml"):
         (tmp_path / file).write_text(PROD)
-    command = [sys.executable, "-m", "cli", "--environments", str(tmp_path), "env", "check"]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "--environments", str(tmp_path), "env", "check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     for file in ("x.yml", "Prod.yaml", "a_b.yaml"):
         assert f"{file}: not checked" in done.stderr

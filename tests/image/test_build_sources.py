@@ -260,7 +260,7 @@ def test_every_install_from_an_index_gets_folder_and_password() -> None:
 
 def test_wheels_travel_in_the_context(tmp_path: Path, wheels: Path) -> None:
     (wheels / "notes.txt").write_text("not a package")
-    stage(tmp_path / "context", project=ROOT, chosen=choose(), wheels=wheels)
+    stage(tmp_path / "context", chosen=choose(), wheels=wheels)
     names = {file.name for file in (tmp_path / "context" / WHEELS).iterdir()}
     assert names == {".keep", "tiny_lib-1.4-py3-none-any.whl", "tiny_lib-99.0-py3-none-any.whl"}
 

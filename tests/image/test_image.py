@@ -94,7 +94,11 @@ def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
 
 def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_else() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "image", "build-args"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "hyperpod_ray.cli", "image", "build-args"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if choose().digest:
         assert done.returncode == 0

@@ -13,7 +13,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
     chosen = choose()
-    stage(tmp_path, project=PROJECT, chosen=chosen)
+    stage(tmp_path, chosen=chosen)
     text = (tmp_path / DOCKERFILE).read_text().replace("${REQUIREMENTS}", chosen.requirements.name)
     copied = [
         source

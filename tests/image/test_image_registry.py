@@ -173,7 +173,7 @@ def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
 
 def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cli", "image", *arguments]
+        command = [sys.executable, "-m", "hyperpod_ray.cli", "image", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     before = FILE.read_bytes()

@@ -61,12 +61,12 @@ def test_the_lock_has_what_the_set_lacks_with_hashes(index: Path, tmp_path: Path
     assert image_packages.pins(text) == {"tiny-lib": "1.4", "tiny-dep": "2.0"}
     assert image_packages.unsafe(text) == []
     assert text.startswith(image_packages.stamp(asked.read_text(), SET.requirements.read_text()) + "\n")
-    stage(tmp_path / "context", project=ROOT, chosen=SET, own=tmp_path / "ours.txt")
+    stage(tmp_path / "context", chosen=SET, own=tmp_path / "ours.txt")
     assert (tmp_path / "context" / OWN).read_text() == text
 
 
 def test_an_image_without_own_packages_installs_none(tmp_path: Path) -> None:
-    stage(tmp_path, project=ROOT, chosen=SET)
+    stage(tmp_path, chosen=SET)
     text = (tmp_path / OWN).read_text()
     assert image_packages.entries(text) == []
     assert "==" not in text, "the Dockerfile looks for it"

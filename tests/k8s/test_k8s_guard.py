@@ -103,7 +103,7 @@ def test_its_pods(prod: Plan, made: dict[str, Json]) -> None:
     }  # fmt: skip
     (container,) = pod["containers"]
     assert container["image"] == BINDINGS.image_uri
-    assert container["command"] == ["python3", "-m", "guard"]
+    assert container["command"] == ["python3", "-m", "hyperpod_ray.guard"]
     assert container["args"] == [
         f"--cluster={prod.settings.hyperpod.cluster_name}",
         f"--region={prod.settings.region}",

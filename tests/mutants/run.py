@@ -227,7 +227,7 @@ def _pytest(tests: str, python: str, copy: Path) -> tuple[int | None, str]:
     """Run tests in a copy: pytest's exit code, None where it did not end, and the first failure."""
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'constructs'}",
+        "PYTHONPATH": f"{copy}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [str(copy / python / "bin" / "python"), "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]

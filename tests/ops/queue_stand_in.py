@@ -1,7 +1,7 @@
 """Kueue's place in a test: the quotas of the sandbox's ClusterQueues, and RayJobs that are admitted or wait.
 
-`hyperpod_ray_sandbox.rehearsal.admission` decides; it is a stand-in and not Kueue. What a job's wait looks like is Kueue's own: a suspended
-RayJob, and a Workload whose condition `QuotaReserved` has the words of its scheduler.
+`hyperpod_ray_sandbox.rehearsal.admission` decides; it is a stand-in and not Kueue. What a job's wait looks like is
+Kueue's own: a suspended RayJob, and a Workload whose condition `QuotaReserved` has the words of its scheduler.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def test_wait_times_out_with_exit_code_4(faults: World) -> None:
 def test_ctrl_c_says_that_the_work_goes_on(faults: World) -> None:
     faults.running.client.set_fault(operation="sagemaker.DescribeCluster", code="ThrottlingException", count=-1)
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "wait", "demo", "--for", "cluster", "--poll", "1"],
+        [sys.executable, "-m", "hyperpod_ray.cli", "wait", "demo", "--for", "cluster", "--poll", "1"],
         env=faults.environ(), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None

@@ -40,7 +40,7 @@ class Connected:
     """`ops connect` as a process of its own, as a person leaves it running."""
 
     def __init__(self, world: World, *arguments: str) -> None:
-        command = [sys.executable, "-u", "-m", "cli", "connect", "demo", *arguments]
+        command = [sys.executable, "-u", "-m", "hyperpod_ray.cli", "connect", "demo", *arguments]
         self.process = subprocess.Popen(
             command, env=world.environ(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -406,7 +406,7 @@ def test_the_ray_of_this_machine_behind_the_recorded_head(faults: World, tmp_pat
     manifest.write_text(yaml.safe_dump({key: recorded[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
 
     def local(*arguments: str) -> str:
-        command = [sys.executable, "-m", "cli", "local", "ray", *arguments]
+        command = [sys.executable, "-m", "hyperpod_ray.cli", "local", "ray", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

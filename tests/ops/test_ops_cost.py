@@ -91,7 +91,7 @@ def run(folder: Path, *arguments: str, endpoint: str = "http://127.0.0.1:9") -> 
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "160",
     }
-    command = [sys.executable, "-m", "cli", "cost", "demo", *arguments]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "cost", "demo", *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
     return Result(done.returncode, done.stdout, done.stderr)
 

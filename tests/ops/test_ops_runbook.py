@@ -88,7 +88,7 @@ def test_every_command_runs(own: World) -> None:
 def _page(own: World, line: str) -> None:
     """The page of an environment: served with its verdict and every node, refused without its key, ended by Ctrl-C."""
     started = subprocess.Popen(
-        [sys.executable, "-m", "cli", *shlex.split(line)], env=own.environ(), cwd=ROOT, text=True,
+        [sys.executable, "-m", "hyperpod_ray.cli", *shlex.split(line)], env=own.environ(), cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

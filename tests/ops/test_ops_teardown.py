@@ -61,7 +61,7 @@ def test_killed_half_way_and_started_again_it_leaves_nothing(dynamic: World) -> 
     assert ("file system", "blocks") in {(item["kind"], item["fate"]) for item in shown["items"]}
     # FSx does not get on with it: teardown waits, and has destroyed nothing else
     dynamic.running.client.set_fault(operation="fsx.DeleteFileSystem", effect="stuck", count=1)
-    command = [sys.executable, "-m", "cli", "teardown", "demo", "--yes", "--poll", "0.5", "--app", app]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "teardown", "demo", "--yes", "--poll", "0.5", "--app", app]
     process = subprocess.Popen(
         command, env=dynamic.environ(), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

@@ -147,7 +147,7 @@ def test_the_aws_cli_calls_the_plugin_the_same_way(laptop: Laptop) -> None:
 
 
 def test_a_session_that_ends_is_replaced_and_ctrl_c_ends_it(laptop: Laptop, bridged: None) -> None:
-    command = [sys.executable, "-u", "-m", "cli", *ALWAYS, "connect", "demo", "--port", "0"]
+    command = [sys.executable, "-u", "-m", "hyperpod_ray.cli", *ALWAYS, "connect", "demo", "--port", "0"]
     process = subprocess.Popen(
         command, env=laptop.environ(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -177,7 +177,7 @@ def test_a_session_that_ends_is_replaced_and_ctrl_c_ends_it(laptop: Laptop, brid
 
 
 def test_a_command_that_is_terminated_leaves_no_plugin(laptop: Laptop, bridged: None) -> None:
-    command = [sys.executable, "-u", "-m", "cli", *ALWAYS, "connect", "demo", "--port", "0"]
+    command = [sys.executable, "-u", "-m", "hyperpod_ray.cli", *ALWAYS, "connect", "demo", "--port", "0"]
     process = subprocess.Popen(command, env=laptop.environ(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline()

@@ -115,7 +115,7 @@ class World:
 
     def process(self, *arguments: str, env: dict[str, str] | None = None) -> Result:
         """Run `hyperpod-ray …` as a process of its own."""
-        command = [sys.executable, "-m", "cli", *arguments]
+        command = [sys.executable, "-m", "hyperpod_ray.cli", *arguments]
         done = subprocess.run(
             command, env=env or self.environ(), cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
         )

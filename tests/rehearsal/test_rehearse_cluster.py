@@ -40,7 +40,7 @@ def commands(word: str) -> list[list[str]]:
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
     found = [line for line in lines if line[:3] == ["hyperpod-ray", "local", word]]
-    return [[sys.executable, "-m", "cli", *line[1:]] for line in found]
+    return [[sys.executable, "-m", "hyperpod_ray.cli", *line[1:]] for line in found]
 
 
 def ray_processes() -> set[str]:

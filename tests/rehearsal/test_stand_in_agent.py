@@ -212,6 +212,6 @@ def test_a_bad_request_is_refused_in_the_words_that_the_library_shows(host: Host
 
 def test_the_picture_needs_no_re2() -> None:
     """Python of the rehearsal environment draws it, and imports this room for that."""
-    code = "import sys; sys.modules['re2'] = None; import hyperpod_ray_sandbox.rehearsal.runner, hyperpod_ray_sandbox.rehearsal.report, hyperpod_ray_sandbox.rehearsal.faults"
+    code = "import sys; sys.modules['re2'] = None; from hyperpod_ray_sandbox.rehearsal import runner, report, faults"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr

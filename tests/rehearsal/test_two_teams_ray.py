@@ -38,7 +38,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("teams")
     with ray_turn():
         before = set(Cluster.names(project=PROJECT))
-        command = [sys.executable, "-m", "cli", *shlex.split(line), "--out", str(folder), "-o", "json"]
+        command = [sys.executable, "-m", "hyperpod_ray.cli", *shlex.split(line), "--out", str(folder), "-o", "json"]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         left = set(Cluster.names(project=PROJECT)) - before
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

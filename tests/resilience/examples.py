@@ -305,7 +305,8 @@ README = Example(
     changes=(
         (
             "import pytorch_lightning as pl\n",
-            "import pytorch_lightning as pl\nfrom resilience import Run\nfrom hyperpod_ray_training.lightning import in_ray\n",
+            "import pytorch_lightning as pl\nfrom hyperpod_ray_training import Run\n"
+            "from hyperpod_ray_training.lightning import in_ray\n",
         ),
         (
             "autoencoder = LitAutoEncoder()\n"

@@ -68,7 +68,8 @@ def as_job(tmp_path: Path, storage: str) -> Path:
     logs = tmp_path / "logs"
     logs.mkdir(exist_ok=True)
     program = (
-        "import sys; from hyperpod_ray_training.folder import RunFolder; from hyperpod_ray_training.publish import publish; "
+        "import sys; from hyperpod_ray_training.folder import RunFolder; "
+        "from hyperpod_ray_training.publish import publish; "
         "sys.exit(0 if publish(RunFolder(sys.argv[1])) else 3)"
     )
     with (logs / "job-driver-raysubmit_1.log").open("a") as log:

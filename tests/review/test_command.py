@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-import hyperpod_ray.core.project
 from hyperpod_ray.cli.main import main as cli
+from hyperpod_ray.core import project
 from hyperpod_ray.planner.data import node_durations
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.report.markdown import LIMIT, MARKER, render
@@ -266,8 +266,8 @@ def test_the_run_is_that_of_the_reviewed_revision(
 ) -> None:
     """Of the head where one is given, though the working tree has another run; else of the working tree."""
     node_durations()  # of this project, not of that repository
-    monkeypatch.setattr(core.project, "SOURCE", repository)
-    monkeypatch.setattr(core.project, "is_checkout", lambda: True)
+    monkeypatch.setattr(project, "SOURCE", repository)
+    monkeypatch.setattr(project, "is_checkout", lambda: True)
     file = repository / "environments" / "x.yaml"
     (repository / "environments" / "y.yaml").unlink()
     (repository / "app.py").write_text(LUSTRE_APP)

@@ -91,7 +91,16 @@ def test_a_change_that_loses_nodes_is_stopped_before_anything_is_touched(story: 
 def test_a_review_against_what_is_deployed(story: Story, fewer: Path, change: bool, code: int, verdict: str) -> None:
     before = _history(story)
     head = fewer if change else story.assembly
-    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "review", NAME, "--deployed"]
+    command = [
+        sys.executable,
+        "-m",
+        "hyperpod_ray.cli",
+        "--environments",
+        str(story.environments),
+        "review",
+        NAME,
+        "--deployed",
+    ]
     done = subprocess.run(
         [*command, "--head-assembly", str(head), "--fail-on", "loses-nodes"], cwd=ROOT, check=False, text=True,
         env=story.emulator.environment(), capture_output=True, timeout=1500,
@@ -121,7 +130,16 @@ def test_a_failing_resource_speaks_for_itself_and_the_old_state_can_be_deployed_
 
 def test_ctrl_c_at_a_teardown_says_what_continues(story: Story) -> None:
     story.emulator.control.set_fault(operation="Custom::AWSCDK-EKS-KubernetesResource.delete", delay_seconds=7200)
-    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "teardown", NAME, "--yes"]
+    command = [
+        sys.executable,
+        "-m",
+        "hyperpod_ray.cli",
+        "--environments",
+        str(story.environments),
+        "teardown",
+        NAME,
+        "--yes",
+    ]
     teardown = subprocess.Popen(
         [*command, "--app", str(story.assembly), "--poll", "0.5"],
         cwd=ROOT, env=story.emulator.environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -164,7 +182,7 @@ def test_a_first_deploy_at_a_terminal_that_begins_during_a_destroy(story: Story)
 
 def _command(story: Story, *arguments: str) -> list[str]:
     options = [*arguments] if "--app" in arguments else [*arguments, "--app", str(story.assembly)]
-    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "deploy", NAME]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "--environments", str(story.environments), "deploy", NAME]
     return [*command, *options, "--poll", POLL]
 
 

@@ -77,7 +77,7 @@ def test_a_ray_pod_calls_s3_with_its_own_role_and_gets_no_further(
     own, others = buckets
     where = ["--state", str(story.environments.parent / "aws")]
     name = _pod(story, namespace="ray", labels="ray.io/node-type=head")
-    command = [sys.executable, "-m", "cli", "local", "env", *where, "--pod", f"ray/{name}"]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", "local", "env", *where, "--pod", f"ray/{name}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert printed.returncode == 0, printed.stderr
     lines = [line.removeprefix("export ") for line in printed.stdout.splitlines() if line.startswith("export ")]
@@ -183,7 +183,16 @@ def _kubectl(story: Story, *arguments: str) -> str:
 
 
 def _teardown(story: Story) -> tuple[subprocess.Popen[str], IO[str]]:
-    command = [sys.executable, "-m", "cli", "--environments", str(story.environments), "teardown", NAME, "--yes"]
+    command = [
+        sys.executable,
+        "-m",
+        "hyperpod_ray.cli",
+        "--environments",
+        str(story.environments),
+        "teardown",
+        NAME,
+        "--yes",
+    ]
     process = subprocess.Popen(
         [*command, "--poll", "0.5", "--app", str(story.assembly)],
         cwd=ROOT,

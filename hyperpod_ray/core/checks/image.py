@@ -74,6 +74,8 @@ def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]
     image = plan.built_image
     if image is None or repository.root is None or not image.folder.strip() or ".." in image.folder.split("/"):
         return
+    if image.folder == image_sets.FOLDER:
+        return
     folder = repository.root / image.folder
     if not folder.is_dir():
         yield error(
@@ -95,7 +97,7 @@ def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]
 
 @rule("image", needs="repository")
 def set_is_known(plan: GroundPlan, _repository: Repository) -> Iterator[Finding]:
-    """A set is one of `hyperpod_ray/image/versions.yaml`; only the project's own image has sets and takes further packages."""
+    """A set is one of `image/versions.yaml`; only the product's own image has sets and takes further packages."""
     image = plan.built_image
     if image is None:
         return

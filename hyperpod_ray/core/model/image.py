@@ -36,8 +36,8 @@ class BuiltImage(Settings):
     folder: str = "image"
     """Folder with the Dockerfile, relative to the project; built by CodeBuild when its content changes."""
     set: Annotated[str, shapes.IMAGE_SET.field()] | None = None
-    """Set of `hyperpod_ray/image/versions.yaml`: Ray, torch and CUDA, and with `-transformers` the usual libraries of language
-    models. Default: its default set. Only of the folder `image`."""
+    """Set of `hyperpod_ray/image/versions.yaml`: Ray, torch and CUDA, and with `-transformers` the usual libraries of
+    language models. Default: its default set. Only of the folder `image`."""
     requirements: Annotated[str, shapes.REQUIREMENTS.field(max_length=200)] | None = None
     """Requirements file of your own (`NAME.in`, relative to the project), whose packages the image gets too.
     The command `image lock` writes its lock beside it, `NAME.txt`. Default: none. Only of the folder `image`."""

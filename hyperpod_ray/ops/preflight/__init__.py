@@ -1,7 +1,7 @@
 """`preflight`: read-only checks before money is spent.
 
-The rules are those of `hyperpod_ray.core.checks`. Loading the environment has run the ones that need the file and its repository;
-here the same rule base runs with the account, and with what holds before a deployment only.
+The rules are those of `hyperpod_ray.core.checks`. Loading the environment has run the ones that need the file and its
+repository; here the same rule base runs with the account, and with what holds before a deployment only.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Result = Literal["ok", "warning", "failed", "unknown", "skipped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One line of the table, in the parts of `hyperpod_ray.core.errors.ProjectError`. `unknown`: it could not be asked."""
+    """One line of the table, in the parts of a `ProjectError`. `unknown`: it could not be asked."""
 
     check: str
     result: Result

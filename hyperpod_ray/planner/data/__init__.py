@@ -186,8 +186,8 @@ def times() -> dict[str, Seconds]:
 
 @functools.cache
 def node_durations() -> dict[str, tuple[Range, str]]:
-    """What nodes take, in seconds, with the source: the spans that a review uses (`hyperpod_ray/review/durations.yaml`)."""
-    text = (project.SOURCE / "review" / "durations.yaml").read_text(encoding="utf-8")
+    """What nodes take, in seconds, with the source: the spans that a review uses (`review/durations.yaml`)."""
+    text = (project.PACKAGE / "review" / "durations.yaml").read_text(encoding="utf-8")
     table = yaml.safe_load(text)["nodes"]
     return {
         name: (Range(*(60.0 * minutes for minutes in row["minutes"])), str(row["source"]))

@@ -3,8 +3,8 @@
 Works only while a KubeRay operator Deployment is available in the cluster (its chart labels it
 `app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels,
 replicas kept within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and
-`status.state` that stays `ready` once it was. It refuses what the operator refuses (`hyperpod_ray_rules.kuberay`). RayJobs
-are in `rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
+`status.state` that stays `ready` once it was. It refuses what the operator refuses (`hyperpod_ray_rules.kuberay`).
+RayJobs are in `rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
 ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
 """
 

@@ -1,4 +1,4 @@
-"""`python -m hyperpod_ray_sandbox.rehearsal.ray_hosts.render ENV`: the RayCluster that `k8s/` makes of an environment, as YAML on stdout.
+"""`python -m hyperpod_ray_sandbox.rehearsal.ray_hosts.render ENV`: an environment's RayCluster as YAML.
 
 A process of its own because cdk8s lives in the stack's environment and Ray in the rehearsal's.
 """

@@ -96,7 +96,7 @@ def listening(pids: set[int]) -> set[str]:
 
 def rehearse(command: list[str], out: Path) -> tuple[dict[str, Any], set[str], set[int]]:
     """The report, the addresses that Slurm listened on meanwhile, and what the rehearsal left running."""
-    command = [sys.executable, "-m", "cli", *command[1:], "--out", str(out), "-o", "json"]
+    command = [sys.executable, "-m", "hyperpod_ray.cli", *command[1:], "--out", str(out), "-o", "json"]
     addresses, folders, ended = set[str](), set[str](), threading.Event()
     process = subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -39,7 +39,8 @@ def test_without_ministack_one_line_says_what_to_run() -> None:
 def test_another_ministack_is_refused_in_one_line(sabotage: str, said: str) -> None:
     if not install.installed():
         install.install(lambda _text: None)
-    program = f"{sabotage}\nfrom hyperpod_ray_sandbox.aws.emulator.server import main\nraise SystemExit(main(['--port', '1']))"
+    program = f"{sabotage}\nfrom hyperpod_ray_sandbox.aws.emulator.server import main\n"
+    program += "raise SystemExit(main(['--port', '1']))"
     done = subprocess.run(
         [str(paths.PYTHON), "-c", program], cwd=paths.ROOT, capture_output=True, text=True, check=False
     )

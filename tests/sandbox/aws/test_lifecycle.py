@@ -25,7 +25,7 @@ pytestmark = pytest.mark.emulator
 
 def local(state: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "cli", "local", *arguments, "--state", str(state)],
+        [sys.executable, "-m", "hyperpod_ray.cli", "local", *arguments, "--state", str(state)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ class World:
         self.session: Any = boto3.Session("000000000001", record["secret"], region_name="us-west-2")
 
     def local(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "cli", "local", *arguments, "--state", str(self.state)]
+        command = [sys.executable, "-m", "hyperpod_ray.cli", "local", *arguments, "--state", str(self.state)]
         done = subprocess.run(
             command, cwd=PROJECT, capture_output=True, text=True, timeout=900, env=dict(os.environ), check=False
         )

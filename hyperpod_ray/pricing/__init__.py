@@ -1,0 +1,1 @@
+"""Dollars: the dated price file, what AWS publishes, and the cost of a plan."""

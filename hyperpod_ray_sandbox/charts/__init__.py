@@ -1,0 +1,1 @@
+"""Stand-ins for the Helm charts that a rehearsal cannot fetch, and what writes their definitions."""
