@@ -29,7 +29,7 @@ from rich.table import Table  # noqa: E402
 from hyperpod_ray_sandbox.rehearsal import Options, Report, run  # noqa: E402
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError  # noqa: E402
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport  # noqa: E402
-from hyperpod_ray_sandbox.rehearsal.show import Show  # noqa: E402
+from hyperpod_ray_sandbox.rehearsal.terminal import Show  # noqa: E402
 
 # what Ray 2.60.0 (ray_config_def.h, ray/train/v2/_internal/constants.py) and torch 2.13 do when nobody says otherwise
 RAY_DEFAULT_NODE = {

@@ -192,14 +192,14 @@ def slurm_policy() -> str:
 
 def command_document() -> str:
     """The session document by which `status` asks the controller."""
-    words = [node.value for node in ast.walk(ast.parse((PROJECT / "hyperpod_ray/ops/slurm.py").read_text("utf-8")))
+    words = [node.value for node in ast.walk(ast.parse((PROJECT / "hyperpod_ray/ops/observe/slurm.py").read_text("utf-8")))
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
     return words[words.index("--document-name") + 1]
 
 
 def document() -> str:
     """The session document of a tunnel."""
-    tree = ast.parse((PROJECT / "hyperpod_ray/ops/tunnel.py").read_text("utf-8"))
+    tree = ast.parse((PROJECT / "hyperpod_ray/ops/reach/tunnel.py").read_text("utf-8"))
     return next(
         str(node.value.value)
         for node in tree.body

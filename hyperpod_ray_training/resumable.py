@@ -38,9 +38,9 @@ from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.faults import FaultHooks
 from hyperpod_ray_training.interval import SaveClock
 from hyperpod_ray_training.journal import Journal
-from hyperpod_ray_training.live import LIVE
 from hyperpod_ray_training.looping import Looping
 from hyperpod_ray_training.metrics import Metrics
+from hyperpod_ray_training.open_runs import LIVE
 from hyperpod_ray_training.pace import Pace, Parts
 from hyperpod_ray_training.ranks import Ranks, patience
 from hyperpod_ray_training.restoring import Restorer
@@ -78,7 +78,7 @@ class Resumable(Looping):
         """A spare that rehearses the loop gets one that only counts steps."""
         if not warm_up.under_way():
             return super().__new__(cls)
-        from hyperpod_ray_training.rehearsed import Rehearsed
+        from hyperpod_ray_training.dry_run import Rehearsed
 
         return super().__new__(Rehearsed)
 

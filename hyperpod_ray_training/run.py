@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hyperpod_ray_training import torchrun
+from hyperpod_ray_training.capacity import spares_with_room, wait_for_placement
 from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
 from hyperpod_ray_training.folder import RunFolder, check_writable, names_missing
 from hyperpod_ray_training.hangs import watched
 from hyperpod_ray_training.journal import Journal, log
-from hyperpod_ray_training.live import closing
 from hyperpod_ray_training.merging import Asked, merged, resources_of
 from hyperpod_ray_training.metrics import Metrics
-from hyperpod_ray_training.places import spares_with_room, wait_for_placement
+from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.publish import publish
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.submissions import Submissions, cause_of

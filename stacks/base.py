@@ -5,13 +5,13 @@ from __future__ import annotations
 import aws_cdk as cdk
 
 from constructs import Construct
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 
 
 class EnvironmentStack(cdk.Stack):
     """A stack with a description, and protected from deletion where the environment is."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan, description: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan, description: str) -> None:
         # before the base class's constructor, which may ask for them
         self._zone_ids = list(plan.settings.network.availability_zone_ids)
         super().__init__(

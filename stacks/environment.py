@@ -11,7 +11,7 @@ from hyperpod_ray.constructs.logs import own_function_logs
 from hyperpod_ray.constructs.roles import harden_roles
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names, needs
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
@@ -30,7 +30,7 @@ from hyperpod_ray.stacks.storage import StorageStack
 class EnvironmentStage(cdk.Stage):
     """`cdk deploy "NAME/*"`: the stacks of `hyperpod_ray.core.plan_names.stacks`, in the order of their creation."""
 
-    def __init__(self, scope: Construct, *, plan: GroundPlan, project: Path) -> None:
+    def __init__(self, scope: Construct, *, plan: CommonPlan, project: Path) -> None:
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
         base = NetworkStack(self, names.NETWORK_STACK, plan=plan)
@@ -45,13 +45,13 @@ class EnvironmentStage(cdk.Stage):
         for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)
 
-    def _file_system(self, plan: GroundPlan, base: NetworkStack) -> LustreFileSystem | None:
+    def _file_system(self, plan: CommonPlan, base: NetworkStack) -> LustreFileSystem | None:
         if not isinstance(plan.settings.storage, StaticStorage):
             return None
         return StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network).file_system
 
     def _image(
-        self, plan: GroundPlan, base: NetworkStack, project: Path, *, way_out: EnvironmentStack
+        self, plan: CommonPlan, base: NetworkStack, project: Path, *, way_out: EnvironmentStack
     ) -> ImageStack | None:
         if plan.built_image is None:
             return None

@@ -10,7 +10,7 @@ from hyperpod_ray.constructs.first_nodes import FirstNodes
 from hyperpod_ray.constructs.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.core import model
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_model import SlurmGroup
 from hyperpod_ray.stacks.base import EnvironmentStack
@@ -49,7 +49,7 @@ class HyperPodStack(EnvironmentStack):
         self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if claimed else None
 
 
-def cluster(stack: EnvironmentStack, plan: GroundPlan, *, network: Network, **own: Any) -> HyperPodCluster:
+def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **own: Any) -> HyperPodCluster:
     """The HyperPod cluster of either orchestrator, with its name and ARN in the outputs.
 
     Args:
@@ -76,7 +76,7 @@ def cluster(stack: EnvironmentStack, plan: GroundPlan, *, network: Network, **ow
     return made
 
 
-def instance_group(plan: GroundPlan, group: model.NodeGroup) -> InstanceGroup:
+def instance_group(plan: CommonPlan, group: model.NodeGroup) -> InstanceGroup:
     """A group of the file as the construct takes it."""
     kubernetes = group if isinstance(group, model.InstanceGroup) else None
     slurm = group.slurm if isinstance(group, SlurmGroup) else None

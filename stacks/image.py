@@ -10,7 +10,7 @@ from constructs import Construct
 from hyperpod_ray.constructs.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
 from hyperpod_ray.constructs.image import TrainingImage
 from hyperpod_ray.constructs.network import Network
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
 from hyperpod_ray.core.image_packages import lock_of
 from hyperpod_ray.core.model import BuiltImage
@@ -27,7 +27,7 @@ class ImageStack(EnvironmentStack):
     """ECR repository and the image built into it."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, plan: GroundPlan, project: Path, network: Network
+        self, scope: Construct, construct_id: str, *, plan: CommonPlan, project: Path, network: Network
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="Ray image")
         settings = plan.settings.image
@@ -62,7 +62,7 @@ class ImageStack(EnvironmentStack):
         self.output("RepositoryUri", self.image.repository.repository_uri, "where the Ray image is pushed")
 
 
-def _environment(plan: GroundPlan, settings: BuiltImage, network: Network) -> BuildEnvironment | None:
+def _environment(plan: CommonPlan, settings: BuiltImage, network: Network) -> BuildEnvironment | None:
     """What the build needs besides PyPI and Docker Hub; None where it needs nothing."""
     asked, base = settings.index, base_repository(settings)
     index: CodeArtifactAccess | SecretAccess | None = None

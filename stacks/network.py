@@ -8,7 +8,7 @@ from hyperpod_ray.constructs.egress import ClusterEgress
 from hyperpod_ray.constructs.endpoints import EndpointCall
 from hyperpod_ray.constructs.network import ClusterNetwork, Network
 from hyperpod_ray.core import names, needs
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
@@ -19,7 +19,7 @@ from hyperpod_ray.stacks.bindings import bucket_access
 class NetworkStack(EnvironmentStack):
     """The network of one environment; beside it the control plane's role, key and log group."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan) -> None:
         super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
         self.network = _network(self, plan)
         self.ground = None
@@ -34,7 +34,7 @@ class NetworkStack(EnvironmentStack):
                 log_group_exists=plan.settings.eks.log_group_exists,
             )
 
-    def open(self, plan: GroundPlan) -> ClusterEgress | None:
+    def open(self, plan: CommonPlan) -> ClusterEgress | None:
         """The way out, in this stack: for an orchestrator without a control plane to stand beside.
 
         None for an existing VPC, which has its own.
@@ -42,7 +42,7 @@ class NetworkStack(EnvironmentStack):
         return egress(self, plan, self.network)
 
 
-def egress(scope: Construct, plan: GroundPlan, network: Network) -> ClusterEgress | None:
+def egress(scope: Construct, plan: CommonPlan, network: Network) -> ClusterEgress | None:
     """The way out of a new VPC: NAT gateways, or the endpoints of a closed network. None for an existing VPC."""
     new = plan.new_network
     if new is None:
@@ -65,7 +65,7 @@ def egress(scope: Construct, plan: GroundPlan, network: Network) -> ClusterEgres
     )
 
 
-def _network(scope: Construct, plan: GroundPlan) -> Network:
+def _network(scope: Construct, plan: CommonPlan) -> Network:
     settings, ports = plan.settings.network, needs.outside_ports(plan)
     if isinstance(settings, ExistingNodeNetwork):
         existing = settings.existing

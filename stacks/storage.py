@@ -5,7 +5,7 @@ from __future__ import annotations
 from constructs import Construct
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import DataRepository, LustreFileSystem
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.stacks.base import EnvironmentStack
@@ -14,7 +14,7 @@ from hyperpod_ray.stacks.base import EnvironmentStack
 class StorageStack(EnvironmentStack):
     """An FSx for Lustre file system (storage mode `static`)."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, plan: GroundPlan, network: Network) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
         settings = plan.settings.storage
         assert isinstance(settings, StaticStorage)  # noqa: S101  (the stage makes this stack only then)

@@ -9,14 +9,14 @@ from hyperpod_ray.constructs.dashboard import EnvironmentDashboard
 from hyperpod_ray.constructs.health import HealthNotifications
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import ray_namespaces
 from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 def health(
-    stack: EnvironmentStack, plan: GroundPlan, *, cluster_arn: str, file_system: LustreFileSystem | None
+    stack: EnvironmentStack, plan: CommonPlan, *, cluster_arn: str, file_system: LustreFileSystem | None
 ) -> HealthNotifications:
     """Mails and alarms about the cluster, its Kubernetes where it has one, and the new file system."""
     hyperpod = plan.settings.hyperpod
@@ -46,7 +46,7 @@ def health(
 
 
 def overview(
-    stack: EnvironmentStack, plan: GroundPlan, health: HealthNotifications, *, file_system: LustreFileSystem | None
+    stack: EnvironmentStack, plan: CommonPlan, health: HealthNotifications, *, file_system: LustreFileSystem | None
 ) -> None:
     """The budget and the dashboard. They come last: the dashboard shows the alarms that there are by then."""
     if (budget := plan.settings.budget) is not None:

@@ -49,8 +49,8 @@ def register(app: typer.Typer) -> None:
         changes nothing, when the verdict of the review is not safe: see --accept. Asks nothing.
         """
         from hyperpod_ray.cli.deploy_review import Reviewer
-        from hyperpod_ray.ops import deploy as verb
         from hyperpod_ray.ops import preflight
+        from hyperpod_ray.ops.change import deploy as verb
         from hyperpod_ray.review.findings import Effect
 
         chosen = any_target(env)

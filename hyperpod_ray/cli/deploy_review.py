@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops import gather, output, upkeep
-from hyperpod_ray.ops.clients import AnyTarget
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change.progress import Expected
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
-from hyperpod_ray.ops.progress import Expected
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.observe import gather, upkeep
+from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.review import assembly as assemblies
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.deployed import DeployedStack, deployed

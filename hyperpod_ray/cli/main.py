@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
             return int(error.exit_code)
         return _failed(_explained(error), as_json=as_json)
     finally:
-        if opened := sys.modules.get("hyperpod_ray.ops.tunnel"):
+        if opened := sys.modules.get("hyperpod_ray.ops.reach.tunnel"):
             opened.close_all()
 
 

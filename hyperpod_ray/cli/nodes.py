@@ -31,7 +31,7 @@ def listing(
     group: Annotated[str, typer.Option(metavar="GROUP", help="Only this instance group.")] = "",
 ) -> int:
     """List nodes with health, fault, age and replacements."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.listing(any_target(env), form=form, group=group)
 
@@ -39,7 +39,7 @@ def listing(
 @command(app, examples=["nodes show prod i-0123456789abcdef0"])
 def show(env: Env, node: NodeName, form: Output = Format.table) -> int:
     """Show one node in HyperPod, and in Kubernetes and Ray or in Slurm."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.show(any_target(env), node, form=form)
 
@@ -53,7 +53,7 @@ def events(
     form: Output = Format.table,
 ) -> int:
     """List events of the cluster, newest first."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.events(any_target(env), node=node, group=group, limit=limit, form=form)
 
@@ -61,7 +61,7 @@ def events(
 @command(app, examples=["nodes reboot prod i-0123456789abcdef0"])
 def reboot(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> int:
     """Restart nodes. Names, addresses and disks stay."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.reboot(any_target(env), node, when=when, yes=yes)
 
@@ -69,7 +69,7 @@ def reboot(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> in
 @command(app, examples=["nodes replace prod i-0123456789abcdef0 --yes"])
 def replace(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> int:
     """Replace nodes by new ones. Their disks are destroyed."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.replace(any_target(env), node, when=when, yes=yes)
 
@@ -82,7 +82,7 @@ def drill(
     yes: Yes = False,
 ) -> int:
     """Make one worker node faulty, to see recovery work. Never the head's node."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.drill(target(env), node, action=action, yes=yes)
 
@@ -90,7 +90,7 @@ def drill(
 @command(app, examples=["nodes free prod hyperpod-i-0123456789abcdef0"])
 def free(env: Env, node: NodeName, yes: Yes = False) -> int:
     """Force-delete the pods stuck on an unreachable node."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.free(target(env), node, yes=yes)
 
@@ -102,6 +102,6 @@ def shell(
     show: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
 ) -> int:
     """Open a Session Manager shell on a node."""
-    from hyperpod_ray.ops import nodes as verb
+    from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.shell(any_target(env), node, show_only=show)

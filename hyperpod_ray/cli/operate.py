@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Wait for a condition, such as a healthy environment."""
-        from hyperpod_ray.ops import wait as verb
+        from hyperpod_ray.ops.change import wait as verb
 
         return verb.run(any_target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
 
@@ -87,8 +87,8 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
     ) -> int:
         """Show dollars per hour and month. Counts instance groups, storage, EKS and network egress."""
-        from hyperpod_ray.ops import cost as verb
-        from hyperpod_ray.ops import spending
+        from hyperpod_ray.ops.money.spend import cost as verb
+        from hyperpod_ray.ops.money.spend import spending
         from hyperpod_ray.ops.output import now
 
         if every or not env:
@@ -115,7 +115,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Destroy the environment and check that nothing is left. Continues an interrupted run."""
-        from hyperpod_ray.ops import teardown as verb
+        from hyperpod_ray.ops.change import teardown as verb
 
         found = any_target(env)
         return verb.run(
@@ -142,7 +142,7 @@ def register(app: typer.Typer) -> None:
         form: Plain = "table",
     ) -> int:
         """Print logs of the nodes: lifecycle, health agent, deep checks."""
-        from hyperpod_ray.ops import logs as verb
+        from hyperpod_ray.ops.repair import logs as verb
 
         return verb.run(
             any_target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form)
@@ -161,6 +161,6 @@ def register(app: typer.Typer) -> None:
         check: Annotated[bool, typer.Option("--check", help="Check that both answer, and exit.")] = False,
     ) -> int:
         """Forward the dashboard and Jobs API to 127.0.0.1 until Ctrl-C."""
-        from hyperpod_ray.ops import connect as verb
+        from hyperpod_ray.ops.reach import connect as verb
 
         return verb.run(target(env), port=port, grafana=grafana, grafana_port=grafana_port, check=check)

@@ -15,7 +15,7 @@ from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.output import Format
 
 if TYPE_CHECKING:
-    from hyperpod_ray.ops.clients import SlurmTarget, Target
+    from hyperpod_ray.ops.reach.clients import SlurmTarget, Target
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -61,7 +61,7 @@ def foreign_folder() -> Path | None:
 
 def target(name: str) -> Target:
     """The environment called `name` with its clients."""
-    from hyperpod_ray.ops.clients import target as made
+    from hyperpod_ray.ops.reach.clients import target as made
 
     current.environment = name
     return made(name, folder=foreign_folder(), mode=current.tunnel)
@@ -69,7 +69,7 @@ def target(name: str) -> Target:
 
 def any_target(name: str) -> Target | SlurmTarget:
     """The environment called `name` with its clients, whatever orchestrates it."""
-    from hyperpod_ray.ops.clients import any_target as made
+    from hyperpod_ray.ops.reach.clients import any_target as made
 
     current.environment = name
     return made(name, folder=foreign_folder(), mode=current.tunnel)
@@ -131,7 +131,7 @@ class Decided(TyperCommand):
 
 
 def _refuse(name: str, *, path: str, options: list[str]) -> None:
-    from hyperpod_ray.core import decisions
+    from hyperpod_ray.core import orchestrator_support as decisions
 
     if not decisions.undecided(path):
         return

@@ -110,7 +110,8 @@ def register(app: typer.Typer) -> None:
 
 def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path | None, deploy: Deploy | str) -> Plan:
     from hyperpod_ray import core
-    from hyperpod_ray.planner import answers, rehearsed
+    from hyperpod_ray.planner import answers
+    from hyperpod_ray.planner import rehearsal_report as rehearsed
     from hyperpod_ray.planner.cluster import bill, cluster, file_systems, with_storage
     from hyperpod_ray.planner.job import job
     from hyperpod_ray.planner.outlook import Outlook

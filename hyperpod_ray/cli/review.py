@@ -16,7 +16,7 @@ from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from hyperpod_ray.ops.output import Format
 
 if TYPE_CHECKING:
-    from hyperpod_ray.core.ground import GroundPlan
+    from hyperpod_ray.core.common_plan import CommonPlan
     from hyperpod_ray.review.review import Review
 
 
@@ -105,7 +105,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
     from hyperpod_ray.core import plan_names
-    from hyperpod_ray.ops import gather
+    from hyperpod_ray.ops.observe import gather
     from hyperpod_ray.review.deployed import deployed
     from hyperpod_ray.review.review import review_deploy
     from hyperpod_ray.review.training import add_outlook
@@ -127,7 +127,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
 
 
-def _plans(made: Review, *, revision: str = "") -> Iterator[GroundPlan]:
+def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
     """Plans of the environments as their files are now, or at a revision; a file that is broken or gone has none."""
     import tempfile
 

@@ -90,7 +90,7 @@ def register(app: typer.Typer) -> None:
         import shlex
 
         from hyperpod_ray.core import job_file
-        from hyperpod_ray.ops import submit as verb
+        from hyperpod_ray.ops.jobs import submit as verb
 
         fields: dict[str, Any] = {
             "command": shlex.join(entrypoint) if entrypoint else None,

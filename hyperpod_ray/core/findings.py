@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import in_three_parts
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.yaml_source import Path
 
 Level = Literal["file", "repository", "account"]
@@ -61,7 +61,7 @@ class Rule:
     orchestrator: str = ""
     """The orchestrator that it is about. Empty: whichever has the sections that it reads."""
 
-    def concerns(self, plan: GroundPlan) -> bool:
+    def concerns(self, plan: CommonPlan) -> bool:
         """Whether it is about an environment of this orchestrator; a section of another one is never valid."""
         own = plan.settings
         return self.orchestrator in ("", own.orchestrator) and self.reads(own.orchestrator) <= set(
@@ -80,7 +80,7 @@ class Rule:
             or (self.needs == "account" and evidence.account is not None)
         )
 
-    def __call__(self, plan: GroundPlan, evidence: Evidence) -> Iterator[Finding]:
+    def __call__(self, plan: CommonPlan, evidence: Evidence) -> Iterator[Finding]:
         """What it finds; `runs` says whether it can."""
         if self.needs == "repository":
             return self.check(plan, evidence.repository)
@@ -100,7 +100,7 @@ def rule(
 ) -> Callable[[Check], Check]:
     """Register a check. `reads` names the top-level sections it looks at, `needs` what it must have beside them.
 
-    A check whose sections every orchestrator has runs for each, and then takes a `GroundPlan`. `eks` names the sections
+    A check whose sections every orchestrator has runs for each, and then takes a `CommonPlan`. `eks` names the sections
     that it looks at too where the orchestrator is EKS: with others it runs without them.
     """
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 
 from hyperpod_ray.core import checks, messages, orchestrators
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message, in_three_parts
 from hyperpod_ray.core.evidence import Evidence, Repository
 from hyperpod_ray.core.findings import Finding, meant
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.model import NAME, Environment, Ground
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
@@ -82,7 +82,7 @@ class GoodFile:
     warnings: list[Problem] = field(default_factory=list)
 
     @property
-    def plan(self) -> GroundPlan:
+    def plan(self) -> CommonPlan:
         """The settings with the figures that follow from them."""
         return orchestrators.ORCHESTRATORS[self.settings.orchestrator].plan(name=self.name, settings=self.settings)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_sets import default_image
 from hyperpod_ray.core.images import ChartImage, Reference, chart_images
 from hyperpod_ray.core.model import DynamicStorage
@@ -138,7 +138,7 @@ def copies(plan: Plan) -> list[Copy]:
     return list(made.values())
 
 
-def without_digest(plan: GroundPlan) -> dict[str, str]:
+def without_digest(plan: CommonPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
     found = {str(copy.source): IMAGE_LOCK.name for copy in held if not copy.source.digest}
@@ -178,7 +178,7 @@ def repositories(plan: Plan) -> list[str]:
     return sorted({*made, *cache_repositories(plan)})
 
 
-def slurm_repositories(plan: GroundPlan) -> list[str]:
+def slurm_repositories(plan: CommonPlan) -> list[str]:
     """ARN of the ECR repository of an image that exists; none where it is of another registry, or built."""
     reference = Reference.parse(plan.existing_image) if plan.existing_image else None
     if reference is None or reference.ecr is None:
@@ -281,12 +281,12 @@ class Call:
     resource: str
 
 
-def calls(plan: GroundPlan) -> list[Call]:
+def calls(plan: CommonPlan) -> list[Call]:
     """Every AWS call that the catalogue knows of this environment's workloads."""
     return (_eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)) + _build_calls(plan)
 
 
-def _build_calls(plan: GroundPlan) -> list[Call]:
+def _build_calls(plan: CommonPlan) -> list[Call]:
     """What an image build calls that runs inside the VPC."""
     image = plan.built_image
     if image is None or not image.in_vpc:
@@ -301,12 +301,12 @@ def _build_calls(plan: GroundPlan) -> list[Call]:
     return [Call(**row) for row in rows]
 
 
-def interface_endpoints(plan: GroundPlan) -> int:
+def interface_endpoints(plan: CommonPlan) -> int:
     """Interface endpoints that a closed network has in each zone; S3 has a gateway."""
     return len({call.endpoint for call in calls(plan)} - {"s3"})
 
 
-def _slurm_calls(plan: GroundPlan) -> list[Call]:
+def _slurm_calls(plan: CommonPlan) -> list[Call]:
     rows = list(catalogue()["slurm_calls"])
     if plan.settings.image is not None:
         rows += catalogue()["slurm_image_calls"]
@@ -426,7 +426,7 @@ def _place(url: str | None) -> tuple[str, int] | None:
         return None
 
 
-def outside_ports(plan: GroundPlan) -> list[int]:
+def outside_ports(plan: CommonPlan) -> list[int]:
     """TCP ports of destinations outside the cluster, but 443 which is always open."""
     if isinstance(plan, SlurmPlan):
         database = plan.settings.hyperpod.accounting_database

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_ray.core import needs
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.plan import Plan
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def file_of(plan: GroundPlan) -> Path:
+def file_of(plan: CommonPlan) -> Path:
     """Where the page of an environment is kept, for those that are kept."""
     return DOCS / f"needs-{plan.name}.md"
 
 
-def page(plan: GroundPlan) -> str:
+def page(plan: CommonPlan) -> str:
     """Images, AWS calls and destinations of an environment, in Markdown."""
     return _eks_page(plan) if isinstance(plan, Plan) else _slurm_page(plan)
 
@@ -52,7 +52,7 @@ def _eks_page(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _slurm_page(plan: GroundPlan) -> str:
+def _slurm_page(plan: CommonPlan) -> str:
     """Without Kubernetes: no chart, no add-on, no network policy."""
     ports = needs.outside_ports(plan)
     lines = [
@@ -78,7 +78,7 @@ def _slurm_page(plan: GroundPlan) -> str:
     return "\n".join(lines)
 
 
-def _heading(plan: GroundPlan) -> list[str]:
+def _heading(plan: CommonPlan) -> list[str]:
     return [
         f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
         f"# What `{plan.name}` needs, and why it works",
@@ -86,7 +86,7 @@ def _heading(plan: GroundPlan) -> list[str]:
     ]
 
 
-def _calls(plan: GroundPlan) -> Iterator[str]:
+def _calls(plan: CommonPlan) -> Iterator[str]:
     yield from ("## AWS calls", "", _ways(plan.settings.network.closed), "")
     yield "| endpoint service | who | for what | actions |"
     yield "|---|---|---|---|"
@@ -96,7 +96,7 @@ def _calls(plan: GroundPlan) -> Iterator[str]:
     yield ""
 
 
-def _slurm_images(plan: GroundPlan) -> Iterator[str]:
+def _slurm_images(plan: CommonPlan) -> Iterator[str]:
     """What Enroot can pull for a job."""
     by = "the endpoints ecr.api, ecr.dkr and S3" if plan.settings.network.closed else "the NAT gateway"
     if built := plan.built_image:
@@ -109,7 +109,7 @@ def _slurm_images(plan: GroundPlan) -> Iterator[str]:
         yield "- none: jobs run in the nodes' own environment"
 
 
-def _public(plan: GroundPlan) -> str:
+def _public(plan: CommonPlan) -> str:
     return "**it does not**" if plan.settings.network.closed else "a public registry, by the NAT gateway"
 
 
@@ -148,7 +148,7 @@ def _ways(closed: bool) -> str:
     return "By the NAT gateway. S3 has a gateway endpoint without a policy, as the NAT gateway leads there, too."
 
 
-def _links(plan: GroundPlan) -> Iterator[str]:
+def _links(plan: CommonPlan) -> Iterator[str]:
     """Links of the file system to S3; they need nothing of this network."""
     if not plan.data_repositories:
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import Environment, Ground
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
@@ -22,7 +22,7 @@ class Orchestrator:
 
     settings: type[Ground]
     """The model of its files."""
-    plan: Callable[..., GroundPlan]
+    plan: Callable[..., CommonPlan]
     """What follows from them: called with `name` and `settings`."""
 
 

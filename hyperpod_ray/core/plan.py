@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import (
     Environment,
     ExistingEks,
@@ -73,7 +73,7 @@ class Allocatable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(GroundPlan):
+class Plan(CommonPlan):
     """An environment's settings with what follows from them; its orchestrator is EKS."""
 
     name: str

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hyperpod_ray.core import names, needs
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import NewEks, StaticStorage
 from hyperpod_ray.core.plan import Plan
 
 
-def stacks(plan: GroundPlan) -> list[str]:
+def stacks(plan: CommonPlan) -> list[str]:
     """The stacks that a deploy of this environment creates, as `names` has them, in that order.
 
     The one place that says which stacks an orchestrator has.
@@ -28,7 +28,7 @@ def stacks(plan: GroundPlan) -> list[str]:
     return [stack for stack in names.STACKS if stack not in absent]
 
 
-def stack_names(plan: GroundPlan) -> list[str]:
+def stack_names(plan: CommonPlan) -> list[str]:
     """Names of those stacks in CloudFormation."""
     return [names.stack_name(plan.name, stack) for stack in stacks(plan)]
 
@@ -48,7 +48,7 @@ class LogGroup:
     exists: bool
 
 
-def log_groups(plan: GroundPlan) -> Iterator[LogGroup]:
+def log_groups(plan: CommonPlan) -> Iterator[LogGroup]:
     """The log groups that a deploy of this environment creates under a fixed name, or takes up."""
     settings, network = plan.settings, plan.new_network
     if network is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.errors import ProjectError
-from hyperpod_ray.core.ground import GroundPlan, catalogue
 from hyperpod_ray.core.image_sets import default_image
 from hyperpod_ray.core.plan import read_data
 
@@ -46,14 +46,14 @@ def offering(instance_type: str) -> list[str]:
     return [region for region in regions() if offers(region, instance_type)]
 
 
-def unlisted(plan: GroundPlan) -> list[str]:
+def unlisted(plan: CommonPlan) -> list[str]:
     """Types of the plan's groups that CloudFormation's list does not have in the plan's region, each once."""
     region = plan.settings.region
     types = dict.fromkeys(group.type for group in plan.settings.hyperpod.instance_groups)
     return [name for name in types if region in regions() and not offers(region, name)]
 
 
-def vouched(plan: GroundPlan, instance_type: str) -> bool:
+def vouched(plan: CommonPlan, instance_type: str) -> bool:
     """Whether an unlisted type is accepted all the same.
 
     No region has it in the list, which is then behind the service, or the environment gives its specification under

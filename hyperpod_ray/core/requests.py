@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.ground import GroundPlan, catalogue
+from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.model import HyperPod, NodeGroup, UpdateSchedule
 from hyperpod_ray.core.slurm_model import SlurmGroup
 from hyperpod_ray.core.slurm_plan import SlurmPlan
@@ -18,7 +18,7 @@ from hyperpod_ray_rules.refusal import Refusal
 Json = dict[str, Any]
 
 
-def create_cluster(plan: GroundPlan) -> Json:
+def create_cluster(plan: CommonPlan) -> Json:
     """CreateCluster of SageMaker."""
     settings = plan.settings.hyperpod
     request: Json = {
@@ -35,7 +35,7 @@ def create_cluster(plan: GroundPlan) -> Json:
     return request
 
 
-def create_file_system(plan: GroundPlan) -> Json | None:
+def create_file_system(plan: CommonPlan) -> Json | None:
     """CreateFileSystem of FSx, by the stack or by a claim; None where the file system exists."""
     new = plan.new_file_system
     if new is None:
@@ -56,7 +56,7 @@ def create_file_system(plan: GroundPlan) -> Json | None:
     }
 
 
-def refused(plan: GroundPlan, *rules: str) -> Iterator[Refusal]:
+def refused(plan: CommonPlan, *rules: str) -> Iterator[Refusal]:
     """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
     settings = plan.settings
     specs = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
@@ -66,7 +66,7 @@ def refused(plan: GroundPlan, *rules: str) -> Iterator[Refusal]:
         yield from hyperpod.RULES[rule](request, where)
 
 
-def _orchestrator(plan: GroundPlan) -> Json:
+def _orchestrator(plan: CommonPlan) -> Json:
     if not isinstance(plan, SlurmPlan):
         return {"Eks": {}}
     settings = plan.settings.hyperpod
@@ -79,7 +79,7 @@ def _orchestrator(plan: GroundPlan) -> Json:
     return {"Slurm": slurm}
 
 
-def _group(plan: GroundPlan, group: NodeGroup) -> Json:
+def _group(plan: CommonPlan, group: NodeGroup) -> Json:
     known = plan.known(group.type)
     made: Json = {
         "InstanceGroupName": group.name,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.slurm_model import SlurmEnvironment, SlurmGroup
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmPlan(GroundPlan):
+class SlurmPlan(CommonPlan):
     """An environment's settings with what follows from them; its orchestrator is Slurm."""
 
     settings: SlurmEnvironment

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops import gather, output
-from hyperpod_ray.ops.clients import AnyTarget, Target
+from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
-from hyperpod_ray.ops.interruptions import interruptions
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.interruptions import interruptions
+from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
+from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypeVar
 
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
@@ -19,7 +19,7 @@ from hyperpod_ray.planner.storage import FileSystem
 from hyperpod_ray.pricing.prices import Cost, Prices, cost
 from hyperpod_ray_rules import fsx
 
-Planned = TypeVar("Planned", bound=GroundPlan)
+Planned = TypeVar("Planned", bound=CommonPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def with_storage(plan: Planned, system: FileSystem) -> Planned:
     return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
 
 
-def cluster(plan: GroundPlan) -> Cluster:
+def cluster(plan: CommonPlan) -> Cluster:
     """The training part of an environment.
 
     Raises:
@@ -180,7 +180,7 @@ class _Part:
     lost_after: float
 
 
-def _on_eks(plan: GroundPlan) -> _Part:
+def _on_eks(plan: CommonPlan) -> _Part:
     assert isinstance(plan, Plan)  # noqa: S101  (there are two)
     ray = plan.settings.ray
     workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
@@ -244,7 +244,7 @@ class Bill:
         return None if self.node is None else self.node * nodes + self.rest
 
 
-def file_systems(plan: GroundPlan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
+def file_systems(plan: CommonPlan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
     """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
 
     EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none.
@@ -261,7 +261,7 @@ def file_systems(plan: GroundPlan, prices: Prices, *, day: date, gib: float) -> 
     return found
 
 
-def bill(plan: GroundPlan, prices: Prices, *, day: date) -> Bill:
+def bill(plan: CommonPlan, prices: Prices, *, day: date) -> Bill:
     """What an environment costs per hour."""
     kind = cluster(plan).instance_type
     found: Cost = cost(plan, prices, day=day)

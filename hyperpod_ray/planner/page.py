@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-from hyperpod_ray.planner import look, pictures
+from hyperpod_ray.planner import page_style as look
+from hyperpod_ray.planner import pictures
 from hyperpod_ray.planner.answers import Answer, Plan, Row, figure
 from hyperpod_ray.planner.ranges import Range
 

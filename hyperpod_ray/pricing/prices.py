@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from hyperpod_ray.core import needs
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.pricing import ec2
@@ -219,7 +219,7 @@ class Cost:
         return sum(line.usd_per_month or 0.0 for line in self.lines)
 
 
-def cost(plan: GroundPlan, prices: Prices, *, day: date) -> Cost:
+def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
     """Cost at full count on a day: instance groups, the shared file system, and what is always paid."""
     region = plan.settings.region
     lines = []
@@ -265,7 +265,7 @@ def cost(plan: GroundPlan, prices: Prices, *, day: date) -> Cost:
     return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics])
 
 
-def _observed(plan: GroundPlan) -> bool:
+def _observed(plan: CommonPlan) -> bool:
     return isinstance(plan, Plan) and plan.settings.observability is not None
 
 
@@ -296,7 +296,7 @@ def in_extended_support(version: str, *, day: date) -> bool:
     return support is not None and support.phase(day) != "standard"
 
 
-def always_paid(plan: GroundPlan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
+def always_paid(plan: CommonPlan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
     """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
 
     Existing ones are not counted: somebody pays for them already.

@@ -16,7 +16,7 @@ from hyperpod_ray.review.effects import RULES
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.money import Money, hourly, money
-from hyperpod_ray.review.places import copies, moved
+from hyperpod_ray.review.renames import copies, moved
 from hyperpod_ray.review.schedule import Schedule, first_deploy, schedule
 from hyperpod_ray.review.security import remarks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.planner.change import storage_sentence
 from hyperpod_ray.planner.storage import FileSystem
@@ -12,7 +12,7 @@ from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.review import Review
 
 
-def add_outlook(made: Review, plans: Iterable[GroundPlan]) -> Review:
+def add_outlook(made: Review, plans: Iterable[CommonPlan]) -> Review:
     """Add the goodput before and after to the notes of each environment whose file system changes."""
     known = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
     for one in made.environments:

@@ -15,8 +15,8 @@ from rich.console import Console
 from hyperpod_ray_sandbox.rehearsal import two_teams
 from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.runner import run
-from hyperpod_ray_sandbox.rehearsal.show import Show, summary
 from hyperpod_ray_sandbox.rehearsal.soak import soak as run_soak
+from hyperpod_ray_sandbox.rehearsal.terminal import Show, summary
 from hyperpod_ray_sandbox.rehearsal.web import page
 
 

@@ -17,8 +17,8 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import Injected
 
 if TYPE_CHECKING:
+    from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
     from hyperpod_ray_sandbox.rehearsal.options import Options
-    from hyperpod_ray_sandbox.rehearsal.scene import Scene
 
 ELASTIC_SECONDS, HEAD_SECONDS, STORAGE_SECONDS = 30, 40, 8
 Harm = tuple[float, str]

@@ -21,10 +21,10 @@ from typing import Any
 from hyperpod_ray.core.names import HANG_RULES_FILE
 from hyperpod_ray_rules.names import HANG_DETECTED, JOB_AGENT_PORT
 from hyperpod_ray_sandbox.rehearsal.hang_rules import Request, Watched, request_of
+from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
 from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
-from hyperpod_ray_sandbox.rehearsal.scene import Scene
 from hyperpod_ray_training.settings import HANG_RULES_VARIABLE
 
 PATH = "/configure-hang-detection-rules"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.output import now
-from hyperpod_ray.ops.record import Record, moment, read
+from hyperpod_ray.ops.runs.record import Record, moment, read
 from hyperpod_ray.ops.web.serve import paths
 from hyperpod_ray.ops.web.server import Server
 from hyperpod_ray.ops.web.view import GroupLine, Happening, NodeLine, RunLine, Tone, View
 from hyperpod_ray.ops.web.watch import Watch
+from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
 from hyperpod_ray_sandbox.rehearsal.report import NOT_SHOWN
-from hyperpod_ray_sandbox.rehearsal.scene import Scene
 
 EVERY_SECONDS = 1.0
 NO_ENVIRONMENT = "A rehearsal has no AWS: stacks, storage and cost of the environment are not part of it."

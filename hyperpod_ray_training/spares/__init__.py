@@ -10,6 +10,6 @@ Whatever does not fit (another Ray, a coordinator that is gone, a generation tha
 workers: Ray then restarts all of them and the run continues from its newest checkpoint, as it does without spares.
 """
 
-from hyperpod_ray_training.spares.room import memory_needed
+from hyperpod_ray_training.spares.host_memory import memory_needed
 
 __all__ = ["memory_needed"]

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from hyperpod_ray_training.errors import MARK
 from hyperpod_ray_training.journal import log
-from hyperpod_ray_training.live import closing
+from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.spares.groups import Groups, collectives_begun
 from hyperpod_ray_training.spares.member import CoordinatorLostError, Ended, Member, Message
 from hyperpod_ray_training.spares.ray_view import shown

@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
-from hyperpod_ray_training.spares import room
+from hyperpod_ray_training.spares import host_memory as room
 from hyperpod_ray_training.spares.neighbour import Neighbour, newest_whole, replicas_among
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts
 from hyperpod_ray_training.state import TrainingState

@@ -36,8 +36,8 @@ from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 from ray.train.v2._internal.execution.worker_group.worker import Worker
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from hyperpod_ray_training.capacity import placeable
 from hyperpod_ray_training.journal import log
-from hyperpod_ray_training.places import placeable
 from hyperpod_ray_training.spares.member import Ended
 
 _BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4

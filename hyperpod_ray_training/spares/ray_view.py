@@ -18,7 +18,7 @@ from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
 from hyperpod_ray_training.errors import InputError
-from hyperpod_ray_training.live import LIVE
+from hyperpod_ray_training.open_runs import LIVE
 
 
 class View(DistributedTrainFnUtils):

@@ -13,9 +13,9 @@ from hyperpod_ray.cli import deploy
 from hyperpod_ray.cli.deploy_review import Reviewer
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import load, needs
-from hyperpod_ray.ops import clients
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.review.findings import Effect
 from tests.review.small import resources
 

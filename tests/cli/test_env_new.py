@@ -148,7 +148,7 @@ def test_the_catalogue_is_what_cloudformation_accepts() -> None:
 
     import cfnlint
 
-    from hyperpod_ray.core.ground import catalogue
+    from hyperpod_ray.core.common_plan import catalogue
 
     folder = Path(cfnlint.__file__).parent / "data" / "schemas" / "extensions" / "aws_sagemaker_cluster"
     data = json.loads((folder / "instancetype_enum.json").read_text())

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.cli.main import tree
-from hyperpod_ray.core.decisions import APART, ON_SLURM, WORKS, Instead
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import ENVIRONMENT_TAG
-from hyperpod_ray.ops.clients import SlurmTarget
+from hyperpod_ray.core.orchestrator_support import APART, ON_SLURM, WORKS, Instead
+from hyperpod_ray.ops.reach.clients import SlurmTarget
 from tests.cli.test_command_line import LEAVES, commands
 from tests.cli.test_one_command import problem
 from tests.core.account.good import GOOD
@@ -42,7 +42,7 @@ def reads_an_environment(path: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("words", sorted(PATHS))
 def test_every_command_has_its_decision(words: str) -> None:
-    """A new command without a row in hyperpod_ray/core/decisions.py fails here."""
+    """A new command without a row in hyperpod_ray/core/orchestrator_support.py fails here."""
     assert words in ON_SLURM
     assert (ON_SLURM[words] == APART) == (not reads_an_environment(PATHS[words]))
 
@@ -147,8 +147,8 @@ def stopped(seen: list[Any], *, at: int = 0) -> Callable[..., Any]:
 
 
 ELSEWHERE = {
-    "deploy": ("hyperpod_ray.ops.deploy.deploy", ["--app", "ASSEMBLY"]),
-    "teardown": ("hyperpod_ray.ops.teardown.run", []),
+    "deploy": ("hyperpod_ray.ops.change.deploy.deploy", ["--app", "ASSEMBLY"]),
+    "teardown": ("hyperpod_ray.ops.change.teardown.run", []),
     "review": ("hyperpod_ray.cli.deploy_review.deployed_stacks", ["--deployed", "--head-assembly", "ASSEMBLY"]),
 }
 """A step that the sandbox's and the reviews' tests prove, and what leads to it; it takes the environment."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperpod_ray.ops import slurm
+from hyperpod_ray.ops.observe import slurm
 from tests.support.slurm_account import CLUSTER_ID, CONTROLLER, LOGIN, NAME, WORKERS, SlurmAccount
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.loader import environment_names, load
 from hyperpod_ray.core.model import RayWorkerGroup
 from hyperpod_ray.core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources

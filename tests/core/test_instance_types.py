@@ -9,7 +9,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.model import NewEks
 from hyperpod_ray.core.service_limits import kubectl_for, minor_of, partition_of, platform, zone_prefix_of
 

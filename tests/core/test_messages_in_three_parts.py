@@ -66,11 +66,11 @@ OTHERS = {
     "hyperpod_ray/planner/data/": "a defect of the figures on file",
     "hyperpod_ray/planner/job.py": "caught there, with the parts",
     "hyperpod_ray/planner/speed.py": "a defect of the figures on file",
-    "hyperpod_ray/ops/jobs_api.py": "a lost connection, which is tried again",
-    "hyperpod_ray/ops/pull.py": "a file that did not arrive whole, which is tried again",
-    "hyperpod_ray/ops/clients.py": "the Kubernetes client's own class",
+    "hyperpod_ray/ops/reach/jobs_api.py": "a lost connection, which is tried again",
+    "hyperpod_ray/ops/runs/pull.py": "a file that did not arrive whole, which is tried again",
+    "hyperpod_ray/ops/reach/clients.py": "the Kubernetes client's own class",
     "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text",
-    "hyperpod_ray/ops/gather.py": "a kind that is not installed: caught there",
+    "hyperpod_ray/ops/observe/gather.py": "a kind that is not installed: caught there",
 }
 """Where an exception of another class may be raised, and why."""
 

@@ -219,7 +219,7 @@ def test_rules_of_both_take_what_both_have() -> None:
     for rule in RULES:
         if rule.orchestrator != "eks" and rule.shared <= sections and rule.stage == "load":
             first = next(iter(inspect.signature(rule.check).parameters.values()))
-            assert first.annotation == ("SlurmPlan" if rule.orchestrator else "GroundPlan"), rule.check.__name__
+            assert first.annotation == ("SlurmPlan" if rule.orchestrator else "CommonPlan"), rule.check.__name__
 
 
 def test_no_rule_of_slurm_runs_for_eks() -> None:

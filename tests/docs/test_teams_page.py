@@ -10,7 +10,7 @@ import yaml
 from hyperpod_ray.core import names
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.ops import queues
+from hyperpod_ray.ops.observe import queues
 from tests.ops.test_ops_queues import PENDING
 
 DOCS = FOLDER.parent / "docs"

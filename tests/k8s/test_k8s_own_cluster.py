@@ -9,7 +9,8 @@ from typing import Any
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core.job import Job
-from hyperpod_ray.ops import in_ray, job_object
+from hyperpod_ray.ops import in_ray
+from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_rules import kuberay
 
 Render = Callable[[str], Any]

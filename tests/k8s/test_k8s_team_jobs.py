@@ -15,7 +15,7 @@ from hyperpod_ray.core import Plan, load
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.k8s.rayjob import through_shells
-from hyperpod_ray.ops import job_object
+from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_rules import kuberay, kueue
 from tests.k8s.conftest import BINDINGS
 

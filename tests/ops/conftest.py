@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperpod_ray.ops import clients, connect, submit, training
+from hyperpod_ray.ops.jobs import submit
+from hyperpod_ray.ops.observe import training
+from hyperpod_ray.ops.reach import clients, connect
 from hyperpod_ray_sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text

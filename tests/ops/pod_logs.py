@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from hyperpod_ray.ops.clients import Json
+from hyperpod_ray.ops.reach.clients import Json
 
 
 class Pods:

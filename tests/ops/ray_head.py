@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.ops import in_ray
-from hyperpod_ray.ops.jobs_api import Jobs
+from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray_sandbox import leash
 from tests.ops.world import ROOT
 from tests.support.ports import free_port

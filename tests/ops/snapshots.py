@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hyperpod_ray.core.names import STACKS, node_name
-from hyperpod_ray.ops.snapshot import (
+from hyperpod_ray.ops.observe.snapshot import (
     Claim,
     Cluster,
     ClusterEvent,

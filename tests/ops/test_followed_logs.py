@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops import jobs_api, pod_log
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray.ops.reach import jobs_api, pod_log
 from tests.ops.pod_logs import Pods, target_of
 
 

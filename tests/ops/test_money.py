@@ -14,12 +14,12 @@ import pytest
 from botocore.stub import Stubber
 
 from hyperpod_ray.core import load
-from hyperpod_ray.ops import bill, gather, spending
-from hyperpod_ray.ops.clients import Target
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.money import run_usd, spend
+from hyperpod_ray.ops.money.spend import bill, run_usd, spend, spending
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Unseen
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.snapshot import Unseen
+from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.pricing.prices import Price, Prices
 from tests.support import pages
 from tests.support.pages import NOW
@@ -268,8 +268,8 @@ def test_the_command_compares_without_credentials(
 def test_so_far_says_all_of_it(
     asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hyperpod_ray.ops.record import moment
-    from hyperpod_ray.ops.snapshot import Run, RunEvent
+    from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
+    from hyperpod_ray.ops.runs.record import moment
 
     target, _ = asked
     _, lines = pages.journal()

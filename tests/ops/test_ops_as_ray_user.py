@@ -11,9 +11,11 @@ from kubernetes.client.exceptions import ApiException
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import connect, gather, wait
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.snapshot import Cluster, Node
+from hyperpod_ray.ops.change import wait
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Cluster, Node
+from hyperpod_ray.ops.reach import connect
+from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.world import environment_text
 from tests.support.rbac import Ask, allows, asked

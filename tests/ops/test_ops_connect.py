@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from hyperpod_ray.ops import connect
-from hyperpod_ray.ops.clients import target
-from hyperpod_ray.ops.forward import Forward
+from hyperpod_ray.ops.reach import connect
+from hyperpod_ray.ops.reach.clients import target
+from hyperpod_ray.ops.reach.forward import Forward
 from hyperpod_ray_sandbox.aws import paths
 from tests.ops.ray_head import RAY, Head
 from tests.ops.world import ROOT, World, environment_text

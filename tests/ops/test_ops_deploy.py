@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import load, plan_names
-from hyperpod_ray.ops import clients, deploy
+from hyperpod_ray.ops.change import deploy
+from hyperpod_ray.ops.change.progress import Expected, busy
 from hyperpod_ray.ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
-from hyperpod_ray.ops.progress import Expected, busy
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.reach import clients
 
 PLAN = load("dev").plan
 NAMES = plan_names.stack_names(PLAN)

@@ -22,8 +22,8 @@ import pytest
 
 from hyperpod_ray.core import notifications
 from hyperpod_ray.ops import status
-from hyperpod_ray.ops.clients import target
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import target
 from tests.ops.world import World
 from tests.support.eventbridge import plain
 from tests.support.faults import FAULTS, Fault
@@ -76,7 +76,7 @@ def player(world: World) -> Iterator[Player]:
         stage.patch(OPERATOR, {"spec": {"replicas": 2}})
         forget = stage.log("LifecycleConfig/workers/i-0", "mounted")
         post = Post(stage.client, stage.client("sagemaker").describe_cluster(ClusterName="ray-ops")["ClusterArn"])
-        with mock.patch("hyperpod_ray.ops.gather.now", stage.now):
+        with mock.patch("hyperpod_ray.ops.observe.gather.now", stage.now):
             yield Player(stage, post)
         post.close()
         forget()

@@ -8,7 +8,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from hyperpod_ray.ops import gang
+from hyperpod_ray.ops.observe import gang
 
 NEWER = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 OLDER = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"

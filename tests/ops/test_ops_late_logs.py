@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import inventory, teardown
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.inventory import Inventory
+from hyperpod_ray.ops.change import inventory, teardown
+from hyperpod_ray.ops.change.inventory import Inventory
+from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
 
 EKS = "/aws/eks/ray-ops-eks/cluster"

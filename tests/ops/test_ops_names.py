@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode
 import boto3
 import pytest
 
-from hyperpod_ray.ops.clients import eks_token
+from hyperpod_ray.ops.reach.clients import eks_token
 from hyperpod_ray_sandbox.aws.emulator.eks_tokens import verify
 from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.job_file import load
-from hyperpod_ray.ops import job_object, own_cluster, queues, runs
-from hyperpod_ray.ops.clients import target as target_of
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.jobs import job_object, own_cluster
+from hyperpod_ray.ops.observe import queues
+from hyperpod_ray.ops.reach.clients import target as target_of
+from hyperpod_ray.ops.runs.listing import listing as runs
 from tests.ops.world import World
 
 Json = dict[str, Any]

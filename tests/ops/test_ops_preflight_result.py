@@ -8,10 +8,10 @@ import pytest
 
 from hyperpod_ray.core import load
 from hyperpod_ray.ops import preflight
-from hyperpod_ray.ops.clients import Target
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.preflight.check import Check, Result
+from hyperpod_ray.ops.reach.clients import Target
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hyperpod_ray.ops.progress import REMIND_SECONDS, Expected, Watch
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.change.progress import REMIND_SECONDS, Expected, Watch
+from hyperpod_ray.ops.observe.snapshot import Stack
 
 EXPECTED = Expected(
     minutes={"Network": 1, "Eks": 15, "Image": 10, "HyperPod": 20, "Ray": 2},

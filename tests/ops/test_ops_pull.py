@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.ops import clients, pull
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.jobs_api import Jobs
-from hyperpod_ray.ops.submit import post
+from hyperpod_ray.ops.jobs.submit import post
+from hyperpod_ray.ops.reach import clients
+from hyperpod_ray.ops.reach.jobs_api import Jobs
+from hyperpod_ray.ops.runs.listing import pull
 from tests.ops.ray_head import Head
 from tests.ops.test_pull import checkpoint, same
 from tests.ops.world import World

@@ -14,12 +14,14 @@ import pytest
 
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.ops import durations, slurm, status
-from hyperpod_ray.ops.clients import SlurmTarget
-from hyperpod_ray.ops.gather import _group
-from hyperpod_ray.ops.hostlist import expanded
-from hyperpod_ray.ops.node_rows import joined
-from hyperpod_ray.ops.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops import status
+from hyperpod_ray.ops.change import durations
+from hyperpod_ray.ops.observe import slurm
+from hyperpod_ray.ops.observe.gather import _group
+from hyperpod_ray.ops.observe.hostlist import expanded
+from hyperpod_ray.ops.observe.node_rows import joined
+from hyperpod_ray.ops.observe.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops.reach.clients import SlurmTarget
 from hyperpod_ray.ops.verdict import RULES, judge
 from hyperpod_ray.planner.cluster import cluster
 

@@ -13,12 +13,12 @@ from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import controllers, free_space, gather, upkeep
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.controllers import EXPECTED
-from hyperpod_ray.ops.hangs import hangs
-from hyperpod_ray.ops.snapshot import Cluster, FileSystem, Pod
-from hyperpod_ray.ops.stack_cause import first_failure
+from hyperpod_ray.ops.observe import controllers, free_space, gather, upkeep
+from hyperpod_ray.ops.observe.controllers import EXPECTED
+from hyperpod_ray.ops.observe.hangs import hangs
+from hyperpod_ray.ops.observe.snapshot import Cluster, FileSystem, Pod
+from hyperpod_ray.ops.observe.stack_cause import first_failure
+from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
 
 NOW = datetime.now(UTC)

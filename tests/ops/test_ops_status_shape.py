@@ -11,7 +11,17 @@ import pytest
 
 from hyperpod_ray.core import project
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.snapshot import Controller, FileSystem, Hang, Job, RayJob, Run, RunEvent, Snapshot, TrainingPlan
+from hyperpod_ray.ops.observe.snapshot import (
+    Controller,
+    FileSystem,
+    Hang,
+    Job,
+    RayJob,
+    Run,
+    RunEvent,
+    Snapshot,
+    TrainingPlan,
+)
 from hyperpod_ray.ops.status import as_data
 from hyperpod_ray.ops.verdict import Finding, judge
 

@@ -22,12 +22,16 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core import load, names
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER, parse
-from hyperpod_ray.ops import in_ray, job_object, pod_log, pull, runs, submit
-from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import reports
 from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray.ops.jobs import job_object, submit
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach import pod_log
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.runs.listing import listing as runs
+from hyperpod_ray.ops.runs.listing import pull
 from tests.k8s.conftest import BINDINGS
 from tests.ops.pod_logs import with_log
 from tests.ops.test_ops_as_ray_user import forbidden

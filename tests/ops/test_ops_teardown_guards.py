@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import inventory, output, protection, teardown
-from hyperpod_ray.ops.clients import Target
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import inventory, protection, teardown
+from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import OK, OpsError
-from hyperpod_ray.ops.inventory import Inventory, Item
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
 
 

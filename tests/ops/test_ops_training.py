@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import pytest
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops.activity import with_activity
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.jobs_api import OURS, Jobs
-from hyperpod_ray.ops.runs import all_of
-from hyperpod_ray.ops.snapshot import Job, Run
-from hyperpod_ray.ops.training import read, run_of
+from hyperpod_ray.ops.observe.activity import with_activity
+from hyperpod_ray.ops.observe.snapshot import Job, Run
+from hyperpod_ray.ops.observe.training import read, run_of
+from hyperpod_ray.ops.reach.jobs_api import OURS, Jobs
+from hyperpod_ray.ops.runs.listing import all_of
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.ray_head import Head
 from tests.ops.snapshots import healthy, said

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import tunnel
-from hyperpod_ray.ops.clients import Kubernetes, Target
 from hyperpod_ray.ops.preflight import laptop as laptop_check
+from hyperpod_ray.ops.reach import tunnel
+from hyperpod_ray.ops.reach.clients import Kubernetes, Target
 from hyperpod_ray_sandbox.aws import paths
 from tests.ops.world import ROOT, World, environment_text
 from tests.support import session_plugin

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from hyperpod_ray.core.names import STACKS, node_name
-from hyperpod_ray.ops.snapshot import (
+from hyperpod_ray.ops.observe.snapshot import (
     Claim,
     FileSystem,
     KubernetesEvent,

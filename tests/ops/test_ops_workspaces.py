@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import inventory
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.snapshot import Stack
+from hyperpod_ray.ops.change import inventory
+from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
 
 LISTED = [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.record import Sign
+from hyperpod_ray.ops.runs.record import Sign
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web import page, timeline
 from hyperpod_ray.ops.web.environment import tone_of, view
@@ -20,7 +20,7 @@ from hyperpod_ray.ops.web.html import SIGNS
 from hyperpod_ray.ops.web.serve import ASSETS, paths
 from hyperpod_ray.ops.web.view import RunLine, View
 from hyperpod_ray.ops.web.watch import Latest, Watch
-from hyperpod_ray.planner import look
+from hyperpod_ray.planner import page_style as look
 from hyperpod_ray.pricing import price_file
 from tests.support import pages
 from tests.support.pages import EVIL, NOW
@@ -234,7 +234,7 @@ def test_the_cost_is_marked_as_no_bill(made: View) -> None:
     ],
 )
 def test_the_tone_of_a_node(status: str, kubernetes: str, health: str, tone: str) -> None:
-    from hyperpod_ray.ops.node_rows import Row
+    from hyperpod_ray.ops.observe.node_rows import Row
 
     row = Row(id="i-1", group="g", type="t", status=status, kubernetes=kubernetes, health=health, fault="",
               launched=None, replacements=0, pods=())  # fmt: skip
@@ -250,7 +250,7 @@ def test_the_paths_that_are_served(made: View) -> None:
 
 
 def test_runs_and_jobs_of_a_snapshot(tmp_path: Path) -> None:
-    from hyperpod_ray.ops.snapshot import Controller, Job, Run
+    from hyperpod_ray.ops.observe.snapshot import Controller, Job, Run
 
     jobs = (
         Job(id="job-1", state="RUNNING", cluster="ray", namespace="ray", run="llama"),
@@ -324,7 +324,7 @@ def test_interruptions_too_close_share_a_number(made: View) -> None:
 
 
 def test_before_two_steps_there_is_no_picture() -> None:
-    from hyperpod_ray.ops.record import read
+    from hyperpod_ray.ops.runs.record import read
 
     assert timeline.draw(read("a"), now=0.0) == ""
 

@@ -279,7 +279,7 @@ def test_nobody_asks_nothing_is_looked_at() -> None:
 
 def test_credentials_that_were_renewed_are_used_after_a_failure(tmp_path: Path) -> None:
     from hyperpod_ray.core import load
-    from hyperpod_ray.ops.clients import Target
+    from hyperpod_ray.ops.reach.clients import Target
     from hyperpod_ray.ops.web.serve import Looks
     from tests.support import pages
 

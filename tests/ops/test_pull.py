@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.ops import in_ray, pull
+from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import files as reader
 from hyperpod_ray.ops.in_ray import runs as run_reader
+from hyperpod_ray.ops.runs.listing import pull
 from tests.ops.world import environment_text
 
 SHARD = bytes(range(256)) * 4096

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.record import read
+from hyperpod_ray.ops.runs.record import read
 from tests.support.pages import NOW, journal
 
 
@@ -137,8 +137,8 @@ def test_events_in_any_order_are_read_by_time() -> None:
 
 
 def test_a_published_run_is_read_as_its_files_are() -> None:
-    from hyperpod_ray.ops.record import moment, of
-    from hyperpod_ray.ops.snapshot import Run, RunEvent
+    from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
+    from hyperpod_ray.ops.runs.record import moment, of
 
     _, lines = journal()
     events = [json.loads(one) for one in lines][-300:]

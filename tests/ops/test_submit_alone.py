@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops import submit
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.jobs import submit
 
 
 def posted(monkeypatch: pytest.MonkeyPatch, *answers: Exception | None) -> str:
@@ -20,7 +20,9 @@ def posted(monkeypatch: pytest.MonkeyPatch, *answers: Exception | None) -> str:
         if (error := next(left)) is not None:
             raise error
 
-    monkeypatch.setattr("hyperpod_ray.ops.submit.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    monkeypatch.setattr(
+        "hyperpod_ray.ops.jobs.submit.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None)
+    )
     jobs: Any = SimpleNamespace(json=answer)
     return submit.post(jobs, {"submission_id": "mine"})
 
@@ -53,5 +55,5 @@ def test_without_git_caches_are_not_packed(monkeypatch: pytest.MonkeyPatch, tmp_
     for name in ("train.py", "__pycache__/train.pyc", ".venv/bin/python", "data/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    monkeypatch.setattr("hyperpod_ray.ops.submit.shutil", SimpleNamespace(which=lambda _: None))
+    monkeypatch.setattr("hyperpod_ray.ops.jobs.submit.shutil", SimpleNamespace(which=lambda _: None))
     assert [path.relative_to(tmp_path).as_posix() for path in submit.files_of(tmp_path)] == ["data/a", "train.py"]

@@ -18,8 +18,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import tunnel
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.reach import tunnel
 from tests.ops.world import environment_text
 from tests.support import session_plugin
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.observe.snapshot import Job
 from hyperpod_ray.ops.output import now
-from hyperpod_ray.ops.snapshot import Job
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.serve import paths

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.interruptions import interruptions
-from hyperpod_ray.ops.snapshot import Cluster, ClusterEvent, Snapshot, Unseen
+from hyperpod_ray.ops.observe.interruptions import interruptions
+from hyperpod_ray.ops.observe.snapshot import Cluster, ClusterEvent, Snapshot, Unseen
 from hyperpod_ray.planner import answers, checks
 from hyperpod_ray.planner.change import storage_sentence
 from hyperpod_ray.planner.cluster import file_systems

@@ -15,8 +15,8 @@ from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import located
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.submit import request_of
+from hyperpod_ray.ops.jobs.submit import request_of
+from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.planner import answers, checks, cluster
 from hyperpod_ray.planner.ranges import Range
 from hyperpod_ray.pricing import price_file

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.planner import data
 
 FOLDER = Path(data.__file__).parent

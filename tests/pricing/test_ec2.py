@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.regions import regions
 from hyperpod_ray.pricing import ec2, price_file
 from hyperpod_ray.pricing.prices import Price, Prices

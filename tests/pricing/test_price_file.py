@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.core import load
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.price_file import PriceFileError
 from hyperpod_ray.pricing.prices import Price, Prices

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray_sandbox import leash
-from hyperpod_ray_sandbox.rehearsal import commands, show, soak
+from hyperpod_ray_sandbox.rehearsal import commands, soak
+from hyperpod_ray_sandbox.rehearsal import terminal as show
 from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.job import Job
 from hyperpod_ray_sandbox.rehearsal.options import Options

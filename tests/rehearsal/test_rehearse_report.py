@@ -11,7 +11,7 @@ import pytest
 
 from hyperpod_ray_sandbox.rehearsal.events import Event, Tail, parse
 from hyperpod_ray_sandbox.rehearsal.report import Injected, Observation, Report, compare, measure, unexplained
-from hyperpod_ray_sandbox.rehearsal.show import verdicts
+from hyperpod_ray_sandbox.rehearsal.terminal import verdicts
 
 
 def fault(t: float, *, kind: str = "node") -> Injected:

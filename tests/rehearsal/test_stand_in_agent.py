@@ -18,7 +18,7 @@ import pytest
 from hyperpod_ray.core import load
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.k8s.hangs import content_of
-from hyperpod_ray.ops.hangs import hang
+from hyperpod_ray.ops.observe.hangs import hang
 from hyperpod_ray_sandbox.rehearsal.hang_rules import Watched, request_of
 from hyperpod_ray_sandbox.rehearsal.job_agent import PATH, Agent
 

@@ -104,7 +104,7 @@ def test_ranks_take_their_part_of_each_batch() -> None:
 
 
 def test_a_report_is_no_barrier_over_spares_and_takes_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hyperpod_ray_training import live
+    from hyperpod_ray_training import open_runs as live
 
     class Training:
         told_metrics: Any = None

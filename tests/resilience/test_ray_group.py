@@ -21,7 +21,8 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 
-from hyperpod_ray_training import InputError, Run, Settings, places
+from hyperpod_ray_training import InputError, Run, Settings
+from hyperpod_ray_training import capacity as places
 from hyperpod_ray_training.spares import ray_group
 from hyperpod_ray_training.spares.member import Ended
 from hyperpod_ray_training.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported

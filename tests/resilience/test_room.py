@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_training import InputError
-from hyperpod_ray_training.spares import memory_needed, room
+from hyperpod_ray_training.spares import host_memory as room
+from hyperpod_ray_training.spares import memory_needed
 
 GB = 10**9
 

@@ -15,7 +15,7 @@ import yaml
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.new_file import default_zones
-from hyperpod_ray.ops import clients
+from hyperpod_ray.ops.reach import clients
 from tests.support import assemblies, boto_models
 from tests.support.emulator import Emulator
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from hyperpod_ray.ops.progress import COMPLETE
+from hyperpod_ray.ops.change.progress import COMPLETE
 from tests.sandbox.story import Story, settings_in, synthesized
 from tests.support.emulator import CDK, ROOT, running, until
 

@@ -14,7 +14,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 import app
 from hyperpod_ray.core import regions
-from hyperpod_ray.core.ground import catalogue
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.service_limits import platform
 from tests.core.environment_files import problems

@@ -28,10 +28,10 @@ from kubernetes.client.exceptions import ApiException
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import controllers, gather, training
-from hyperpod_ray.ops.clients import Target
-from hyperpod_ray.ops.jobs_api import Jobs
-from hyperpod_ray.ops.snapshot import Instance, Snapshot
+from hyperpod_ray.ops.observe import controllers, gather, training
+from hyperpod_ray.ops.observe.snapshot import Instance, Snapshot
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray.ops.status import with_failures
 from hyperpod_ray_sandbox.kubernetes.schema import MINOR
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago

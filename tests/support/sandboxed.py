@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops import controllers
-from hyperpod_ray.ops.snapshot import Instance
+from hyperpod_ray.ops.observe import controllers
+from hyperpod_ray.ops.observe.snapshot import Instance
 from hyperpod_ray_sandbox.aws import paths
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO
 from tests.ops.world import World

@@ -28,7 +28,7 @@ from botocore.validate import ParamValidator
 
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import ENVIRONMENT_TAG
-from hyperpod_ray.ops import slurm
+from hyperpod_ray.ops.observe import slurm
 from tests.core.account.recorded import RecordedAccount
 from tests.support import boto_models
 from tests.support.result import Result

@@ -30,9 +30,9 @@ from hyperpod_ray.core.checks import (
     teams,
     tracking,
 )
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Evidence
 from hyperpod_ray.core.findings import RULES, Finding
-from hyperpod_ray.core.ground import GroundPlan
 
 __all__ = [
     "access",
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-def run(plan: GroundPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
+def run(plan: CommonPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
     """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
     at_hand = evidence or Evidence()
     concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import regions
 from hyperpod_ray.core.checks.lookup import GROUPS, groups, known_groups
+from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
-from hyperpod_ray.core.ground import GroundPlan, catalogue
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.requests import refused
@@ -22,7 +22,7 @@ _FIGURES = ("vcpus", "memory_gib", "accelerator", "accelerators", "efa", "thread
 
 
 @rule("hyperpod")
-def group_names_differ(plan: GroundPlan) -> Iterator[Finding]:
+def group_names_differ(plan: CommonPlan) -> Iterator[Finding]:
     """Group names are unique in a cluster, and differ in more than upper and lower case.
 
     Log streams and labels derive from them.
@@ -43,7 +43,7 @@ def group_names_differ(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types")
-def type_is_known(plan: GroundPlan) -> Iterator[Finding]:
+def type_is_known(plan: CommonPlan) -> Iterator[Finding]:
     """A type that the service's API model does not list is most likely a misspelling.
 
     A new type is possible; then the file must give its specification.
@@ -78,7 +78,7 @@ def type_is_known(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "region", "instance_types")
-def type_is_in_the_region(plan: GroundPlan) -> Iterator[Finding]:
+def type_is_in_the_region(plan: CommonPlan) -> Iterator[Finding]:
     """The region offers the type, as far as CloudFormation's list says; synth leaves the judgement to this rule.
 
     https://github.com/aws-cloudformation/cfn-lint (aws_sagemaker_cluster/instancetype_enum.json)
@@ -117,7 +117,7 @@ def _give(name: str) -> str:
 
 
 @rule("hyperpod", "instance_types")
-def specs_are_used(plan: GroundPlan) -> Iterator[Finding]:
+def specs_are_used(plan: CommonPlan) -> Iterator[Finding]:
     """Figures of a type that no group has are left over, or misspelled."""
     used = {group.type for _, group in groups(plan)}
     for name in plan.settings.instance_types:
@@ -132,7 +132,7 @@ def specs_are_used(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("instance_types")
-def specs_agree(plan: GroundPlan) -> Iterator[Finding]:
+def specs_agree(plan: CommonPlan) -> Iterator[Finding]:
     """An accelerator kind comes with a number of devices, and `none` with none."""
     for name, spec in plan.settings.instance_types.items():
         if (spec.accelerator == "none") != (spec.accelerators == 0):
@@ -147,7 +147,7 @@ def specs_agree(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("instance_types")
-def specs_are_those_of_the_catalogue(plan: GroundPlan) -> Iterator[Finding]:
+def specs_are_those_of_the_catalogue(plan: CommonPlan) -> Iterator[Finding]:
     """Figures of a known type that differ from EC2's make pods that fit no node, or leave a part of it idle.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypes.html
@@ -168,7 +168,7 @@ def specs_are_those_of_the_catalogue(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def deep_health_checks_have_a_device(plan: GroundPlan) -> Iterator[Finding]:
+def deep_health_checks_have_a_device(plan: CommonPlan) -> Iterator[Finding]:
     """Deep health checks exist for GPU and Trainium types only.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html
@@ -185,7 +185,7 @@ def deep_health_checks_have_a_device(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def connectivity_needs_two(plan: GroundPlan) -> Iterator[Finding]:
+def connectivity_needs_two(plan: CommonPlan) -> Iterator[Finding]:
     """`InstanceConnectivity` tests the network between nodes and so needs two; a group of none waits for them."""
     for index, group in _refused(plan, "connectivity_needs_two"):
         yield error(
@@ -199,7 +199,7 @@ def connectivity_needs_two(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def deep_health_checks_once(plan: GroundPlan) -> Iterator[Finding]:
+def deep_health_checks_once(plan: CommonPlan) -> Iterator[Finding]:
     """Each check is named once; CloudFormation's list has unique items."""
     for index, group in _refused(plan, "deep_checks_once"):
         first = plan.deep_health_checks(group)[0]
@@ -234,7 +234,7 @@ def taints_meet_deep_health_checks(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def continuous_features(plan: GroundPlan) -> Iterator[Finding]:
+def continuous_features(plan: CommonPlan) -> Iterator[Finding]:
     """Spot capacity, `MinInstanceCount` and managed Karpenter need provisioning mode `Continuous`.
 
     Karpenter also needs node recovery. CloudFormation accepts them without, and the create fails.
@@ -329,7 +329,7 @@ def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def min_count_at_most_count(plan: GroundPlan) -> Iterator[Finding]:
+def min_count_at_most_count(plan: CommonPlan) -> Iterator[Finding]:
     """A cluster cannot wait for more nodes than it asks for."""
     for index, group in _refused(plan, "minimum_at_most_count"):
         yield error(
@@ -343,7 +343,7 @@ def min_count_at_most_count(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def spot_draws_from_no_plan(plan: GroundPlan) -> Iterator[Finding]:
+def spot_draws_from_no_plan(plan: CommonPlan) -> Iterator[Finding]:
     """A training plan is reserved capacity; a group draws from one or the other."""
     for index, _ in _refused(plan, "spot_or_plan"):
         yield error(
@@ -357,7 +357,7 @@ def spot_draws_from_no_plan(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def plan_and_key_are_ours(plan: GroundPlan) -> Iterator[Finding]:
+def plan_and_key_are_ours(plan: CommonPlan) -> Iterator[Finding]:
     """A training plan belongs to one account and region, and an EBS key to the region of its volumes."""
     settings = plan.settings
     names = {"plan_is_ours": "training_plan_arn", "key_is_of_the_region": "volume_kms_key_arn"}
@@ -390,7 +390,7 @@ def plan_and_key_are_ours(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "account", "region")
-def keys_of_others_are_granted(plan: GroundPlan) -> Iterator[Finding]:
+def keys_of_others_are_granted(plan: CommonPlan) -> Iterator[Finding]:
     """A key of another account encrypts a volume only where its policy lets this account use it and create grants.
 
     https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption-requirements.html
@@ -410,7 +410,7 @@ def keys_of_others_are_granted(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def training_plans_sell_the_types(plan: GroundPlan) -> Iterator[Finding]:
+def training_plans_sell_the_types(plan: CommonPlan) -> Iterator[Finding]:
     """Training plans exist for some instance types, and a plan reserves one of them.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ReservedCapacitySummary.html (InstanceType)
@@ -426,7 +426,7 @@ def training_plans_sell_the_types(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types")
-def ultraservers_are_whole(plan: GroundPlan) -> Iterator[Finding]:
+def ultraservers_are_whole(plan: CommonPlan) -> Iterator[Finding]:
     """GB200 instances come by UltraServers of 9 or 18: another number leaves paid instances unused, or never comes.
 
     https://aws.amazon.com/ec2/instance-types/p6/
@@ -446,7 +446,7 @@ def ultraservers_are_whole(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod")
-def volumes_hold_an_image(plan: GroundPlan) -> Iterator[Finding]:
+def volumes_hold_an_image(plan: CommonPlan) -> Iterator[Finding]:
     """Container images are kept on the extra volume; a training image with CUDA unpacks to more than 20 GB."""
     for index, group in groups(plan):
         if group.data_volume_gib is not None and group.data_volume_gib < LEAST_VOLUME_GIB:
@@ -461,7 +461,7 @@ def volumes_hold_an_image(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def threads_exist(plan: GroundPlan) -> Iterator[Finding]:
+def threads_exist(plan: CommonPlan) -> Iterator[Finding]:
     """`ThreadsPerCore: 2` is refused by types whose cores have one thread (Graviton, g7, m8a).
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cpu-options-supported-instances-values.html
@@ -478,7 +478,7 @@ def threads_exist(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def schedule_is_cron(plan: GroundPlan) -> Iterator[Finding]:
+def schedule_is_cron(plan: CommonPlan) -> Iterator[Finding]:
     """`ScheduleExpression`: six fields, narrower than EventBridge's cron."""
     for found in refused(plan, "schedule_is_cron"):
         yield error(
@@ -504,7 +504,7 @@ def schedule_is_cron(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
-def batches_fit(plan: GroundPlan) -> Iterator[Finding]:
+def batches_fit(plan: CommonPlan) -> Iterator[Finding]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
     for found in refused(plan, "batches_fit"):
         path = (*GROUPS, found.index or 0, "update_schedule", "rolling", "maximum_batch")
@@ -592,7 +592,7 @@ def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod")
-def recovery_is_on(plan: GroundPlan) -> Iterator[Finding]:
+def recovery_is_on(plan: CommonPlan) -> Iterator[Finding]:
     """Without node recovery a faulty node stays until you act."""
     if plan.settings.hyperpod.node_recovery == "None":
         yield warning(
@@ -604,7 +604,7 @@ def recovery_is_on(plan: GroundPlan) -> Iterator[Finding]:
         )
 
 
-def _refused(plan: GroundPlan, rule_name: str, *, once: bool = False) -> Iterator[tuple[int, NodeGroup]]:
+def _refused(plan: CommonPlan, rule_name: str, *, once: bool = False) -> Iterator[tuple[int, NodeGroup]]:
     """Groups that HyperPod refuses by one of its rules; `once`: each a single time."""
     seen: set[int] = set()
     for found in refused(plan, rule_name):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import image_packages, image_sets
 from hyperpod_ray.core.checks.lookup import find, workers
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, meant, rule
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.image_sets import BuildableImage, default_image
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import BuiltImage, NodeGroup
@@ -21,7 +21,7 @@ ARM_TYPES = ("ml.p6e-gb200.",)
 """Accelerated types with an ARM processor. https://aws.amazon.com/ec2/instance-types/p6/"""
 
 
-def _built(plan: GroundPlan) -> BuildableImage | None:
+def _built(plan: CommonPlan) -> BuildableImage | None:
     image = plan.built_image
     return default_image(image.folder, image.set) if image is not None else None
 
@@ -69,7 +69,7 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
 
 
 @rule("image", needs="repository")
-def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+def folder_exists(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """The folder that CodeBuild builds is there, with its Dockerfile."""
     image = plan.built_image
     if image is None or repository.root is None or not image.folder.strip() or ".." in image.folder.split("/"):
@@ -96,7 +96,7 @@ def folder_exists(plan: GroundPlan, repository: Repository) -> Iterator[Finding]
 
 
 @rule("image", needs="repository")
-def set_is_known(plan: GroundPlan, _repository: Repository) -> Iterator[Finding]:
+def set_is_known(plan: CommonPlan, _repository: Repository) -> Iterator[Finding]:
     """A set is one of `image/versions.yaml`; only the product's own image has sets and takes further packages."""
     image = plan.built_image
     if image is None:
@@ -121,7 +121,7 @@ def set_is_known(plan: GroundPlan, _repository: Repository) -> Iterator[Finding]
 
 
 @rule("image", needs="repository")
-def own_packages_are_locked(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+def own_packages_are_locked(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """Own packages come with hashes, and none replaces a version of the image set: torch and CUDA belong together."""
     image, built = plan.built_image, _built(plan)
     if image is None or image.requirements is None or built is None or repository.root is None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 
 from hyperpod_ray.core import image_packages, image_sets
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, rule
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.image_build import PYPI_HOSTS, base_repository, index_host
 from hyperpod_ray.core.image_sets import default_image
 from hyperpod_ray.core.model import BuiltImage
@@ -22,7 +22,7 @@ MOST = 5
 
 
 @rule("image")
-def one_index_is_named(plan: GroundPlan) -> Iterator[Finding]:
+def one_index_is_named(plan: CommonPlan) -> Iterator[Finding]:
     """A build asks one index, or none.
 
     https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-index-url
@@ -63,7 +63,7 @@ def one_index_is_named(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("image", "network", "region")
-def a_build_in_a_closed_network_reaches_its_sources(plan: GroundPlan) -> Iterator[Finding]:
+def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterator[Finding]:
     """In a closed network a build reaches endpoints of its own Region, and neither Docker Hub nor PyPI.
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/use-vpc-endpoints-with-codebuild.html
@@ -113,7 +113,7 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: GroundPlan) -> Iterato
 
 
 @rule("image", needs="repository")
-def wheels_are_what_the_locks_name(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+def wheels_are_what_the_locks_name(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """A build without an index finds each locked file in the folder; no file there is one that no lock names.
 
     https://pip.pypa.io/en/stable/topics/secure-installs/#hash-checking-mode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core.ground import GroundPlan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import NodeGroup, RayWorkerGroup
 from hyperpod_ray.core.plan import Plan
 
@@ -12,17 +12,17 @@ GROUPS = ("hyperpod", "instance_groups")
 """Path of the instance groups."""
 
 
-def groups(plan: GroundPlan) -> Iterator[tuple[int, NodeGroup]]:
+def groups(plan: CommonPlan) -> Iterator[tuple[int, NodeGroup]]:
     """Instance groups with their index."""
     yield from enumerate(plan.groups)
 
 
-def known_groups(plan: GroundPlan) -> Iterator[tuple[int, NodeGroup]]:
+def known_groups(plan: CommonPlan) -> Iterator[tuple[int, NodeGroup]]:
     """Instance groups of a type whose specification is known; one rule reports the others, the rest skip them."""
     return ((index, group) for index, group in groups(plan) if plan.known(group.type))
 
 
-def find(plan: GroundPlan, name: str) -> NodeGroup | None:
+def find(plan: CommonPlan, name: str) -> NodeGroup | None:
     """The group called `name`, None when there is none or its type's specification is unknown."""
     found = next((group for _, group in groups(plan) if group.name == name), None)
     return found if found and plan.known(found.type) else None

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import names, secret_words
 from hyperpod_ray.core.checks.lookup import GROUPS
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message
 from hyperpod_ray.core.findings import Finding, error, rule, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.names import SYSTEM_NAMESPACES
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
@@ -115,7 +115,7 @@ def taints_are_valid(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("tags")
-def tags_are_valid(plan: GroundPlan) -> Iterator[Finding]:
+def tags_are_valid(plan: CommonPlan) -> Iterator[Finding]:
     """Tag limits and the reserved prefix.
 
     https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
@@ -200,7 +200,7 @@ def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "account", "region")
-def bucket_name_fits(plan: GroundPlan) -> Iterator[Finding]:
+def bucket_name_fits(plan: CommonPlan) -> Iterator[Finding]:
     """The bucket of the lifecycle scripts is named after the cluster; bucket names have at most 63 characters.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -221,7 +221,7 @@ def bucket_name_fits(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod")
-def mails_differ(plan: GroundPlan) -> Iterator[Finding]:
+def mails_differ(plan: CommonPlan) -> Iterator[Finding]:
     """SNS makes one subscription per address."""
     mails = plan.settings.hyperpod.alarm_emails
     for index, mail in enumerate(mails):
@@ -242,7 +242,7 @@ _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
 @rule("storage", eks=("hyperpod", "ray"))
-def bucket_names_are_valid(plan: GroundPlan) -> Iterator[Finding]:
+def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
     """S3's rules for bucket names beside length and characters.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -272,7 +272,7 @@ def bucket_names_are_valid(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("image")
-def folder_is_inside(plan: GroundPlan) -> Iterator[Finding]:
+def folder_is_inside(plan: CommonPlan) -> Iterator[Finding]:
     """The image's folder lies in the project: what is built is what was reviewed."""
     if plan.built_image is None:
         return

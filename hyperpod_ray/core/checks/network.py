@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import regions
 from hyperpod_ray.core.checks.lookup import GROUPS, groups, known_groups
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.model import ExistingNodeNetwork, NewNetwork
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import platform, zone_prefix_of
@@ -39,7 +39,7 @@ def _range(cidr: str) -> ipaddress.IPv4Network | Message:
     return Message(what, expected="an address that begins the range", fix=f"did you mean '{loose}'?")
 
 
-def _cidrs(plan: GroundPlan) -> Iterator[tuple[tuple[str, ...], str]]:
+def _cidrs(plan: CommonPlan) -> Iterator[tuple[tuple[str, ...], str]]:
     network = plan.settings.network
     if isinstance(network, NewNetwork):
         yield ("network", "cidr"), network.cidr
@@ -50,7 +50,7 @@ def _cidrs(plan: GroundPlan) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 @rule("network")
-def ranges_exist(plan: GroundPlan) -> Iterator[Finding]:
+def ranges_exist(plan: CommonPlan) -> Iterator[Finding]:
     """Ranges are ranges: numbers to 255, a prefix to 32, no bits beyond it.
 
     VPCs and subnets are /16 to /28.
@@ -77,7 +77,7 @@ def ranges_exist(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def range_is_private(plan: GroundPlan) -> Iterator[Finding]:
+def range_is_private(plan: CommonPlan) -> Iterator[Finding]:
     """A VPC in public address space hides that part of the internet from its nodes.
 
     172.17.0.0/16 is where container runtimes and some AWS services put their bridge.
@@ -106,7 +106,7 @@ def range_is_private(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def subnets_lie_in_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
+def subnets_lie_in_the_vpc(plan: CommonPlan) -> Iterator[Finding]:
     """Existing node subnets are inside the VPC's range and apart from each other."""
     existing = plan.existing_vpc
     if existing is None:
@@ -137,7 +137,7 @@ def subnets_lie_in_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def existing_subnets_are_described(plan: GroundPlan) -> Iterator[Finding]:
+def existing_subnets_are_described(plan: CommonPlan) -> Iterator[Finding]:
     """Every zone with an ID has a CIDR, every zone of the network a node subnet.
 
     A CIDR belongs to a zone with an ID.
@@ -245,7 +245,7 @@ def control_plane_has_its_own_subnets(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("network")
-def zones_differ(plan: GroundPlan) -> Iterator[Finding]:
+def zones_differ(plan: CommonPlan) -> Iterator[Finding]:
     """Zones are named once; EKS needs subnets in two different ones."""
     zones = plan.settings.network.availability_zone_ids
     for index, zone in enumerate(zones):
@@ -261,7 +261,7 @@ def zones_differ(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network", "region")
-def zones_belong_to_the_region(plan: GroundPlan) -> Iterator[Finding]:
+def zones_belong_to_the_region(plan: CommonPlan) -> Iterator[Finding]:
     """Zone IDs begin with their region's short form (`usw2` for us-west-2).
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -314,7 +314,7 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("region")
-def region_is_known(plan: GroundPlan) -> Iterator[Finding]:
+def region_is_known(plan: CommonPlan) -> Iterator[Finding]:
     """A Region that botocore does not list is misspelled, or newer than this release and its instance types.
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html
@@ -339,7 +339,7 @@ MOST_ANYWHERE = 6
 
 
 @rule("network", "region")
-def zones_exist_somewhere(plan: GroundPlan) -> Iterator[Finding]:
+def zones_exist_somewhere(plan: CommonPlan) -> Iterator[Finding]:
     """Zone IDs are numbered from 1; no Region has more than six, and most have three.
 
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -361,7 +361,7 @@ def zones_exist_somewhere(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("region")
-def region_has_clusters(plan: GroundPlan) -> Iterator[Finding]:
+def region_has_clusters(plan: CommonPlan) -> Iterator[Finding]:
     """Synth refuses `AWS::SageMaker::Cluster` in a region where its data does not have the resource type.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-sagemaker-cluster.html
@@ -377,7 +377,7 @@ def region_has_clusters(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network", "hyperpod")
-def groups_stand_in_our_zones(plan: GroundPlan) -> Iterator[Finding]:
+def groups_stand_in_our_zones(plan: CommonPlan) -> Iterator[Finding]:
     """A group's zone is one that the network has a node subnet in (`OverrideVpcConfig` needs one)."""
     network = plan.settings.network
     zones = list(plan.existing_vpc.node_subnet_ids) if plan.existing_vpc else network.availability_zone_ids
@@ -415,7 +415,7 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
     yield from addresses(plan)
 
 
-def addresses(plan: GroundPlan) -> Iterator[Finding]:
+def addresses(plan: CommonPlan) -> Iterator[Finding]:
     """Subnets that are too small for their nodes, or for one more of each group."""
     for zone, (prefix, room, path) in _rooms(plan).items():
         there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
@@ -446,7 +446,7 @@ def addresses(plan: GroundPlan) -> Iterator[Finding]:
             )
 
 
-def _rooms(plan: GroundPlan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
+def _rooms(plan: CommonPlan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     """Prefix length and free addresses of each zone's node subnet, and the setting that decides them."""
     network = plan.settings.network
     if isinstance(network, ExistingNodeNetwork):
@@ -467,7 +467,7 @@ def _rooms(plan: GroundPlan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
 
 
 @rule("network")
-def subnets_fit_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
+def subnets_fit_the_vpc(plan: CommonPlan) -> Iterator[Finding]:
     """The subnets of every slot are within the VPC, also those of zones that you add later.
 
     A slot has one node subnet, one for the control plane and, with NAT gateways, a public one.
@@ -491,7 +491,7 @@ def subnets_fit_the_vpc(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def zones_have_slots(plan: GroundPlan) -> Iterator[Finding]:
+def zones_have_slots(plan: CommonPlan) -> Iterator[Finding]:
     """Every zone takes a slot of the VPC's range."""
     network = plan.new_network
     if network is not None and len(network.availability_zone_ids) > network.zone_slots:
@@ -505,7 +505,7 @@ def zones_have_slots(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def nat_gateways_have_zones(plan: GroundPlan) -> Iterator[Finding]:
+def nat_gateways_have_zones(plan: CommonPlan) -> Iterator[Finding]:
     """One NAT gateway per zone is the most that helps; a closed network has none."""
     network = plan.settings.network
     if (
@@ -523,7 +523,7 @@ def nat_gateways_have_zones(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("network")
-def settings_have_effect(plan: GroundPlan) -> Iterator[Finding]:
+def settings_have_effect(plan: CommonPlan) -> Iterator[Finding]:
     """Settings of the new VPC that a closed one makes void."""
     network = plan.settings.network
     written = network.model_fields_set

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, rule, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 
 PROTECTED = "'delete' in a protected environment"
@@ -13,14 +13,14 @@ KEEP = "set on_destroy: retain, or protected: false"
 
 
 @rule("protected", "storage")
-def protected_keeps_data(plan: GroundPlan) -> Iterator[Finding]:
+def protected_keeps_data(plan: CommonPlan) -> Iterator[Finding]:
     """A protected environment keeps its data when its stacks are destroyed."""
     if plan.settings.protected and plan.new_file_system and plan.new_file_system.on_destroy == "delete":
         yield error("storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
 
 
 @rule("protected", "image")
-def protected_keeps_images(plan: GroundPlan) -> Iterator[Finding]:
+def protected_keeps_images(plan: CommonPlan) -> Iterator[Finding]:
     """... and the images that its checkpoints were written with."""
     if plan.settings.protected and plan.built_image and plan.built_image.on_destroy == "delete":
         yield error("image", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
@@ -43,7 +43,7 @@ def protected_keeps_runs(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("protected", "storage")
-def protected_has_backups(plan: GroundPlan) -> Iterator[Finding]:
+def protected_has_backups(plan: CommonPlan) -> Iterator[Finding]:
     """A retained file system can still lose data to a mistake."""
     storage = plan.new_file_system
     if plan.settings.protected and storage is not None and storage.backup_retention_days == 0:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import yaml
 
 from hyperpod_ray.core import needs
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 
 LIGHT = "a light installation, which deploys nothing"
@@ -78,7 +78,7 @@ def images_have_digests(plan: Plan, repository: Repository) -> Iterator[Finding]
 
 
 @rule(needs="repository", stage="deploy", title="cdk")
-def cdk_cli_is_installed(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+def cdk_cli_is_installed(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """The cdk CLI that package.json pins is installed.
 
     https://docs.aws.amazon.com/cdk/v2/guide/versioning.html

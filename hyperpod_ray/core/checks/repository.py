@@ -8,14 +8,14 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, meant, rule
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 
 
 @rule("account", "region", "hyperpod", "image", needs="repository")
-def names_differ_from_siblings(plan: GroundPlan, repository: Repository) -> Iterator[Finding]:
+def names_differ_from_siblings(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """Two environments of one account and Region have different clusters and repositories: names are unique there.
 
     Names are compared without their case, because the bucket of the lifecycle scripts has the cluster's in lower case.

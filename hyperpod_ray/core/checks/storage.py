@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core.checks.lookup import find, known_groups, workers
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.model import DataRepository
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray_rules import fsx
@@ -16,7 +16,7 @@ OWN_FOLDER = "/.system"
 
 
 @rule("storage")
-def capacity_is_a_step(plan: GroundPlan) -> Iterator[Finding]:
+def capacity_is_a_step(plan: CommonPlan) -> Iterator[Finding]:
     """PERSISTENT_2 SSD: 1200 GiB, 2400 GiB or a multiple of 2400 GiB; with EFA, multiples of a step by throughput.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
@@ -49,7 +49,7 @@ def capacity_is_a_step(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage", "hyperpod", "instance_types", eks=("ray",))
-def efa_storage_has_efa_clients(plan: GroundPlan) -> Iterator[Finding]:
+def efa_storage_has_efa_clients(plan: CommonPlan) -> Iterator[Finding]:
     """Lustre uses EFA on instances with Nitro v4 or later, and not on trn2; others stay on TCP.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
@@ -69,7 +69,7 @@ def efa_storage_has_efa_clients(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage", "hyperpod", "instance_types")
-def efa_storage_has_connections(plan: GroundPlan) -> Iterator[Finding]:
+def efa_storage_has_connections(plan: CommonPlan) -> Iterator[Finding]:
     """A file system takes 1,024 EFA connections: eight of each P5, P5e, P5en and P6-B200 node, one or two of others.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html
@@ -94,7 +94,7 @@ DEFAULT_QUOTA_GIB = 100_800
 
 
 @rule("storage")
-def capacity_is_within_the_default_quota(plan: GroundPlan) -> Iterator[Finding]:
+def capacity_is_within_the_default_quota(plan: CommonPlan) -> Iterator[Finding]:
     """A file system above the default quota needs an increase first.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
@@ -111,7 +111,7 @@ def capacity_is_within_the_default_quota(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage", "network")
-def existing_file_system_has_its_network(plan: GroundPlan) -> Iterator[Finding]:
+def existing_file_system_has_its_network(plan: CommonPlan) -> Iterator[Finding]:
     """A file system mounts in its own VPC, and a VPC that the Network stack creates is not where an older one is.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html
@@ -128,7 +128,7 @@ def existing_file_system_has_its_network(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage", "network", "region")
-def storage_zone_exists(plan: GroundPlan) -> Iterator[Finding]:
+def storage_zone_exists(plan: CommonPlan) -> Iterator[Finding]:
     """The file system stands in a zone of the network (exactly one subnet)."""
     new, existing, zones = plan.new_file_system, plan.existing_file_system, plan.settings.network.availability_zone_ids
     for path, zone in (
@@ -145,7 +145,7 @@ def storage_zone_exists(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage", "hyperpod", "network", "instance_types", eks=("ray",))
-def storage_is_beside_the_workers(plan: GroundPlan) -> Iterator[Finding]:
+def storage_is_beside_the_workers(plan: CommonPlan) -> Iterator[Finding]:
     """Traffic between zones is charged in both directions and adds latency to every read of a training step.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html
@@ -196,7 +196,7 @@ def claims_keep_their_data(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("storage")
-def linked_folders_lie_apart(plan: GroundPlan) -> Iterator[Finding]:
+def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
     """Folders of two links do not overlap, `/` stands alone, and each place in S3 has one link.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateDataRepositoryAssociation.html (FileSystemPath)
@@ -275,7 +275,7 @@ def _place(link: DataRepository) -> str:
 
 
 @rule("storage")
-def events_are_named_once(plan: GroundPlan) -> Iterator[Finding]:
+def events_are_named_once(plan: CommonPlan) -> Iterator[Finding]:
     """The registry's schema requires unique events."""
     for index, link in enumerate(plan.data_repositories):
         for name in ("auto_import", "auto_export"):
@@ -302,7 +302,7 @@ def events_are_named_once(plan: GroundPlan) -> Iterator[Finding]:
 
 
 @rule("storage")
-def linked_file_systems_take_no_backups(plan: GroundPlan) -> Iterator[Finding]:
+def linked_file_systems_take_no_backups(plan: CommonPlan) -> Iterator[Finding]:
     """FSx backs up no file system that is linked to S3.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html

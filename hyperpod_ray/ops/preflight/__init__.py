@@ -16,11 +16,11 @@ from hyperpod_ray.core.checks.records import images_have_digests
 from hyperpod_ray.core.evidence import Evidence, Repository, code
 from hyperpod_ray.core.findings import RULES, Finding, Rule
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.clients import AnyTarget, Target
 from hyperpod_ray.ops.errors import BLOCKED, CONDITION_FALSE, OK, REFUSED_CREDENTIALS, OpsError, explain
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.preflight import files, laptop
 from hyperpod_ray.ops.preflight.check import Check, Outcome, Result, failed, ok
+from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 from hyperpod_ray.pricing import price_file
 
 STYLE = {"ok": "good", "failed": "bad", "warning": "busy", "unknown": "note", "skipped": "default"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.ops.clients import AnyTarget
 from hyperpod_ray.ops.preflight.check import Outcome, ok, warning
+from hyperpod_ray.ops.reach.clients import AnyTarget
 
 
 def environment_file(target: AnyTarget) -> list[Outcome]:

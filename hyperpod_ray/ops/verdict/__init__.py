@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hyperpod_ray.ops.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.verdict import cluster, controllers, nodes, ray, slurm, stacks, storage, training, upkeep
 from hyperpod_ray.ops.verdict.finding import Finding, State, Verdict, carries
 

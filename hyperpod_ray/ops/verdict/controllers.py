@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops.snapshot import Controller, Snapshot
+from hyperpod_ray.ops.observe.snapshot import Controller, Snapshot
 from hyperpod_ray.ops.verdict.finding import DEAD_STACK, JOIN_GRACE, Finding, deploy
 
 START_GRACE = timedelta(minutes=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.ops.snapshot import Snapshot, Stack
+from hyperpod_ray.ops.observe.snapshot import Snapshot, Stack
 from hyperpod_ray.ops.verdict.finding import (
     DEAD_STACK,
     Finding,

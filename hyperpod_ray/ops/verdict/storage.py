@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops import durations, output
-from hyperpod_ray.ops.snapshot import Snapshot
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import durations
+from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.verdict.finding import (
     Finding,
     command,

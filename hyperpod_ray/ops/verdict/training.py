@@ -11,8 +11,9 @@ import statistics
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from hyperpod_ray.ops import durations, output
-from hyperpod_ray.ops.snapshot import Hang, Job, RayJob, Run, Snapshot
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import durations
+from hyperpod_ray.ops.observe.snapshot import Hang, Job, RayJob, Run, Snapshot
 from hyperpod_ray.ops.verdict.finding import Finding, command
 
 HANG_SECONDS = 45.0

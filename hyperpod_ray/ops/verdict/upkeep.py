@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.snapshot import Group, Snapshot
+from hyperpod_ray.ops.observe.snapshot import Group, Snapshot
 from hyperpod_ray.ops.verdict.finding import Finding, command
 
 PLAN_ENDS = timedelta(days=1)

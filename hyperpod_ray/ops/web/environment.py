@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core.ground import GroundPlan
-from hyperpod_ray.ops import record
-from hyperpod_ray.ops.money import run_usd, run_usd_per_hour, spend
-from hyperpod_ray.ops.node_rows import Row, joined
-from hyperpod_ray.ops.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
+from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
+from hyperpod_ray.ops.observe.node_rows import Row, joined
+from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
+from hyperpod_ray.ops.runs.listing import record
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -28,7 +28,7 @@ GOOD = {"InService", "AVAILABLE", "Bound", "ready", "CREATE_COMPLETE", "UPDATE_C
 
 
 def view(
-    plan: GroundPlan, seen: Snapshot, verdict: Verdict, *, prices: Prices | None = None, why_no_prices: str = ""
+    plan: CommonPlan, seen: Snapshot, verdict: Verdict, *, prices: Prices | None = None, why_no_prices: str = ""
 ) -> View:
     """What the page shows of a snapshot.
 
@@ -54,7 +54,7 @@ def view(
     )
 
 
-def _runs(plan: GroundPlan, seen: Snapshot, prices: Prices | None) -> Iterator[RunLine]:
+def _runs(plan: CommonPlan, seen: Snapshot, prices: Prices | None) -> Iterator[RunLine]:
     """Runs with what they publish about themselves, then jobs that publish none; what has ended last and not all."""
     jobs = {job.id: job for job in seen.jobs}
     published = set()
@@ -94,7 +94,7 @@ def _job_tone(state: str) -> Tone:
     return "good" if state in ("RUNNING", "running", "SUCCEEDED", "done") else "none" if state == "STOPPED" else "busy"
 
 
-def _subject(plan: GroundPlan, seen: Snapshot) -> str:
+def _subject(plan: CommonPlan, seen: Snapshot) -> str:
     where = f"account {plan.settings.account}, {plan.settings.region}"
     if seen.cluster is None:
         return where

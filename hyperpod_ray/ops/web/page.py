@@ -12,7 +12,7 @@ from html import escape
 
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.money import Spend
+from hyperpod_ray.ops.money.spend import Spend
 from hyperpod_ray.ops.verdict import Finding
 from hyperpod_ray.ops.web import training
 from hyperpod_ray.ops.web.html import SIGNS, command, digested, dollars, figures, state, table, when

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Never
 
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.clients import AnyTarget
 from hyperpod_ray.ops.errors import INTERRUPTED
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.web import page
 from hyperpod_ray.ops.web.server import Answer, Server
 from hyperpod_ray.ops.web.view import Tone, View
 from hyperpod_ray.ops.web.watch import Watch
-from hyperpod_ray.planner import look
+from hyperpod_ray.planner import page_style as look
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 HTML, CSS, SCRIPT, SVG = "text/html", "text/css", "text/javascript", "image/svg+xml"

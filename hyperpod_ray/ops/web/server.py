@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from hyperpod_ray.ops.forward import LOOPBACK, port_taken
+from hyperpod_ray.ops.reach.forward import LOOPBACK, port_taken
 
 POLICY = "; ".join(
     [

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperpod_ray.ops import slurm
+from hyperpod_ray.ops.observe import slurm
 from hyperpod_ray_sandbox.rehearsal.slurm.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.slurm.install import found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, unknown, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.service_limits import partition_of
 
 QUALIFIER = "hnb659fds"
@@ -26,7 +26,7 @@ ROLES = {"eks.amazonaws.com": "AWSServiceRoleForAmazonEKS", "fsx.amazonaws.com":
 
 
 @rule("account", "region", needs="account", title="bootstrap")
-def region_is_bootstrapped(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def region_is_bootstrapped(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """The Region has the CDK's bootstrap stack in a version that the deployment accepts, with its bucket.
 
     https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html
@@ -52,7 +52,7 @@ def region_is_bootstrapped(plan: GroundPlan, account: Account) -> Iterator[Findi
 
 
 @rule("account", "region", needs="account", title="permissions")
-def caller_may(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """The caller may do what the commands do, and assume the role that deploys, as IAM simulates it."""
     identity = str(account.call("sts", "get_caller_identity")["Arn"])
     number, region = plan.settings.account, plan.settings.region

@@ -9,9 +9,9 @@ from typing import Any
 
 from hyperpod_ray.core.checks.account.network import zone_ids
 from hyperpod_ray.core.checks.lookup import GROUPS, groups
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.today import now
 from hyperpod_ray_rules import training_plan
 
@@ -20,7 +20,7 @@ SOON = timedelta(days=1)
 
 
 @rule("hyperpod", "network", needs="account", title="instance types")
-def types_are_offered(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def types_are_offered(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """EC2 offers the instance type of each group in the group's zone.
 
     HyperPod has no such listing of its own. A type that EC2 does not have in a zone HyperPod cannot have there either.
@@ -54,7 +54,7 @@ def types_are_offered(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "network", needs="account", title="training plans")
-def training_plans_fit(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def training_plans_fit(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Training plans that groups draw from are there, and have the type, the zone, the instances and the days.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingPlan.html
@@ -94,7 +94,7 @@ def training_plans_fit(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 def _taken(
-    plan: GroundPlan, account: Account, path: tuple[str | int, ...], *, label: str, there: Json, count: int
+    plan: CommonPlan, account: Account, path: tuple[str | int, ...], *, label: str, there: Json, count: int
 ) -> Iterator[Finding]:
     """A plan that fits: whether others hold its instances, and when it begins."""
     free = there.get("AvailableInstanceCount")
@@ -126,7 +126,7 @@ def _taken(
         yield fine(*path, what=f"{label}: {there['Status']}")
 
 
-def _own(plan: GroundPlan, account: Account, arn: str) -> bool:
+def _own(plan: CommonPlan, account: Account, arn: str) -> bool:
     """Whether the environment's own cluster draws from the plan already."""
     clusters = account.pages("sagemaker", "list_clusters", "ClusterSummaries", TrainingPlanArn=arn)
     return any(cluster["ClusterName"] == plan.settings.hyperpod.cluster_name for cluster in clusters)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, code
 from hyperpod_ray.core.findings import Finding, fine, rule, skipped, unknown, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.names import ENVIRONMENT_TAG
 
 ACTIVATE = f"activate {ENVIRONMENT_TAG} under Cost allocation tags of the Billing console, in the payer's account"
 
 
 @rule("budget", needs="account", title="cost allocation tag")
-def the_budgets_tag_is_active(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def the_budgets_tag_is_active(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """AWS Budgets counts by a tag from the day on which it is active as a cost allocation tag. No template can do that.
 
     https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/activating-tags.html

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hyperpod_ray.core import names
 from hyperpod_ray.core.checks.account.caller import QUALIFIER, ROLES
 from hyperpod_ray.core.checks.account.storage import bucket_region
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, unknown
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 
 CREATES = (
@@ -27,7 +27,7 @@ GOVERNANCE = (
 
 
 @rule("account", "region", needs="account", title="bootstrap bucket")
-def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def asset_bucket_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """The bucket of the bootstrap stack is there: templates, charts and scripts are uploaded to it.
 
     https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html
@@ -54,7 +54,7 @@ def asset_bucket_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]
 
 
 @rule("account", "region", "storage", "network", eks=("eks", "teams"), needs="account", title="deployment role")
-def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def deployment_role_may_create(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """CloudFormation's role may create what the stacks create, as IAM simulates it with the organization's policies.
 
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
@@ -99,7 +99,7 @@ def deployment_role_may_create(plan: GroundPlan, account: Account) -> Iterator[F
     yield fine("account", what=f"{len(wanted)} actions simulated for {name}{note}")
 
 
-def _missing_roles(plan: GroundPlan, account: Account) -> dict[str, str]:
+def _missing_roles(plan: CommonPlan, account: Account) -> dict[str, str]:
     """Service-linked roles that are not there yet, by service.
 
     https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html

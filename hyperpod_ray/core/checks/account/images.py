@@ -9,9 +9,9 @@ from typing import Any
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import known_groups
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.image_build import CodeArtifact
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.plan import Plan
@@ -24,7 +24,7 @@ PROCESSORS = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 @rule("image", "account", needs="account", title="repository")
-def repository_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def repository_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """A repository that is taken up has tags that do not move, and a policy that lets the account pull.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policies.html
@@ -62,7 +62,7 @@ def repository_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[
 
 
 @rule("image", "region", needs="account", title="package index")
-def package_index_is_there(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def package_index_is_there(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """What an image build needs of its package index is there: the repository of CodeArtifact, or the secret.
 
     https://docs.aws.amazon.com/codeartifact/latest/APIReference/API_DescribeRepository.html

@@ -8,9 +8,9 @@ from typing import Any
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.owners import ours, owner
 from hyperpod_ray.core.checks.lookup import GROUPS
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, absent, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import Path
@@ -20,7 +20,7 @@ DATABASE = ("hyperpod", "accounting_database")
 
 
 @rule("hyperpod", eks=("ray",), needs="account", title="KMS keys")
-def keys_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def keys_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Keys of node volumes, of buckets and of the accounting secret are there, enabled, and encrypt.
 
     https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
@@ -41,7 +41,7 @@ def keys_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
         yield from _key(plan, account, path, arn)
 
 
-def _key(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+def _key(plan: CommonPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
     """A key is there, is enabled, and encrypts."""
     short = arn.rpartition("/")[2]
     try:
@@ -86,7 +86,7 @@ def _key(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[F
             yield from _grants(plan, account, path, arn)
 
 
-def _grants(plan: GroundPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
+def _grants(plan: CommonPlan, account: Account, path: Path, arn: str) -> Iterator[Finding]:
     """A key of volumes lets HyperPod's role use it, which does not exist before the deployment: IAM must decide.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html
@@ -239,7 +239,7 @@ def trusts(role: Json, service: str) -> bool:
 
 
 @rule("hyperpod", needs="account", title="alarms")
-def rollback_alarms_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def rollback_alarms_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """CloudWatch alarms that roll a software update back are there.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeploymentConfiguration.html

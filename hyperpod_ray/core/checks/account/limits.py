@@ -7,9 +7,9 @@ from typing import Any
 
 from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.checks.account.quotas import enough, quota_values
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan, read_data
 from hyperpod_ray.core.plan_names import stack_names
 
@@ -31,7 +31,7 @@ LIVE = [
 
 
 @rule("network", "storage", "image", eks=("eks", "registries"), needs="account", title="stack quota")
-def stacks_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def stacks_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """CloudFormation has room for the environment's stacks.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
@@ -44,7 +44,7 @@ def stacks_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding
 
 
 @rule("network", "storage", "image", eks=("eks",), needs="account", title="export names")
-def exports_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def exports_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """No other stack exports a value under a name of this environment's stacks: exports are unique in a Region.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html
@@ -67,7 +67,7 @@ def exports_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("network", "storage", "image", eks=("eks",), needs="account", title="IAM quotas")
-def roles_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def roles_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """IAM has room for the roles that the stacks create, and for the cluster's OpenID Connect provider.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
@@ -100,7 +100,7 @@ def roles_are_fewenough(plan: GroundPlan, account: Account) -> Iterator[Finding]
 
 
 @rule("image", eks=("registries",), needs="account", title="build quota")
-def builds_may_run(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def builds_may_run(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """CodeBuild runs at least one build: accounts that are new may have none.
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/limits.html
@@ -149,7 +149,7 @@ def functions_may_run(plan: Plan, account: Account) -> Iterator[Finding]:
         yield fine(what=f"{free} concurrent runs are unreserved")
 
 
-def _deployed(plan: GroundPlan, account: Account) -> bool:
+def _deployed(plan: CommonPlan, account: Account) -> bool:
     """Whether the environment's stacks, and with them its roles, are there already."""
     wanted = set(stack_names(plan))
     listed = account.pages("cloudformation", "list_stacks", "StackSummaries", StackStatusFilter=LIVE)

@@ -7,9 +7,9 @@ from typing import Any
 
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.storage import bucket_region
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 
 Json = dict[str, Any]
 LISTENERS = ("TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
@@ -20,7 +20,7 @@ https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-service-linked-roles.ht
 
 
 @rule("storage", "region", needs="account", title="linked buckets")
-def linked_buckets_let_fsx_in(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def linked_buckets_let_fsx_in(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """FSx may read the buckets of `storage.data_repositories`, decrypt them, and have events of its own.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperpod_ray.core import needs
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.model import ExistingSubnets, ExistingVpc
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
@@ -33,7 +33,7 @@ def zone_ids(account: Account) -> dict[str, str]:
 
 
 @rule("network", "region", needs="account", title="zones")
-def zones_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def zones_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Every Availability Zone ID of the file is one that the account can use.
 
     https://docs.aws.amazon.com/ram/latest/userguide/working-with-az-ids.html
@@ -69,7 +69,7 @@ def zones_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("network", needs="account", title="VPC")
-def vpc_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """The VPC that the file names is there, has that range, and resolves names as EKS's private endpoint needs.
 
     https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-vpc
@@ -129,7 +129,7 @@ def vpc_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("network", "hyperpod", "instance_types", eks=("ray", "eks"), needs="account", title="subnets")
-def subnets_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Subnets of both kinds are there: in the VPC, the zone and the range that the file gives, with free addresses.
 
     https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
@@ -202,7 +202,7 @@ def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: d
 
 
 def _place(
-    plan: GroundPlan, existing: ExistingSubnets, path: Path, identifier: str, subnet: Json | None, *, zone: str
+    plan: CommonPlan, existing: ExistingSubnets, path: Path, identifier: str, subnet: Json | None, *, zone: str
 ) -> Iterator[Finding]:
     """What is wrong with where a subnet is."""
     setting = ".".join(str(part) for part in path if not isinstance(part, int))
@@ -230,7 +230,7 @@ def _place(
 
 
 @rule("network", needs="account", title="routes")
-def nodes_have_a_way_out(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def nodes_have_a_way_out(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Nodes have no public address: they need a NAT gateway or endpoints, and an internet gateway is neither.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html#sagemaker-hyperpod-prerequisites-optional-vpc
@@ -286,7 +286,7 @@ def _only_local(table: Json) -> bool:
     return all(str(route.get("GatewayId", "")).startswith(("local", "vpce-")) for route in table["Routes"])
 
 
-def _without_endpoint(plan: GroundPlan, account: Account, existing: ExistingSubnets) -> list[str]:
+def _without_endpoint(plan: CommonPlan, account: Account, existing: ExistingSubnets) -> list[str]:
     """Services that nodes call and that the VPC has no endpoint for."""
     filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
     listed = account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
@@ -294,7 +294,7 @@ def _without_endpoint(plan: GroundPlan, account: Account, existing: ExistingSubn
     return sorted({call.endpoint for call in needs.calls(plan)} - there)
 
 
-def _deployed_here(plan: GroundPlan, account: Account) -> bool:
+def _deployed_here(plan: CommonPlan, account: Account) -> bool:
     """Whether the environment's own nodes take addresses of these subnets already."""
     cluster = found(account, "sagemaker", "describe_cluster", ClusterName=plan.settings.hyperpod.cluster_name)
     subnets = ((cluster or {}).get("VpcConfig") or {}).get("Subnets", [])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, absent, code
-from hyperpod_ray.core.ground import GroundPlan
 
 
 def owner(account: Account, physical_id: str) -> str | None:
@@ -23,6 +23,6 @@ def owner(account: Account, physical_id: str) -> str | None:
     return str(mine[0]["StackName"]) if mine else None
 
 
-def ours(plan: GroundPlan, stack: str) -> bool:
+def ours(plan: CommonPlan, stack: str) -> bool:
     """Whether a stack is one of this environment's."""
     return stack in {names.stack_name(plan.name, one) for one in names.STACKS}

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperpod_ray.core import names, needs
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan, read_data
 
 Json = dict[str, Any]
 
 
 @rule("hyperpod", needs="account", title="quotas")
-def hyperpod_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def hyperpod_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """HyperPod's quotas: instances by type, per cluster and in all, and the size of volumes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html#sagemaker-hyperpod-prerequisites-quotas
@@ -44,7 +44,7 @@ def hyperpod_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Find
 
 
 @rule("network", "hyperpod", needs="account", title="network quotas")
-def network_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def network_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """VPCs, Elastic IP addresses, NAT gateways and interface endpoints of a new network.
 
     https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
@@ -96,7 +96,7 @@ def eks_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
 
 
 @rule("storage", needs="account", title="FSx quotas")
-def fsx_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def fsx_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Lustre file systems of the Region and their capacity together.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
@@ -116,7 +116,7 @@ def fsx_quotas_suffice(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     yield enough(values, listed["file_systems"], 1, len(others))
 
 
-def _others(plan: GroundPlan, items: list[Json]) -> list[Json]:
+def _others(plan: CommonPlan, items: list[Json]) -> list[Json]:
     """What does not carry the environment's tag: its own is counted with what the file asks."""
     return [
         item
@@ -134,7 +134,7 @@ def quota_values(account: Account, service: str) -> dict[str, float]:
     return values
 
 
-def _instances_elsewhere(plan: GroundPlan, account: Account) -> Counter[str]:
+def _instances_elsewhere(plan: CommonPlan, account: Account) -> Counter[str]:
     """Instances by type that other HyperPod clusters of the Region have: they share the quota."""
     used: Counter[str] = Counter()
     for cluster in account.pages("sagemaker", "list_clusters", "ClusterSummaries"):

@@ -7,9 +7,9 @@ from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.checks.account.owners import owner
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, absent, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
@@ -19,7 +19,7 @@ FILE_SYSTEM = ("storage", "existing", "file_system_id")
 
 
 @rule("storage", "network", needs="account", title="file system")
-def file_system_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """An existing file system is there: Lustre, available, in the VPC and zone, with the mount name of the file.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html
@@ -78,7 +78,7 @@ def file_system_exists(plan: GroundPlan, account: Account) -> Iterator[Finding]:
     yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier} is {there.get('Lifecycle', '')}")]
 
 
-def _vpc(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
+def _vpc(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
     """A file system mounts in its own VPC: the one that the file names, or that the Network stack has created."""
     identifier, vpc = there["FileSystemId"], there.get("VpcId", "")
     if plan.existing_vpc is not None:
@@ -100,7 +100,7 @@ def _vpc(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
         )
 
 
-def _zone(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
+def _zone(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
     existing, subnets = plan.existing_file_system, there.get("SubnetIds") or []
     if existing is None or not subnets:
         return
@@ -219,7 +219,7 @@ def _prunes(account: Account, bucket: str) -> bool:
 
 
 @rule("image", eks=("ray", "registries"), needs="account", title="image")
-def images_exist(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def images_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Images that the file names in Amazon ECR are there, by their digests.
 
     https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_DescribeImages.html

@@ -8,9 +8,9 @@ from typing import Any
 from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.checks.account.owners import ours, owner
 from hyperpod_ray.core.checks.account.storage import bucket_region
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, absent, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import log_groups, stack_names
 from hyperpod_ray.core.yaml_source import Path
@@ -21,7 +21,7 @@ OTHER_NAME = "choose another hyperpod.cluster_name"
 
 
 def judged(
-    plan: GroundPlan,
+    plan: CommonPlan,
     account: Account,
     path: Path,
     name: str,
@@ -62,7 +62,7 @@ def judged(
 
 
 @rule("hyperpod", "account", "region", needs="account", title="stack names")
-def stacks_are_ours(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def stacks_are_ours(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """Stacks of the environment's names are its own, and in a state that a deployment can begin from.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/view-stack-events.html
@@ -82,7 +82,7 @@ def stacks_are_ours(plan: GroundPlan, account: Account) -> Iterator[Finding]:
         yield fine(what=f"none of {plan.name}'s stacks is there")
 
 
-def _stack(plan: GroundPlan, stack: Json) -> Finding:
+def _stack(plan: CommonPlan, stack: Json) -> Finding:
     name, status = stack["StackName"], stack["StackStatus"]
     tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", [])}
     environment = tags.get(names.ENVIRONMENT_TAG)
@@ -114,7 +114,7 @@ def _stack(plan: GroundPlan, stack: Json) -> Finding:
 
 
 @rule("hyperpod", "account", "region", needs="account", title="bucket names")
-def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def buckets_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """The buckets that the stacks create have free names, which are global: of scripts, a tier, an MLflow app.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -151,7 +151,7 @@ def buckets_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("hyperpod", eks=("eks",), needs="account", title="cluster names")
-def clusters_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def clusters_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """No other EKS or HyperPod cluster of the Region has the names that the stacks give.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (ClusterName)
@@ -184,7 +184,7 @@ def clusters_are_free(plan: GroundPlan, account: Account) -> Iterator[Finding]:
 
 
 @rule("network", "hyperpod", "image", eks=("eks",), needs="account", title="left behind")
-def names_are_taken_up(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def names_are_taken_up(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
     for group in log_groups(plan):
         listed = account.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=group.name)
@@ -220,7 +220,7 @@ def _repository(account: Account, name: str) -> bool:
 
 
 def _kept(
-    plan: GroundPlan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str
+    plan: CommonPlan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str
 ) -> Finding:
     setting = ".".join(str(part) for part in path)
     if exists:
@@ -239,7 +239,7 @@ def _kept(
 
 
 @rule("storage", "network", needs="account", title="kept file systems")
-def kept_file_systems_are_named(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def kept_file_systems_are_named(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """A file system that a teardown of this environment kept still costs, and a deployment makes another one.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/getting-started.html

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperpod_ray.core.checks.account.storage import FILE_SYSTEM
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, fine, rule, skipped, warning
-from hyperpod_ray.core.ground import GroundPlan
 
 Json = dict[str, Any]
 LUSTRE = 988
@@ -18,7 +18,7 @@ OLD_LUSTRE = "2.10"
 
 
 @rule("network", needs="account", title="network ACLs")
-def network_acls_let_nodes_through(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def network_acls_let_nodes_through(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """No network ACL of a node subnet denies everything in one direction.
 
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-network-acls.html
@@ -57,7 +57,7 @@ def _lets(acl: Json, *, out: bool) -> bool:
 
 
 @rule("storage", "network", needs="account", title="file system's use")
-def file_system_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator[Finding]:
+def file_system_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """An existing file system keeps its data when a server fails, speaks the nodes' Lustre, and lets them in.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-fsx-lustre.html
@@ -96,7 +96,7 @@ def file_system_serves_the_nodes(plan: GroundPlan, account: Account) -> Iterator
     yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier}, {kind}")]
 
 
-def _admits(plan: GroundPlan, account: Account, there: Json) -> Iterator[Finding]:
+def _admits(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
     """Whether a group of the file system's interfaces admits Lustre from the nodes' subnets, or from some group."""
     interfaces = there.get("NetworkInterfaceIds") or []
     if not interfaces or plan.existing_vpc is None:

@@ -1,0 +1,253 @@
+"""The figures that follow from an environment's settings under every orchestrator: names, zones, addresses, types."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hyperpod_ray.core import names
+from hyperpod_ray.core.model import (
+    BuiltImage,
+    DataRepository,
+    DeepHealthCheck,
+    ExistingFileSystem,
+    ExistingImage,
+    ExistingNodeNetwork,
+    ExistingStorage,
+    ExistingSubnets,
+    Ground,
+    InstanceTypeSpec,
+    NewFileSystem,
+    NewNetwork,
+    NodeGroup,
+    S3Access,
+    StaticStorage,
+)
+from hyperpod_ray_rules import data
+
+SMALL_SUBNET_PREFIX = 27
+"""Prefix length of the control plane's and the public subnets, which hold few interfaces."""
+
+
+@functools.cache
+def catalogue() -> dict[str, InstanceTypeSpec]:
+    """Figures of the known instance types (`hyperpod_ray_rules/data/instance_types.yaml`)."""
+    return {name: InstanceTypeSpec.model_validate(row) for name, row in data.instance_types().items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonPlan:
+    """What follows from the settings of an environment, whatever orchestrates it."""
+
+    name: str
+    settings: Ground
+
+    @property
+    def groups(self) -> Sequence[NodeGroup]:
+        """Instance groups of the cluster."""
+        return self.settings.hyperpod.instance_groups
+
+    @property
+    def new_network(self) -> NewNetwork | None:
+        """The VPC that the Network stack creates; None where one exists."""
+        network = self.settings.network
+        return network if isinstance(network, NewNetwork) else None
+
+    @property
+    def existing_vpc(self) -> ExistingSubnets | None:
+        """The VPC that the file names; None where the stack creates one."""
+        network = self.settings.network
+        return network.existing if isinstance(network, ExistingNodeNetwork) else None
+
+    @property
+    def new_file_system(self) -> NewFileSystem | None:
+        """What the stack or a claim creates a file system with; None where one exists."""
+        storage = self.settings.storage
+        return storage if isinstance(storage, NewFileSystem) else None
+
+    @property
+    def efa_storage(self) -> bool:
+        """Whether the file system that the stack creates is EFA-enabled."""
+        storage = self.settings.storage
+        return isinstance(storage, StaticStorage) and storage.efa
+
+    @property
+    def data_repositories(self) -> list[DataRepository]:
+        """Links of the stack's file system to S3."""
+        storage = self.settings.storage
+        return list(storage.data_repositories) if isinstance(storage, StaticStorage) else []
+
+    @property
+    def existing_file_system(self) -> ExistingFileSystem | None:
+        """The file system that the file names; None where one is created."""
+        storage = self.settings.storage
+        return storage.existing if isinstance(storage, ExistingStorage) else None
+
+    @property
+    def built_image(self) -> BuiltImage | None:
+        """How the Image stack builds the image; None where one exists."""
+        image = self.settings.image
+        return image if isinstance(image, BuiltImage) else None
+
+    @property
+    def image_repository(self) -> str:
+        """The ECR repository of the image that the stack builds; empty where the file names an image."""
+        if self.built_image is None:
+            return ""
+        return self.built_image.repository_name or names.image_repository(self.name)
+
+    @property
+    def existing_image(self) -> str | None:
+        """The image that the file names, by digest; None where the stack builds one."""
+        image = self.settings.image
+        return image.uri if isinstance(image, ExistingImage) else None
+
+    def type_spec(self, instance_type: str) -> InstanceTypeSpec:
+        """Figures of an instance type: the file's own first, then the catalogue's. KeyError when neither has it."""
+        return self.settings.instance_types.get(instance_type) or catalogue()[instance_type]
+
+    def known(self, instance_type: str) -> bool:
+        """Whether `type_spec` has an answer; a file that was loaded without errors names no unknown type."""
+        return instance_type in self.settings.instance_types or instance_type in catalogue()
+
+    def group(self, name: str) -> NodeGroup:
+        """The instance group called `name`. KeyError when there is none."""
+        return {group.name: group for group in self.groups}[name]
+
+    def accelerated(self, group: NodeGroup) -> bool:
+        """Whether a group's nodes have GPUs or Neuron devices."""
+        return self.type_spec(group.type).accelerators > 0
+
+    def vcpus(self, group: NodeGroup) -> int:
+        """Number of vCPUs of one node of a group, with the threads per core it asks for."""
+        spec = self.type_spec(group.type)
+        return max(1, spec.vcpus * min(group.threads_per_core, spec.threads) // spec.threads)
+
+    @property
+    def scaled_groups(self) -> Sequence[NodeGroup]:
+        """Groups that the service scales by itself."""
+        return []
+
+    def most_nodes(self, group: NodeGroup) -> int:
+        """Nodes that a group can come to have."""
+        return group.count
+
+    @property
+    def training_groups(self) -> Sequence[NodeGroup]:
+        """Groups that train, the first of them first; the file system is beside it."""
+        raise NotImplementedError
+
+    def deep_health_checks(self, group: NodeGroup) -> list[DeepHealthCheck]:
+        """Checks a group's nodes pass before they take work; see `NodeGroup.deep_health_checks` for the default."""
+        if group.deep_health_checks is not None:
+            return list(group.deep_health_checks)
+        if not self.accelerated(group) or group in self.scaled_groups:
+            return []
+        return ["InstanceStress", "InstanceConnectivity"] if group.count >= 2 else ["InstanceStress"]
+
+    def zone(self, group: NodeGroup) -> str:
+        """Availability zone ID of a group."""
+        return group.availability_zone_id or self.settings.network.availability_zone_ids[0]
+
+    @property
+    def uploads_scripts(self) -> bool:
+        """Whether the stacks upload scripts that run on nodes."""
+        return True
+
+    @property
+    def lifecycle_bucket_name(self) -> str:
+        """Name of the lifecycle scripts' bucket; it must begin with `sagemaker-`, and bucket names are global.
+
+        A check refuses a cluster name that makes it too long: cut short, two clusters could mean one bucket.
+        """
+        settings = self.settings
+        return f"sagemaker-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+
+    @property
+    def bucket_access(self) -> Sequence[S3Access]:
+        """Buckets that jobs use and that may be of another account."""
+        return []
+
+    @property
+    def node_zones(self) -> list[str]:
+        """Zones that hold nodes, in the order of `network.availability_zone_ids`."""
+        used = {self.zone(group) for group in self.groups}
+        return [zone for zone in self.settings.network.availability_zone_ids if zone in used]
+
+    @property
+    def network_outlives_destroy(self) -> bool:
+        """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
+        kept = self.new_file_system is not None and self.new_file_system.on_destroy == "retain"
+        return kept and self.new_network is not None
+
+    @property
+    def storage_zone(self) -> str:
+        """Zone of the file system: as set, else where the first group that trains is."""
+        if self.existing_file_system is not None:
+            return self.existing_file_system.availability_zone_id
+        zone = self.new_file_system.availability_zone_id if self.new_file_system else None
+        return zone or self.zone(self.training_groups[0])
+
+    def addresses(self, group: NodeGroup) -> int:
+        """IP addresses that one node of a group takes from its subnet."""
+        return self.type_spec(group.type).ips
+
+    def node_addresses(self, zone: str) -> int:
+        """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""
+        return sum(self.most_nodes(group) * self.addresses(group) for group in self.groups if self.zone(group) == zone)
+
+    @property
+    def node_subnet_prefix(self) -> int:
+        """Prefix length of every node subnet: as set, else an eighth of the VPC each (a quarter with 2 or 3 slots).
+
+        0 for an existing VPC, whose subnets have sizes of their own.
+
+        It must follow neither the groups' counts nor the number of zones: a subnet's CIDR is create-only, so that
+        scaling a group or adding a zone would replace the subnets under a running cluster. The checks compare counts
+        and size.
+        """
+        network = self.new_network
+        if network is None:
+            return 0
+        vpc_prefix = int(network.cidr.rpartition("/")[2])
+        return network.node_subnet_prefix or vpc_prefix + (2 if network.zone_slots <= 3 else 3)
+
+    @property
+    def node_subnet_cidrs(self) -> list[str]:
+        """Range of each subnet that holds nodes: of a new VPC the first slots of its range, one for each zone."""
+        vpc, network = self.existing_vpc, self.new_network
+        if vpc is not None or network is None:
+            return [vpc.node_subnet_cidrs[zone] for zone in self.node_zones] if vpc else []
+        prefix = self.node_subnet_prefix
+        start = ipaddress.IPv4Network(network.cidr).network_address
+        slots = [network.availability_zone_ids.index(zone) for zone in self.node_zones]
+        return [f"{start + slot * (1 << (32 - prefix))}/{prefix}" for slot in slots]
+
+    @property
+    def vpc_addresses_needed(self) -> int:
+        """Addresses that the new VPC's slots span.
+
+        Each slot has one subnet for nodes, one for the control plane and, with NAT gateways, a public one. The large
+        ones are laid out first, so that nothing is lost to alignment.
+        """
+        network = self.new_network
+        if network is None:
+            return 0
+        small = (1 << (32 - SMALL_SUBNET_PREFIX)) * (1 if network.closed else 2)
+        return network.zone_slots * ((1 << (32 - self.node_subnet_prefix)) + small)
+
+    @property
+    def public_subnet_cidrs(self) -> list[str]:
+        """Range of each zone's public subnet, which holds a NAT gateway: behind the slots of nodes and control plane.
+
+        Empty for a closed and for an existing network.
+        """
+        network = self.new_network
+        if network is None or network.closed:
+            return []
+        small = 1 << (32 - SMALL_SUBNET_PREFIX)
+        start = ipaddress.IPv4Network(network.cidr).network_address
+        start += network.zone_slots * ((1 << (32 - self.node_subnet_prefix)) + small)
+        return [f"{start + index * small}/{SMALL_SUBNET_PREFIX}" for index in range(len(network.availability_zone_ids))]

@@ -1,0 +1,1 @@
+"""Changes of an environment: deploy, teardown, inventory, and waiting for both."""

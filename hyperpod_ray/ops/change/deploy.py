@@ -1,0 +1,187 @@
+"""`deploy`: brings an environment up, and says that it is up only when its stacks say so.
+
+The cdk CLI compares templates, not states: it ends with 0 while another deploy or destroy is at work on the same
+stacks. So this waits for stacks in progress first, has the change reviewed, runs the CLI without questions, and reads
+all states after it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from hyperpod_ray.core import plan_names
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import protection
+from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
+from hyperpod_ray.ops.errors import ERROR, OK, OpsError
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.reach.clients import AnyTarget
+
+PROJECT = Path(__file__).resolve().parents[2]
+CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+CONCURRENCY = 4
+"""Stacks at once: as many as ever wait for nothing but each other's start."""
+RUNS = 3
+"""Runs of the CLI, where another deploy or destroy was at work at the same time."""
+FIRST_FAILED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
+"""States of a stack whose creation failed. The CLI deletes such a stack, which termination protection prevents."""
+ROLLED_BACK = "UPDATE_ROLLBACK_COMPLETE"
+QUIET_LOOKS, QUIET_SECONDS = 3, 15.0
+"""Looks without a stack in progress, and their span, after there was one.
+
+Another deploy or destroy pauses between its stacks: its CLI looks at a stack every five seconds. It must also see that
+its last stack is gone before this deploy makes one of the same name.
+"""
+
+Reviewer = Callable[[Sequence[Stack]], Expected]
+"""Looks at what is deployed and says what the deploy is going to do; raises `OpsError` to stop it."""
+
+
+def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float = 10.0) -> int:
+    """Create or update the environment's stacks.
+
+    Args:
+        target: The environment.
+        assembly: Its synthesized assembly.
+        review: Called with the stacks before anything is touched, each time that the CLI runs.
+        poll: Seconds between two looks at the stacks.
+
+    Raises:
+        OpsError: The review stops it; a stack failed, with its resource's own message; a stack is not in a finished
+            state.
+    """
+    if not CDK.exists():
+        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
+    started = output.now()
+    try:
+        for _ in range(RUNS):
+            before = _wait(target, poll=poll)
+            expected = review(before)
+            protection.lift(target, (stack for stack in before if stack.status in FIRST_FAILED))
+            ended = _run(target, assembly=assembly, expected=expected, before=before, poll=poll)
+            stacks = _stacks(target)
+            if not any(busy(stack) for stack in stacks):
+                break
+            output.log("another deploy or destroy is at work on these stacks")
+    except KeyboardInterrupt:
+        raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
+    left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
+    if ended or left:
+        raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
+    took = output.duration((output.now() - started).total_seconds())
+    output.log(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
+    output.log(f"next: {target.command('wait', '--for', 'healthy')}")
+    return OK
+
+
+def _stacks(target: AnyTarget) -> list[Stack]:
+    return [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+
+
+def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
+    """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
+    said: list[str] = []
+    quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
+    first = True
+    while True:
+        stacks = _stacks(target)
+        if first and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
+            quiet = 0  # half there: another deploy or destroy may only pause
+        first = False
+        working = [f"{stack.name} is {stack.status}" for stack in stacks if busy(stack)]
+        quiet = 0 if working else quiet + 1
+        if quiet >= needed:
+            return stacks
+        if working and working != said:
+            output.log(f"waiting for what is in progress: {', '.join(working)}")
+            said = working
+        time.sleep(poll)
+
+
+def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
+    """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
+    command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
+    command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    output.log(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
+    # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    watch = Watch(expected, before, at=time.monotonic())
+    try:
+        while process.poll() is None:
+            watch.look(_stacks(target), at=time.monotonic())
+            try:
+                process.wait(timeout=poll)
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    watch.look(_stacks(target), at=time.monotonic())
+    return process.returncode
+
+
+def _has_descriptor() -> bool:
+    try:
+        sys.stderr.fileno()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _unfinished(stacks: Sequence[Stack], *, ended: int, before: Mapping[str, str]) -> list[Stack]:
+    """Stacks that are not as the assembly says.
+
+    A stack that an earlier deploy rolled back stays `UPDATE_ROLLBACK_COMPLETE` when the CLI finds nothing to change.
+    """
+    return [
+        stack
+        for stack in stacks
+        if stack.status not in COMPLETE and not (ended == 0 and stack.status == ROLLED_BACK == before.get(stack.name))
+    ]
+
+
+def _why(target: AnyTarget, left: Sequence[Stack], ended: int, *, since: datetime) -> str:
+    """The failing resources' own messages, or else the states."""
+    for stack in left:
+        if stack.status and (found := _failures(target, stack.name, since=since)):
+            return f"{stack.name} is {stack.status}: {'; '.join(found)}"
+    states = [f"{stack.name} {stack.status or 'does not exist'}" for stack in left]
+    return f"cdk deploy ended with exit code {ended}; {', '.join(states) or 'all stacks are complete'}"
+
+
+def _failures(target: AnyTarget, stack: str, *, since: datetime) -> list[str]:
+    """What failed in a stack since then, oldest first, without what was only cancelled with it."""
+    events = target.aws.call("cloudformation", "describe_stack_events", StackName=stack)["StackEvents"]
+    found = [
+        f"{event['LogicalResourceId']} ({event['ResourceType']}): {event.get('ResourceStatusReason', 'no reason')}"
+        for event in events
+        if event["ResourceStatus"].endswith("_FAILED")
+        and event["Timestamp"] >= since
+        and "cancelled" not in event.get("ResourceStatusReason", "").lower()
+    ]
+    return found[::-1]
+
+
+def _next(target: AnyTarget, left: Sequence[Stack]) -> str:
+    again = target.deploy_command
+    if any(stack.status == "UPDATE_ROLLBACK_FAILED" for stack in left):
+        return f"correct the reason, then npx cdk rollback '{target.name}/*' -c env={target.name}, then {again}"
+    return f"correct the reason, then {again}"

@@ -1,0 +1,388 @@
+"""What an environment consists of now, and what becomes of each part when it is taken down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core.evidence import absent, code
+from hyperpod_ray.ops.errors import OpsError, explain
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, RayCluster, Stack
+from hyperpod_ray.ops.reach.clients import AnyTarget, Json, Target
+
+LATE_LOGS = "late log group"
+"""A log group that a service created again after its stack went; nobody owns it, and the next deploy would meet it."""
+Fate = Literal["destroyed", "kept", "blocks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One thing, and what happens to it. `blocks`: it hinders the destroy until `note` is done."""
+
+    kind: str
+    id: str
+    fate: Fate
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """Everything that was found, and what could not be looked at."""
+
+    stacks: tuple[Stack, ...]
+    ray_clusters: tuple[RayCluster, ...]
+    jobs: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    file_systems: tuple[FileSystem, ...]
+    items: tuple[Item, ...]
+    unseen: tuple[str, ...]
+    kubernetes: bool
+    """The EKS cluster exists and answers."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is left but what is meant to be kept."""
+        return not any(item.fate != "kept" for item in self.items)
+
+
+def take(target: AnyTarget) -> Inventory:
+    """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
+    target.aws.require_account()
+    unseen: list[str] = []
+    stacks = tuple(gather.stack(target, name) for name in plan_names.stack_names(target.plan))
+    file_systems = gather.file_systems(target)
+    clusters: tuple[RayCluster, ...] = ()
+    jobs: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    balancers: list[Item] = []
+    kubernetes = False
+    try:
+        if isinstance(target, Target) and _eks_exists(target):
+            spaces = plan_names.ray_namespaces(target.plan)
+            clusters = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
+            jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
+            claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
+            balancers = _load_balancers(target)
+            kubernetes = True
+    except Exception as error:
+        known = explain(error, environment=target.name)
+        if known is None:
+            raise
+        unseen.append(f"Kubernetes: {known.message}")
+    items = [
+        *(_stack_item(stack) for stack in stacks if stack.status),
+        *(
+            Item(
+                kind="RayCluster",
+                id=f"{ray.namespace}/{ray.name}",
+                fate="destroyed",
+                note="deleted first, so that it lets go of its volume",
+            )
+            for ray in clusters
+        ),
+        *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in jobs),
+        *(_claim_item(target, claim) for claim in claims),
+        *(_file_system_item(target, item) for item in file_systems),
+        *balancers,
+        *_left_by_services(target, stacks, unseen),
+    ]
+    return Inventory(
+        stacks=stacks,
+        ray_clusters=clusters,
+        jobs=jobs,
+        claims=claims,
+        file_systems=file_systems,
+        items=tuple(items),
+        unseen=tuple(unseen),
+        kubernetes=kubernetes,
+    )
+
+
+def _eks_exists(target: Target) -> bool:
+    try:
+        answer = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)
+    except Exception as error:
+        if absent(error):
+            return False
+        raise
+    return bool(answer["cluster"].get("endpoint")) and answer["cluster"].get("status") != "DELETING"
+
+
+def _ray_jobs(target: Target, namespace: str) -> list[str]:
+    try:
+        found = target.kubernetes.items(f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs")
+    except Exception as error:
+        if absent(error):
+            return []
+        raise
+    return [item["metadata"]["name"] for item in found]
+
+
+def _load_balancers(target: Target) -> list[Item]:
+    """Services of type LoadBalancer: what they created is known to no stack and holds the VPC."""
+    found = target.kubernetes.items("/api/v1/services")
+    return [
+        Item(
+            kind="load balancer",
+            id=f"{item['metadata']['namespace']}/{item['metadata']['name']}",
+            fate="blocks",
+            note=f"kubectl -n {item['metadata']['namespace']} delete service {item['metadata']['name']}",
+        )
+        for item in found
+        if item.get("spec", {}).get("type") == "LoadBalancer"
+    ]
+
+
+def _stack_item(stack: Stack) -> Item:
+    return Item(
+        kind="stack", id=stack.name, fate="destroyed", note=stack.status + (", protected" if stack.protected else "")
+    )
+
+
+def deletes_data(target: AnyTarget) -> bool:
+    """Whether the file says that the shared file system goes with the environment."""
+    storage = target.plan.new_file_system
+    return storage is not None and storage.on_destroy == "delete"
+
+
+def made_by_claim(target: AnyTarget, claim: Claim) -> bool:
+    """Whether a claim's volume was created by the CSI driver for it."""
+    return isinstance(target, Target) and claim.storage_class == plan_names.storage_class(target.plan)
+
+
+def _claim_item(target: AnyTarget, claim: Claim) -> Item:
+    if made_by_claim(target, claim):
+        note = "its file system goes with it" if deletes_data(target) else "its file system stays"
+        return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)
+    return Item(
+        kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note="its volume's data is not touched"
+    )
+
+
+def _file_system_item(target: AnyTarget, item: FileSystem) -> Item:
+    existing = target.plan.existing_file_system
+    if existing and existing.file_system_id == item.id:
+        return Item(kind="file system", id=item.id, fate="kept", note="yours: not created by this environment")
+    if not deletes_data(target):
+        return Item(
+            kind="file system",
+            id=item.id,
+            fate="kept",
+            note=f"storage.on_destroy: retain; {item.capacity_gib} GiB still cost money",
+        )
+    if item.made_by_claim:
+        return Item(
+            kind="file system",
+            id=item.id,
+            fate="blocks",
+            note="created by a claim: deleted and waited for, before its driver goes",
+        )
+    return Item(
+        kind="file system",
+        id=item.id,
+        fate="destroyed",
+        note=f"{item.capacity_gib} GiB, {item.lifecycle}; the data is lost",
+    )
+
+
+def _left_by_services(target: AnyTarget, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
+    """What services created on their own behalf: log groups, images, and what holds the VPC."""
+    found: list[Item] = []
+    for look in (_log_groups, _images, _workspaces, _mlflow_apps, _in_the_vpc):
+        try:
+            found += look(target, stacks)
+        except Exception as error:
+            known = explain(error, environment=target.name)
+            if known is None:
+                raise
+            unseen.append(known.message)
+    return found
+
+
+def _log_groups(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild created again after their stacks went."""
+    cluster = target.plan.settings.hyperpod.cluster_name
+    note = "created by the service, no stack owns it; --delete-logs deletes it"
+    found = [
+        Item(kind="log group", id=name, fate="kept", note=note)
+        for name in _group_names(target, names.cluster_log_groups(cluster))
+    ]
+    for group in plan_names.log_groups(target.plan):
+        # EKS makes its group again after its own stack went, while the network's is still there
+        by_eks = group.section == "eks"
+        if _there(stacks, names.EKS_STACK if by_eks else group.stack) or group.name not in _group_names(
+            target, group.name
+        ):
+            continue
+        setting = f"{group.section}.{group.setting}"
+        if group.exists:
+            found.append(Item(kind="log group", id=group.name, fate="kept", note=f"{setting}: no stack owns it"))
+        elif by_eks:
+            found.append(_late_group(target, group.name, "EKS"))
+        else:
+            note = f"kept with a protected environment; {setting} takes it up, --delete-logs deletes it"
+            found.append(Item(kind="log group", id=group.name, fate="kept", note=note))
+    if not _there(stacks, names.IMAGE_STACK):
+        # CodeBuild calls its group like the project, which CloudFormation calls like the stack
+        prefix = f"/aws/codebuild/{names.stack_name(target.name, names.IMAGE_STACK)}"
+        found += [_late_group(target, name, "CodeBuild") for name in _group_names(target, prefix)]
+    return found
+
+
+def _late_group(target: AnyTarget, name: str, service: str) -> Item:
+    if target.plan.settings.protected:
+        note = f"kept with a protected environment, or created again by {service}; --delete-logs deletes it"
+        return Item(kind="log group", id=name, fate="kept", note=note)
+    return Item(kind=LATE_LOGS, id=name, fate="destroyed", note=f"created again by {service} after its stack went")
+
+
+def _there(stacks: tuple[Stack, ...], name: str) -> bool:
+    return any(stack.status for stack in stacks if stack.name.endswith(f"-{name}"))
+
+
+def _group_names(target: AnyTarget, prefix: str) -> list[str]:
+    groups = target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix)
+    return [str(item["logGroupName"]) for item in groups]
+
+
+def _images(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    del stacks
+    settings = target.plan.built_image
+    if settings is None:
+        return []
+    try:
+        images = target.aws.pages("ecr", "list_images", "imageIds", repositoryName=target.plan.image_repository)
+    except Exception as error:
+        if absent(error):
+            return []
+        raise
+    fate: Fate = "kept" if settings.repository_exists or settings.on_destroy == "retain" else "destroyed"
+    return [Item(kind="repository", id=target.plan.image_repository, fate=fate, note=f"{len(images)} images")]
+
+
+def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    """Prometheus workspaces that a destroy keeps, also those of earlier ones: each deploy makes a new one."""
+    settings = target.plan.settings.observability if isinstance(target, Target) else None
+    if settings is None or settings.on_destroy != "retain":
+        return []
+    owned = _there(stacks, names.PLATFORM_STACK)
+    # the service takes an alias for the beginning of one
+    found = target.aws.pages("amp", "list_workspaces", "workspaces", alias=target.name)
+    note = "observability.on_destroy: retain" if owned else "no stack owns it: aws amp delete-workspace --workspace-id "
+    return [
+        Item(
+            kind="Prometheus workspace",
+            id=str(item["workspaceId"]),
+            fate="kept",
+            note=note if owned else f"{note}{item['workspaceId']}",
+        )
+        for item in found
+        if item.get("alias") == target.name
+    ]
+
+
+def _mlflow_apps(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    """MLflow apps of the environment's name that a destroy keeps; their names are not unique."""
+    app = target.plan.mlflow_app if isinstance(target, Target) else None
+    if app is None or app.on_destroy != "retain":
+        return []
+    owned = _there(stacks, names.RAY_STACK)
+    kept = "ray.tracking.mlflow_app.on_destroy: retain"
+    found = target.aws.pages("sagemaker", "list_mlflow_apps", "Summaries")
+    return [
+        Item(
+            kind="MLflow app",
+            id=str(item["Arn"]),
+            fate="kept",
+            note=kept if owned else f"no stack owns it: aws sagemaker delete-mlflow-app --arn {item['Arn']}",
+        )
+        for item in found
+        if item.get("Name") == target.plan.settings.hyperpod.cluster_name
+    ]
+
+
+def _vpcs(target: AnyTarget) -> list[str]:
+    """VPCs that the environment's network stack created: more than one after a destroy that kept a file system."""
+    tagged = [{"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]}]
+    return [str(vpc["VpcId"]) for vpc in target.aws.pages("ec2", "describe_vpcs", "Vpcs", Filters=tagged)]
+
+
+def _in_the_vpc(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
+    """Interfaces, endpoints and groups in the VPC that no stack owns: its deletion would fail."""
+    if target.plan.existing_vpc is not None:
+        return []
+    kept = _interfaces_that_stay(target)
+    found = []
+    for vpc in _vpcs(target):
+        here = [{"Name": "vpc-id", "Values": [vpc]}]
+        interfaces = target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=here)
+        found += [*_of_guardduty(target, here), *_nobodys(interfaces, stacks, kept=kept)]
+        if any(interface["NetworkInterfaceId"] in kept for interface in interfaces):
+            note = "with a subnet and a security group, for the file system that is kept; costs nothing by itself"
+            found.append(Item(kind="VPC", id=vpc, fate="kept", note=note))
+    return found
+
+
+def _interfaces_that_stay(target: AnyTarget) -> set[str]:
+    """Network interfaces of the file systems that destroy keeps."""
+    if not target.plan.network_outlives_destroy:
+        return set()
+    return {interface for item in gather.file_systems(target) for interface in item.interfaces}
+
+
+def _of_guardduty(target: AnyTarget, here: list[Json]) -> list[Item]:
+    found = []
+    for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
+        if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
+            note = f"created by GuardDuty: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
+            found.append(Item(kind="VPC endpoint", id=endpoint["VpcEndpointId"], fate="blocks", note=note))
+    for group in target.aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=here):
+        if "guardduty" in group["GroupName"].lower() and not _tag(group):
+            note = f"created by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
+            found.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
+    return found
+
+
+def _nobodys(interfaces: list[Json], stacks: tuple[Stack, ...], *, kept: set[str]) -> list[Item]:
+    if _there(stacks, names.HYPERPOD_STACK):
+        return []  # its nodes' interfaces go with it
+    found = []
+    for interface in interfaces:
+        left = interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower()
+        if left and interface["NetworkInterfaceId"] not in kept:
+            note = interface.get("Description", "") or "nobody's"
+            found.append(Item(kind="network interface", id=interface["NetworkInterfaceId"], fate="blocks", note=note))
+    return found
+
+
+def _tag(item: Json) -> str:
+    return str(
+        {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}.get("aws:cloudformation:stack-name", "")
+    )
+
+
+def delete_logs(target: AnyTarget, inventory: Inventory, *, kind: str = "log group") -> list[str]:
+    """Delete the services' log groups; returns their names."""
+    gone = []
+    for item in inventory.items:
+        if item.kind == kind:
+            try:
+                target.aws.call("logs", "delete_log_group", logGroupName=item.id)
+            except Exception as error:
+                if code(error) != "ResourceNotFoundException":
+                    raise
+            gone.append(item.id)
+    return gone
+
+
+def refuse_unseen(inventory: Inventory, *, environment: str) -> None:
+    """Without Kubernetes claims cannot be deleted, and a destroy would orphan their file systems."""
+    unseen = [text for text in inventory.unseen if text.startswith("Kubernetes")]
+    if unseen:
+        raise OpsError(
+            f"the EKS cluster does not answer: {unseen[0].removeprefix('Kubernetes: ')}",
+            expected="an answer: without one the claims' file systems would be orphaned",
+            fix=f"restore access, then hyperpod-ray teardown {environment}",
+        )

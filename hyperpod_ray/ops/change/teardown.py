@@ -1,0 +1,328 @@
+"""`teardown`: takes an environment down in the order in which nothing is orphaned.
+
+What is left to do follows from what is there, never from a file of its own: killed at any point and started again, it
+continues. Order: Ray → claims → their file systems are really gone → `cdk destroy` → look again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core.evidence import absent, code
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import inventory, protection
+from hyperpod_ray.ops.change.durations import FILE_SYSTEM_DELETION
+from hyperpod_ray.ops.change.inventory import Inventory
+from hyperpod_ray.ops.change.progress import interrupted
+from hyperpod_ray.ops.errors import ERROR, OK, STILL_GOING, OpsError
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+
+PROJECT = Path(__file__).resolve().parents[2]
+CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+POLL_SECONDS = 10.0
+DRAIN_SECONDS = 900
+"""Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
+FILE_SYSTEM_SECONDS = 3600
+
+
+def run(
+    target: AnyTarget,
+    *,
+    form: Format,
+    yes: bool,
+    word: str,
+    dry_run: bool,
+    delete_logs: bool,
+    app: str = "",
+    poll: float = POLL_SECONDS,
+) -> int:
+    """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing."""
+    found = inventory.take(target)
+    if form is Format.table or not dry_run:
+        # what the user decides by; stdout belongs to the JSON, which says how it ended
+        show(target, found, stderr=form is Format.json)
+    if dry_run:
+        if form is Format.json:
+            _write(target, found)
+        return OK
+    if found.empty and not (delete_logs and found.items):
+        output.log(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if found.items else ""))
+        if form is Format.json:
+            _write(target, found)
+        return OK
+    inventory.refuse_unseen(found, environment=target.name)
+    _confirm(target, yes=yes, word=word)
+    try:
+        return _take_down(target, found, form=form, delete_logs=delete_logs, app=app, poll=poll)
+    except KeyboardInterrupt:
+        raise _interrupted(target) from None
+
+
+def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
+    _drain(target, found, poll=poll)
+    _delete_claims(target, found)
+    if not _wait_for_file_systems(target, poll=poll):
+        return STILL_GOING
+    blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
+    if blocking:
+        named = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
+        raise OpsError(
+            f"this blocks the destroy: {named}",
+            expected="nothing that CloudFormation cannot delete",
+            fix=f"remove it, then hyperpod-ray teardown {target.name}",
+        )
+    protection.lift(target, (gather.stack(target, name) for name in plan_names.stack_names(target.plan)))
+    _destroy(target, app=app)
+    return _look_again(target, form=form, delete_logs=delete_logs)
+
+
+def _interrupted(target: AnyTarget) -> OpsError:
+    deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
+    return interrupted(
+        [gather.stack(target, name) for name in plan_names.stack_names(target.plan)],
+        also=[f"FSx continues to delete {identifier}" for identifier in deleting],
+        stops="nothing else is deleted",
+        again=target.command("teardown"),
+    )
+
+
+# --- telling and asking ----------------------------------------------------------------------------------------------
+
+
+def show(target: AnyTarget, found: Inventory, *, stderr: bool) -> None:
+    """The inventory as a table."""
+    from rich.text import Text
+
+    if not found.items:
+        return
+    style = {"destroyed": "busy", "kept": "good", "blocks": "bad"}
+    table = output.table("What", "Name", "Becomes", "Note")
+    for item in found.items:
+        table.add_row(item.kind, item.id, Text(item.fate, style=style[item.fate]), item.note)
+    output.console(stderr=stderr).print(table)
+    for text in found.unseen:
+        output.log(f"could not be looked at: {text}")
+    if not inventory.deletes_data(target):
+        output.log("data is kept: storage.on_destroy is retain")
+
+
+def _write(target: AnyTarget, found: Inventory) -> None:
+    output.write_json(
+        "teardown", {"environment": target.name, "items": found.items, "unseen": found.unseen, "empty": found.empty}
+    )
+
+
+def _confirm(target: AnyTarget, *, yes: bool, word: str) -> None:
+    """Protected: the name must be typed (or given with --confirm), and --yes does not do."""
+    if target.plan.settings.protected:
+        if word == target.name:
+            return
+        if word:
+            raise OpsError(
+                f"--confirm: '{word}'; nothing was done",
+                expected="the environment's name",
+                fix=f"--confirm {target.name}",
+            )
+        output.confirm(f"'{target.name}' is protected. All of the above goes for good.", yes=False, word=target.name)
+        return
+    output.confirm(f"Take '{target.name}' down?", yes=yes or word == target.name)
+
+
+# --- Ray and claims --------------------------------------------------------------------------------------------------
+
+
+def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
+    """Delete RayJobs and RayClusters and wait for their pods: a volume in use is not let go of."""
+    if not isinstance(target, Target) or not found.kubernetes:
+        return
+    for job in found.jobs:
+        space, _, name = job.partition("/")
+        target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
+        output.log(f"deleting RayJob {job}")
+    for ray in found.ray_clusters:
+        target.kubernetes.delete(
+            f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
+        )
+        output.log(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
+
+    def left() -> list[str]:
+        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
+        return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
+
+    remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
+    if remaining:
+        raise OpsError(
+            f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
+            expected="the pods' end",
+            fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
+        )
+
+
+def _delete_claims(target: AnyTarget, found: Inventory) -> None:
+    """Delete claims. Their pods are gone, so that the driver can do its part while it is still there."""
+    if not isinstance(target, Target) or not found.kubernetes:
+        return
+    for claim in found.claims:
+        if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
+            output.log(f"deleting claim {claim.namespace}/{claim.name}")
+
+
+def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
+    """Until no file system of a claim is left. Where nobody can delete it any more, it is deleted here.
+
+    Returns False when FSx takes longer than `FILE_SYSTEM_SECONDS`: run the command again.
+    """
+    if not isinstance(target, Target) or not inventory.deletes_data(target):
+        return True
+    asked: set[str] = set()
+
+    def left() -> list[str]:
+        mine = [item for item in gather.file_systems(target) if item.made_by_claim]
+        orphans = [] if _driver_at_work(target, bool(mine)) else mine
+        for item in orphans:
+            if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
+                output.log(f"{item.id} has lost its claim and its driver: deleting it directly")
+                _delete_file_system(target, item.id)
+                asked.add(item.id)
+        return [f"{item.id} ({item.lifecycle})" for item in mine]
+
+    remaining = _until_none(
+        left, what="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
+    )
+    if remaining:
+        output.log(
+            f"still there: {', '.join(remaining)}; nothing else was destroyed. "
+            f"next: hyperpod-ray teardown {target.name}"
+        )
+    return not remaining
+
+
+def _driver_at_work(target: Target, needed: bool) -> bool:
+    """Whether a volume of ours is still in Kubernetes with the driver installed, which then deletes the file system."""
+    if not needed:
+        return True
+    try:
+        target.aws.call("eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName=names.CSI_ADDON)
+    except Exception as error:
+        if absent(error):
+            return False
+        raise
+    volumes = target.kubernetes.items("/api/v1/persistentvolumes")
+    mine = plan_names.storage_class(target.plan)
+    driven = [
+        v
+        for v in volumes
+        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.CSI_DRIVER
+        and v["spec"].get("storageClassName") == mine
+    ]
+    return bool(driven)
+
+
+def _delete_file_system(target: AnyTarget, identifier: str) -> None:
+    try:
+        target.aws.call("fsx", "delete_file_system", FileSystemId=identifier)
+    except Exception as error:
+        if not absent(error) and code(error) != "BadRequest":
+            raise
+
+
+def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, poll: float, usual: str = "") -> list[str]:
+    """Wait until nothing is left; tells every change. Returns what is left when the time is over."""
+    end = time.monotonic() + seconds
+    last: list[str] | None = None
+    while True:
+        remaining = sorted(left())
+        if remaining != last:
+            if remaining:
+                output.log(
+                    f"waiting for {what}: {', '.join(remaining)}"
+                    + (f" (usually {usual})" if usual and last is None else "")
+                )
+            elif last:
+                output.log(f"{what}: gone")
+            last = remaining
+        if not remaining or time.monotonic() >= end:
+            return remaining
+        time.sleep(poll)
+
+
+# --- the stacks ------------------------------------------------------------------------------------------------------
+
+
+def _destroy(target: AnyTarget, *, app: str) -> None:
+    """Run the real `cdk destroy`; its output goes to stderr."""
+    stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+    if not any(stack.status for stack in stacks):
+        return
+    if not CDK.exists():
+        raise OpsError(
+            "the cdk CLI is not installed",
+            expected="node_modules/.bin/cdk",
+            fix=f"make setup, then hyperpod-ray teardown {target.name}",
+        )
+    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
+    if app:
+        command += ["--app", str(Path(app).resolve())]
+    else:
+        command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
+        command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
+    output.log(f"running {' '.join(['cdk', *command[1:]])}")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None  # noqa: S101
+    try:
+        for line in process.stdout:
+            output.log(f"  {line.rstrip()}")
+        ended = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if ended:
+        left = [
+            f"{stack.name} {stack.status}"
+            for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan))
+            if stack.status
+        ]
+        raise OpsError(
+            f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
+            expected="0",
+            fix=f"see the reason above, then hyperpod-ray teardown {target.name}",
+            code=ERROR,
+        )
+
+
+def _look_again(target: AnyTarget, *, form: Format, delete_logs: bool) -> int:
+    found = inventory.take(target)
+    # last, because only now nobody writes to them any more
+    if late := inventory.delete_logs(target, found, kind=inventory.LATE_LOGS):
+        output.log(f"deleted what a service logged after its stack went: {', '.join(late)}")
+        found = inventory.take(target)
+    if delete_logs:
+        for name in inventory.delete_logs(target, found):
+            output.log(f"deleted log group {name}")
+        found = inventory.take(target)
+    if form is Format.json:
+        _write(target, found)
+    left = [item for item in found.items if item.fate != "kept"]
+    kept = [item for item in found.items if item.fate == "kept"]
+    for item in kept:
+        output.log(f"kept: {item.kind} {item.id} ({item.note})")
+    if left:
+        named = ", ".join(f"{item.kind} {item.id}" for item in left)
+        raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
+    output.log(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
+    return OK

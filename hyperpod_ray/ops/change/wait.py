@@ -1,0 +1,324 @@
+"""`wait`: until a cluster, a group, storage or Ray is as it should be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hyperpod_ray.core.names import MOUNT_PATH
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import durations
+from hyperpod_ray.ops.change.durations import Usual
+from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget
+from hyperpod_ray.ops.status import counts
+from hyperpod_ray.ops.verdict import judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+POLL_SECONDS = 15.0
+KINDS = {"eks": ("cluster", "storage", "ray", "healthy"), "slurm": ("cluster", "storage", "healthy")}
+"""What can be waited for besides a group, by orchestrator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far something is."""
+
+    phase: str
+    done: bool = False
+    failed: str = ""
+    """Why it will not come by waiting; empty while there is hope."""
+    next: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """Something to wait for."""
+
+    name: str
+    usual: Usual
+    then: str
+    """What comes afterwards."""
+    sources: tuple[str, ...]
+    look: Callable[[Snapshot], Progress]
+
+
+def goal(target: AnyTarget, what: str) -> Goal:
+    """The goal called `what`: cluster, storage, ray, healthy or the name of an instance group."""
+    slurm = isinstance(target, SlurmTarget)
+    then = "nodes join Slurm, then jobs start" if slurm else "nodes join, then Ray's pods start"
+    who = "nodes" if slurm else "Ray's pods"
+    if what == "cluster":
+        return Goal(
+            name="cluster",
+            usual=durations.CLUSTER,
+            then=then,
+            sources=("CloudFormation", "HyperPod"),
+            look=_cluster,
+        )
+    if what == "storage":
+        return Goal(
+            name="storage",
+            usual=durations.FILE_SYSTEM,
+            then=f"{who} can mount {MOUNT_PATH}",
+            sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
+            look=_storage,
+        )
+    if what == "ray" and not slurm:
+        return Goal(
+            name="ray",
+            usual=durations.RAY,
+            then="jobs can be submitted",
+            sources=("HyperPod", "HyperPod events", "Kubernetes"),
+            look=_ray,
+        )
+    if what == "healthy":
+        return Goal(
+            name="healthy",
+            usual=durations.REPLACEMENT,
+            then="nothing: all is as it should be",
+            sources=gather.SOURCES,
+            look=_healthy,
+        )
+    groups = [group.name for group in target.plan.groups]
+    if what in groups:
+        checks = target.plan.deep_health_checks(target.plan.group(what))
+        usual = durations.DEEP_CHECK if checks else durations.NODE
+        return Goal(
+            name=f"group {what}",
+            usual=usual,
+            then="jobs start there" if slurm else "Ray's pods move in",
+            sources=("HyperPod", "HyperPod events", "Kubernetes", gather.SLURM),
+            look=lambda seen: _group(seen, what),
+        )
+    kinds = KINDS[target.plan.settings.orchestrator]
+    raise OpsError(
+        f"target: '{what}'",
+        expected=f"one of {', '.join(kinds)}, or a group: {', '.join(groups)}",
+        fix=f"hyperpod-ray wait {target.name} --for {kinds[0]}",
+        code=BAD_USE,
+    )
+
+
+def _cluster(seen: Snapshot) -> Progress:
+    dead = next(
+        (stack for stack in seen.stacks if stack.status.endswith("_FAILED") or stack.status == "ROLLBACK_COMPLETE"),
+        None,
+    )
+    if seen.cluster is None:
+        if dead:
+            return Progress(
+                phase=f"{dead.name} {dead.status}",
+                failed=f"stack {dead.name} is {dead.status}: {dead.reason}".rstrip(": "),
+            )
+        busy = next((stack for stack in seen.stacks if stack.status.endswith("_IN_PROGRESS")), None)
+        if busy:
+            return Progress(phase=f"{busy.name} {busy.status}")
+        return Progress(
+            phase="not there",
+            failed="the cluster does not exist and no deployment is under way",
+            next=f"hyperpod-ray deploy {seen.environment}",
+        )
+    status = seen.cluster.status
+    if status == "Failed" and not any(i.status == "Pending" for i in seen.instances):
+        return Progress(phase=status, failed=f"the cluster is Failed: {seen.cluster.failure}".rstrip(": "))
+    if status == "Deleting":
+        return Progress(phase=status, failed="the cluster is being deleted")
+    return Progress(phase=_numbers(seen, status), done=status == "InService")
+
+
+def _numbers(seen: Snapshot, status: str) -> str:
+    groups = seen.cluster.groups if seen.cluster else ()
+    return ", ".join([status, *(f"{group.name} {group.current}/{group.target}" for group in groups)])
+
+
+def _group(seen: Snapshot, name: str) -> Progress:
+    group = seen.group(name)
+    if group is None:
+        return (
+            _cluster(seen)
+            if seen.cluster is None
+            else Progress(phase="not there", failed=f"the cluster has no group '{name}'")
+        )
+    row = counts(seen, group)
+    parts = [f"{row['ready']}/{row['asked']} ready"]
+    parts += [
+        f"{row[key]} {words}"
+        for key, words in (
+            ("deep_health_check", "in deep health checks"),
+            ("recovering", "coming up or recovering"),
+            ("missing", "missing"),
+        )
+        if row[key]
+    ]
+    return Progress(phase=", ".join(parts), done=row["ready"] >= row["asked"])
+
+
+def _storage(seen: Snapshot) -> Progress:
+    if not seen.file_systems and not seen.claims:
+        return _cluster(seen) if seen.cluster is None else Progress(phase="no file system yet")
+    parts = [f"{item.id} {item.lifecycle}" for item in seen.file_systems] + [
+        f"claim {item.namespace}/{item.name} {item.phase}" for item in seen.claims
+    ]
+    bad = next(
+        (
+            item
+            for item in seen.file_systems
+            if item.lifecycle in ("FAILED", "MISCONFIGURED", "MISCONFIGURED_UNAVAILABLE")
+        ),
+        None,
+    )
+    failed = f"file system {bad.id} is {bad.lifecycle}: {bad.failure}".rstrip(": ") if bad else ""
+    if any(item.lifecycle == "DELETING" for item in seen.file_systems):
+        failed = "the file system is being deleted"
+    ready = all(item.lifecycle in ("AVAILABLE", "UPDATING") for item in seen.file_systems) and all(
+        item.phase == "Bound" for item in seen.claims
+    )
+    return Progress(phase=", ".join(parts), done=ready, failed=failed)
+
+
+def _ray(seen: Snapshot) -> Progress:
+    for item in seen.unseen:
+        if item.source == "Kubernetes" and seen.cluster is not None:
+            return Progress(phase=f"not known: {item.why}")
+    if not seen.ray_clusters:
+        return _cluster(seen) if seen.cluster is None else Progress(phase="no RayCluster yet")
+    found = [item for item in judge(seen).findings if item.kind != "note" and not item.subject.startswith("i-")]
+    parts = [
+        f"{ray.name} {ray.state or 'starting'}, {ray.ready_workers}/{ray.desired_workers} workers"
+        for ray in seen.ray_clusters
+    ]
+    done = not found and all(ray.state == "ready" for ray in seen.ray_clusters)
+    return Progress(phase="; ".join([*parts, *(item.what for item in found[:1])]), done=done)
+
+
+def _healthy(seen: Snapshot) -> Progress:
+    verdict = judge(seen)
+    first = verdict.findings[0] if verdict.findings else None
+    return Progress(
+        phase=f"{verdict.state}: {first.what}" if first and verdict.state != "Healthy" else verdict.state,
+        done=verdict.well,
+    )
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def run(target: AnyTarget, *, what: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
+    """Wait. Exit code 0: it is there, 1: it will not come, 4: `timeout` seconds (0: none) are over, 130: Ctrl-C."""
+    wanted = goal(target, what)
+    console = output.console(stderr=True)
+    shown = _Display(console, wanted)
+    started = time.monotonic()
+    last = Progress(phase="asking")
+    code = OK
+    try:
+        with shown:
+            while True:
+                last = _ask(target, wanted)
+                elapsed = time.monotonic() - started
+                shown.update(last, elapsed)
+                if last.done or last.failed:
+                    break
+                if timeout and elapsed >= timeout:
+                    code = STILL_GOING
+                    break
+                left = timeout - elapsed if timeout else poll
+                shown.sleep(min(poll, max(0.05, left)), last, started)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    elapsed = time.monotonic() - started
+    if last.failed:
+        code = ERROR
+    _close(target, wanted, last, code=code, elapsed=elapsed, form=form)
+    return code
+
+
+def _ask(target: AnyTarget, wanted: Goal) -> Progress:
+    seen = gather.snapshot(target, only=wanted.sources)
+    if not seen.saw("HyperPod"):
+        # a throttle or a short outage is no reason to stop waiting; wrong credentials have raised before
+        return Progress(phase=f"not known: {seen.unseen[0].why}")
+    return wanted.look(seen)
+
+
+def _close(target: AnyTarget, wanted: Goal, last: Progress, *, code: int, elapsed: float, form: Format) -> None:
+    if form is Format.json:
+        data: dict[str, Any] = {
+            "environment": target.name,
+            "goal": wanted.name,
+            "phase": last.phase,
+            "done": last.done,
+            "failed": last.failed,
+            "elapsed_seconds": round(elapsed, 1),
+        }
+        output.write_json("wait", data)
+    spent = output.duration(elapsed)
+    again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
+    if code == OK:
+        output.log(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
+    elif code == STILL_GOING:
+        output.log(f"{wanted.name}: not ready after {spent} ({last.phase}); it continues. Wait again: {again}")
+    elif code == INTERRUPTED:
+        output.log(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
+    else:
+        raise OpsError.outcome(last.failed, fix=last.next or f"hyperpod-ray status {target.name}")
+
+
+class _Display:
+    """One updating line block on a terminal; otherwise a line whenever the phase changes."""
+
+    def __init__(self, console: Console, wanted: Goal) -> None:
+        self._console = console
+        self._goal = wanted
+        self._live: Any = None
+        self._last = ""
+
+    def __enter__(self) -> _Display:
+        if self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.__exit__(None, None, None)
+
+    def update(self, progress: Progress, elapsed: float) -> None:
+        """Show where things are."""
+        if self._live:
+            self._live.update(self._block(progress, elapsed))
+        elif progress.phase != self._last:
+            spent = f"after {output.duration(elapsed)}, usually {self._goal.usual}"
+            output.log(f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} ({spent})")
+        self._last = progress.phase
+
+    def sleep(self, seconds: float, progress: Progress, started: float) -> None:
+        """Wait between two looks; on a terminal the clock keeps running."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 1.0 if self._live else left))
+            if self._live:
+                self.update(progress, time.monotonic() - started)
+
+    def _block(self, progress: Progress, elapsed: float) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(self._goal.name, style="bold"), Text(progress.phase))
+        grid.add_row("elapsed", f"{output.duration(elapsed)}, usually {self._goal.usual}")
+        grid.add_row("then", self._goal.then)
+        grid.add_row("", Text("Ctrl-C stops waiting, not the work", style="note"))
+        return grid

@@ -1,0 +1,296 @@
+"""The RayJob of a cluster of a job's own: the RayCluster that runs, with the job's size, variables, secrets and queue.
+
+Image, volumes, policies and identity are read from the RayCluster in the Kubernetes API, so that they are the deployed
+ones. In the environment's own namespace it shares that cluster's token Secret, because a Ray user may read no other; in
+a team's, the operator makes one for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+
+from hyperpod_ray.core import job_checks, names
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.job_file import JobFile
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.ops import in_ray
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
+from hyperpod_ray.ops.reach.clients import Json
+from hyperpod_ray_rules import kuberay, kueue
+
+RETRIES = 3
+"""`backoffLimit`, where the job says none."""
+FAILED_CLUSTER_SECONDS = 3600
+"""How long the head of a failed job stays, so that you can read its logs."""
+RECORD_SECONDS = 7 * 86400
+"""How long the RayJob stays after its end, for `runs list`."""
+CODE = "code.zip"
+CODE_PATH = "/etc/ray-job"
+MOST_BYTES = 1_000_000
+"""Of the ConfigMap with the code: Kubernetes takes 1 MiB."""
+GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
+
+
+def namespace_of(plan: Plan, job: Job) -> str:
+    """Where a job's RayJob and its cluster are."""
+    return names.team_namespace(job.team) if job.team else plan.settings.ray.namespace
+
+
+def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> Json:
+    """A `ray.io/v1` RayJob that runs a job on a cluster of its own.
+
+    Args:
+        plan: The environment.
+        live: Its RayCluster, from the Kubernetes API.
+        job: What to run.
+        name: of the RayJob.
+        code: ConfigMap with the job's folders; empty where it has none.
+
+    Raises:
+        OpsError: the KubeRay operator refuses it.
+    """
+    spec = copy.deepcopy(live["spec"])
+    head = copy.deepcopy(spec["headGroupSpec"]["template"]["spec"])
+    runtime: Json = {}
+    if code:
+        runtime["working_dir"] = f"{CODE_PATH}/{CODE}"
+    if job.packages:
+        runtime["pip"] = {"packages": list(job.packages), "pip_check": False}
+    made: Json = {
+        "entrypoint": in_ray.COMMAND,
+        "backoffLimit": RETRIES if job.retries is None else job.retries,
+        "submissionMode": "K8sJobMode",
+        "submitterPodTemplate": _submitter(head, code),
+        "metadata": {
+            "environment": plan.name,
+            **({"run": job.run_name, "run_folder": job.folder} if job.folder else {}),
+        },
+        "rayClusterSpec": _cluster(plan, spec, job, name=name),
+    }
+    if any(reference.startswith("arn:") for reference in job.secrets.values()):
+        runtime["worker_process_setup_hook"] = in_ray.SETUP_HOOK
+    if runtime:
+        made["runtimeEnvYAML"] = json.dumps(runtime)
+    if plan.settings.ray.gcs_fault_tolerance:
+        made["entrypointResources"] = json.dumps({names.DRIVER_GROUP: 1})
+    queue, priority = job.local_queue, job.priority_class
+    if queue is not None:
+        # as Kueue's webhook leaves it: suspended until it is admitted
+        made |= {"suspend": True, "shutdownAfterJobFinishes": True}
+        for template in _templates(made):
+            _placed(plan, template, job)
+    else:
+        made["deletionStrategy"] = {"deletionRules": _deletion_rules(scales=bool(spec.get("enableInTreeAutoscaling")))}
+    labels = {names.PART_OF_LABEL: names.PROJECT}
+    labels |= {names.QUEUE_LABEL: queue} if queue else {}
+    labels |= {names.PRIORITY_LABEL: priority} if priority else {}
+    annotations = {names.COMMAND_ANNOTATION: job.command}
+    manifest = {
+        "apiVersion": names.RAY_API_VERSION,
+        "kind": "RayJob",
+        "metadata": {
+            "name": name,
+            "namespace": namespace_of(plan, job),
+            "labels": labels,
+            "annotations": annotations,
+        },
+        "spec": made,
+    }
+    cluster = {
+        "kind": "RayCluster",
+        "metadata": {"name": f"{name}-00000", "labels": {"ray.io/originated-from-crd": "RayJob"}},
+        "spec": made["rayClusterSpec"],
+    }
+    refused = [*kuberay.judge(manifest, gates=GATES), *kuberay.judge(cluster, gates=GATES)]
+    if refused:
+        raise OpsError(
+            f"the KubeRay operator refuses this job: {refused[0].message}",
+            expected="a RayJob that it accepts",
+            fix="change the job, or deploy the environment again",
+            code=BAD_USE,
+        )
+    for refusal in kueue.judge(manifest):
+        raise OpsError(
+            f"Kueue refuses this job: {refusal}",
+            expected="a RayJob that a queue takes",
+            fix="change the job, or submit it without a queue",
+            code=BAD_USE,
+        )
+    return manifest
+
+
+def _templates(spec: Json) -> Iterator[Json]:
+    """Pod templates of a RayJob: head, workers, submitter. Kueue counts each as a pod set."""
+    cluster = spec["rayClusterSpec"]
+    yield cluster["headGroupSpec"]["template"]
+    yield from (group["template"] for group in cluster["workerGroupSpecs"])
+    yield spec["submitterPodTemplate"]
+
+
+def _placed(plan: Plan, template: Json, job: Job) -> None:
+    """Name the instance type, by which Kueue chooses whose quota a pod takes, and the level of the network.
+
+    Without it Kueue takes the first type that has room, and binds a head to GPU nodes that its group never has.
+    """
+    selector = template["spec"].setdefault("nodeSelector", {})
+    group = selector.get(names.INSTANCE_GROUP_LABEL)
+    if group is not None:
+        selector[names.INSTANCE_TYPE_LABEL] = plan.group(group).type
+    is_worker = template["metadata"].get("labels", {}).get(names.CLIENT_LABEL) is None
+    if job.topology is not None and is_worker and group != plan.settings.ray.head.instance_group:
+        key = names.TOPOLOGY_REQUIRED if job.topology_required else names.TOPOLOGY_PREFERRED
+        template["metadata"].setdefault("annotations", {})[key] = names.TOPOLOGY_LEVELS[job.topology]
+
+
+def _cluster(plan: Plan, spec: Json, job: Job, *, name: str) -> Json:
+    """`rayClusterSpec`: the live cluster's, with the job's size, variables and secrets."""
+    spec.pop("upgradeStrategy", None)  # KubeRay allows a job's cluster none
+    if job.team:
+        spec.pop("gcsFaultToleranceOptions", None)  # its store and its token are in another namespace
+    elif (spec.get("authOptions") or {}).get("mode") == "token":
+        spec["authOptions"] = {"mode": "token", "secretName": plan.settings.ray.cluster_name}
+    pods = job_checks.pods_for(plan, job)
+    scales = bool(spec.get("enableInTreeAutoscaling")) and job.local_queue is None
+    if not scales:
+        spec.pop("enableInTreeAutoscaling", None)
+        spec.pop("autoscalerOptions", None)
+    for group in spec["workerGroupSpecs"]:
+        if group["groupName"] in pods:
+            least, most = pods[group["groupName"]]
+            group |= {"replicas": least if scales else most, "minReplicas": least if scales else most}
+            group["maxReplicas"] = most
+    if job.sizes is not None:
+        spec["workerGroupSpecs"] = [group for group in spec["workerGroupSpecs"] if group["maxReplicas"]]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        template = group["template"]
+        template["metadata"]["labels"][names.JOB_LABEL] = name
+        _own_mates(template["spec"].get("affinity") or {}, name)
+        _own_secrets(template["spec"], job)
+        container = template["spec"]["containers"][0]
+        container["env"] = [*(container.get("env") or []), *_variables(job)]
+    return dict(spec)
+
+
+def _own_mates(affinity: Json, name: str) -> None:
+    """Pods of a job keep apart from each other, not from those of the standing cluster."""
+    rules = affinity.get("podAntiAffinity") or {}
+    terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or [])
+    terms += [
+        one["podAffinityTerm"] for one in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+    ]  # fmt: skip
+    for term in terms:
+        labels = term["labelSelector"]["matchLabels"]
+        if labels.pop(names.RAY_CLUSTER_LABEL, None) is not None:
+            labels[names.JOB_LABEL] = name
+
+
+def _own_secrets(pod: Json, job: Job) -> None:
+    """Secrets of the standing cluster are not this job's: its own come as variables."""
+    mounted = {
+        volume["name"]
+        for volume in pod.get("volumes") or []
+        if "secret" in volume and volume["name"].startswith("secret-")
+    }
+    pod["volumes"] = [volume for volume in pod.get("volumes") or [] if volume["name"] not in mounted]
+    container = pod["containers"][0]
+    container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] not in mounted]
+
+
+def _variables(job: Job) -> Iterator[Json]:
+    """Variables of the job's processes. KubeRay hands a runtime_env to a shell; a pod's variables are plain text."""
+    for key, value in sorted(job.variables.items()):
+        yield {"name": key, "value": value.replace("$(", "$$(")}
+    yield {"name": in_ray.COMMAND_VARIABLE, "value": job.command.replace("$(", "$$(")}
+    if job.folder:
+        yield {"name": in_ray.FOLDER_VARIABLE, "value": job.folder}
+    elsewhere = {key: value for key, value in job.secrets.items() if value.startswith("arn:")}
+    if elsewhere:
+        yield {"name": in_ray.SECRETS_VARIABLE, "value": json.dumps(elsewhere, sort_keys=True)}
+    for key, value in sorted(job.secrets.items()):
+        if key not in elsewhere:
+            secret, _, item = value.partition("/")
+            yield {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": item}}}
+
+
+def _deletion_rules(*, scales: bool) -> list[Json]:
+    """A cluster goes at once with a job that succeeded; after a failure, workers first. The record goes last."""
+
+    def after(condition: Json, *policies: tuple[str, int]) -> list[Json]:
+        return [
+            {"policy": policy, "condition": {**condition, "ttlSeconds": seconds}}
+            for policy, seconds in (*policies, ("DeleteSelf", RECORD_SECONDS))
+        ]
+
+    succeeded, failed = {"jobStatus": "SUCCEEDED"}, {"jobDeploymentStatus": "Failed"}
+    workers = () if scales else (("DeleteWorkers", 0),)
+    return [
+        *after(succeeded, ("DeleteCluster", 0)),
+        *after(failed, *workers, ("DeleteCluster", FAILED_CLUSTER_SECONDS)),
+    ]
+
+
+def _submitter(head: Json, code: str) -> Json:
+    """Pod template of the Kubernetes Job that submits to the head: where the head is, admitted by the policies."""
+    like = ("securityContext", "nodeSelector")
+    lost = (names.NOT_READY, names.UNREACHABLE)  # the Job starts another pod where its node is lost
+    amounts = {"cpu": "500m", "memory": "1Gi"}
+    container: Json = {
+        "name": "ray-job-submitter",
+        "image": head["containers"][0]["image"],
+        "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+        "securityContext": copy.deepcopy(head["containers"][0].get("securityContext") or {}),
+    }
+    spec: Json = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        **{key: copy.deepcopy(head[key]) for key in like if key in head},
+        "tolerations": [copy.deepcopy(one) for one in head.get("tolerations") or [] if one.get("key") not in lost],
+        "affinity": {"nodeAffinity": copy.deepcopy((head.get("affinity") or {}).get("nodeAffinity") or {})},
+        "containers": [container],
+    }
+    if code:
+        container["volumeMounts"] = [{"name": "code", "mountPath": CODE_PATH, "readOnly": True}]
+        spec["volumes"] = [{"name": "code", "configMap": {"name": code}}]
+    labels = {names.PART_OF_LABEL: names.PROJECT, names.CLIENT_LABEL: "true"}
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def code_of(file: JobFile) -> bytes:
+    """The job's folders as one zip file: working folder, packages, and what this program sends beside them.
+
+    Raises:
+        OpsError: it is too large, or two of them have the same file.
+    """
+    from hyperpod_ray.ops.jobs.submit import pack
+
+    job = file.job
+    parts = [pack(file.local("working_dir", job.working_dir))] if job.working_dir else []
+    parts += [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    buffer = BytesIO()
+    seen: set[str] = set()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for _, data in [*parts, in_ray.package()]:
+            with zipfile.ZipFile(BytesIO(data)) as part:
+                for info in part.infolist():
+                    if info.filename in seen:
+                        raise OpsError(
+                            f"{info.filename}: in two of the job's folders",
+                            expected="each file once: they become one folder",
+                            fix="rename it, or remove one of py_modules",
+                            code=BAD_USE,
+                        )
+                    seen.add(info.filename)
+                    made.writestr(info, part.read(info))
+    data = buffer.getvalue()
+    if len(data) > MOST_BYTES:
+        raise OpsError(
+            f"the job's folders pack to {len(data):,} bytes",
+            expected=f"at most {MOST_BYTES:,}, which a ConfigMap takes",
+            fix=f"put data on {names.MOUNT_PATH} and what is not needed into .gitignore, or use cluster: standing",
+            code=BAD_USE,
+        )
+    return data

@@ -1,0 +1,315 @@
+"""`submit`: a job to Ray's Jobs API, with its log, ending with the job's own status.
+
+What `ray job submit` does, over the documented REST API, so that no Ray (of just the right version) is needed here.
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import secrets
+import shutil
+import subprocess
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperpod_ray.core import job_checks, names, secret_words
+from hyperpod_ray.core.access import refusals
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.job_file import JobFile, refuse
+from hyperpod_ray.ops import in_ray, output
+from hyperpod_ray.ops.errors import BAD_USE, INTERRUPTED, OK, OpsError
+from hyperpod_ray.ops.jobs import estimate
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.jobs_api import POLL_SECONDS, Jobs, follow, jobs_of
+
+PACKAGE_LIMIT_MIB = 500
+"""Ray's own limit of a working directory."""
+SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+AGENT_SECONDS = 90
+Package = tuple[str, bytes]
+"""Name and content of a zip file."""
+
+
+def run(
+    target: Target,
+    file: JobFile,
+    *,
+    runtime_env: Path | None,
+    submission_id: str,
+    address: str,
+    wait: bool,
+) -> int:
+    """Check, estimate, submit and follow. Exit code of the job's driver where it failed, 0 where it succeeded."""
+    checked(target, file)
+    if file.job.cluster == "own":
+        return _on_own_cluster(target, file, runtime_env=runtime_env, name=submission_id, address=address, wait=wait)
+    runtime = _given(runtime_env)
+    require_access(target, [], variables=runtime.get("env_vars") or {})
+    request = request_of(target, file.job, runtime=runtime, submission_id=submission_id)
+    packages = packages_of(file)
+    _say_what_it_takes(target, file.job)
+    with jobs_of(target, address=address) as jobs:
+        return submit(jobs, request, packages=packages, wait=wait, environment=target.name)
+
+
+def _say_what_it_takes(target: Target, job: Job) -> None:
+    for line in estimate.lines(estimate.of_job(target.plan, job, folder=target.folder), now=output.now()):
+        output.log(line)
+
+
+def _on_own_cluster(
+    target: Target, file: JobFile, *, runtime_env: Path | None, name: str, address: str, wait: bool
+) -> int:
+    from hyperpod_ray.ops.jobs import own_cluster
+
+    for option, given in (("--address", address), ("--runtime-env", runtime_env)):
+        if given:
+            raise OpsError(
+                f"{option}: with a cluster of the job's own",
+                expected="the standing RayCluster, which is there before the job",
+                fix=f"remove {option}, or use cluster: standing",
+                code=BAD_USE,
+            )
+    require_access(target, [], variables=file.job.variables)
+    _say_what_it_takes(target, file.job)
+    return own_cluster.submit(target, file, name=name, wait=wait)
+
+
+def checked(target: Target, file: JobFile) -> None:
+    """Refuse what cannot work in this environment, with the place in the job file; say what is doubtful.
+
+    Raises:
+        JobFileError: with all that is wrong.
+    """
+    problems = file.located([*job_checks.run(target.plan, file.job), *job_checks.folders(file)])
+    wrong = [problem for problem in problems if problem.severity == "error"]
+    for problem in problems:
+        if problem.severity != "error":
+            output.log(str(problem))
+    refuse(wrong)
+
+
+def _given(file: Path | None) -> dict[str, Any]:
+    """Ray's own runtime_env, from a YAML file."""
+    if file is None:
+        return {}
+    import yaml
+
+    try:
+        runtime = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise OpsError(
+            f"{file}: {str(error).splitlines()[0]}",
+            expected="a readable YAML file",
+            fix="correct the file, or remove --runtime-env",
+            code=BAD_USE,
+        ) from None
+    if not isinstance(runtime, dict):
+        raise OpsError(
+            f"{file}: {type(runtime).__name__}",
+            expected="a mapping",
+            fix="write it as in https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",
+            code=BAD_USE,
+        )
+    variables = runtime.get("env_vars")
+    for name, value in (variables if isinstance(variables, dict) else {}).items():
+        if secret_words.of_variable(str(name), str(value)):
+            raise OpsError(
+                f"{file}: env_vars.{name} looks like a secret",
+                expected="a reference: everybody who reaches the dashboard reads env_vars",
+                fix=f"remove it, and give --secret {name}=NAME/KEY",
+                code=BAD_USE,
+            )
+    return runtime
+
+
+def request_of(target: Target, job: Job, *, runtime: dict[str, Any], submission_id: str = "") -> dict[str, Any]:
+    """The request to Ray's Jobs API, without what is uploaded."""
+    variables = {**(runtime.get("env_vars") or {}), **job.variables}
+    planned = target.plan.settings.training
+    if planned and planned.save_every_seconds and "--save-every-steps" not in job.command:
+        # seconds, because only the job knows how long its step takes
+        variables.setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
+    made = dict(runtime)
+    command = job.command
+    if job.secrets:
+        variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.secrets, sort_keys=True)
+        made["worker_process_setup_hook"] = in_ray.SETUP_HOOK
+        command = in_ray.wrapped(command)
+    if variables:
+        made["env_vars"] = variables
+    if job.packages:
+        made["pip"] = {"packages": list(job.packages), "pip_check": False}
+    metadata = {"environment": target.name, "command": job.command}
+    metadata |= {"run": job.run_name, "run_folder": job.folder} if job.folder else {}
+    request: dict[str, Any] = {"entrypoint": command, "runtime_env": made, "metadata": metadata}
+    if submission_id:
+        request["submission_id"] = submission_id
+    if target.plan.settings.ray.gcs_fault_tolerance:
+        # off the head's node, so that the job outlives the head
+        request["entrypoint_resources"] = {names.DRIVER_GROUP: 1}
+    return request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packages:
+    """What is uploaded for a job, as zip files called by their content."""
+
+    working_dir: Package | None = None
+    py_modules: tuple[Package, ...] = ()
+
+
+def packages_of(file: JobFile) -> Packages:
+    """Pack the job's folders, and what this program sends beside them."""
+    job = file.job
+    modules = [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    if job.secrets:
+        modules.append(in_ray.package())
+    return Packages(
+        working_dir=pack(file.local("working_dir", job.working_dir)) if job.working_dir else None,
+        py_modules=tuple(modules),
+    )
+
+
+def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> None:
+    """Refuse a job whose pods may not reach what its command line and environment name."""
+    named = {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
+    found = refusals(target.plan, command=entrypoint, variables=named)
+    if found:
+        raise OpsError(
+            "; ".join(refusal.what for refusal in found),
+            expected="; ".join(refusal.expected for refusal in found),
+            fix="; ".join(refusal.fix for refusal in found),
+            code=BAD_USE,
+        )
+
+
+def pack(folder: Path, *, inside: bool = False) -> Package:
+    """A folder as a zip file, called by its content as Ray calls them. What git ignores stays out.
+
+    Args:
+        folder: What is packed.
+        inside: Keep the folder itself in the zip file, as a Python package needs it.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files_of(folder):
+            # a fixed time: the same content is the same package
+            name = path.relative_to(folder.parent if inside else folder).as_posix()
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = (path.stat().st_mode & 0o777) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    data = buffer.getvalue()
+    if len(data) > PACKAGE_LIMIT_MIB * 2**20:
+        raise OpsError(
+            f"{folder} packs to {len(data) >> 20} MiB",
+            expected=f"at most {PACKAGE_LIMIT_MIB}, which Ray takes",
+            fix=f"put data on {names.MOUNT_PATH}, and what is not needed into .gitignore",
+        )
+    return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Files of a folder that belong to it: what git tracks or does not ignore; without git, all but caches."""
+    listed = None
+    if shutil.which("git"):
+        listed = subprocess.run(
+            ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            capture_output=True,
+            check=False,
+        )
+    else:
+        output.log(f"git is not installed: {folder} is packed without .gitignore")
+    if listed is not None and listed.returncode == 0:
+        found = [folder / name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        found = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
+    return sorted(path for path in set(found) if path.is_file())
+
+
+def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: bool, environment: str) -> int:
+    """Upload, submit, follow."""
+    require_dashboard(jobs, environment=environment)
+    runtime = dict(request["runtime_env"])
+    if packages.working_dir:
+        runtime["working_dir"] = upload(jobs, packages.working_dir, what="the working directory")
+    if packages.py_modules:
+        modules = [upload(jobs, one, what="a Python package") for one in packages.py_modules]
+        runtime["py_modules"] = [*(runtime.get("py_modules") or []), *modules]
+    request = {**request, "runtime_env": runtime}
+    job = post(jobs, request)
+    output.log(f"submitted {job}: {request['metadata'].get('command') or request['entrypoint']}")
+    if not wait:
+        output.write_line(job)
+        return OK
+    try:
+        return follow(jobs, job, environment=environment)
+    except KeyboardInterrupt:
+        output.log(
+            f"stopped following; {job} continues. Follow it again: hyperpod-ray runs logs {environment} {job} --follow"
+        )
+        return INTERRUPTED
+
+
+def require_dashboard(jobs: Jobs, *, environment: str) -> None:
+    """Raise an `OpsError` where Ray's dashboard does not answer."""
+    try:
+        jobs.json("GET", "/api/version")
+    except OSError as error:
+        raise OpsError(
+            f"Ray's dashboard does not answer: {error}",
+            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+            fix=f"hyperpod-ray wait {environment} --for ray",
+        ) from None
+
+
+def upload(jobs: Jobs, package: Package, *, what: str) -> str:
+    """The URI of a package in Ray, uploaded where Ray does not have it."""
+    name, data = package
+    path = f"/api/packages/gcs/{name}"
+    if jobs.call("GET", path)[0] != 200:
+        if what:
+            output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
+        status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+        if status >= 400:
+            raise OpsError(
+                f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
+                expected="Ray to store the package",
+                fix="run the command again; `hyperpod-ray status` shows Ray's state",
+            )
+    return f"gcs://{name}"
+
+
+def post(jobs: Jobs, request: dict[str, Any]) -> str:
+    """Submit under an id of our own, so that a reply that is lost can be asked for again without submitting twice.
+
+    A head that has only just come up has no agent for a few seconds and says so.
+    """
+    job = request.get("submission_id") or f"job-{output.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    end = time.monotonic() + AGENT_SECONDS
+    sent = False
+    while True:
+        try:
+            jobs.json("POST", "/api/jobs/", body={**request, "submission_id": job})
+            return str(job)
+        except OSError as error:
+            sent = True
+            if time.monotonic() > end:
+                raise OpsError(
+                    f"Ray's dashboard does not answer: {error}",
+                    expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+                    fix="submit again",
+                ) from None
+        except OpsError as error:
+            if sent and "already exists" in error.message:
+                return str(job)  # it was the reply that got lost
+            if "try again later" not in error.message or time.monotonic() > end:
+                raise
+        time.sleep(POLL_SECONDS)

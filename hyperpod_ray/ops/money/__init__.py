@@ -1,0 +1,1 @@
+"""Dollars: what an environment costs, spent, and was billed."""

@@ -1,0 +1,193 @@
+"""`cost`: dollars per hour and month by group, storage and what is always paid, from the Pricing API or the dated file.
+
+`--update` keeps that file: it asks the Pricing API for what the environment uses, and writes the answers into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
+from hyperpod_ray.ops.money.spend import spending
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
+from hyperpod_ray.pricing import price_file, price_list, prices
+from hyperpod_ray.pricing.price_file import PriceFileError
+from hyperpod_ray.pricing.prices import Cost, Line, Price, Prices
+
+PRICING_REGION = "us-east-1"
+"""The Pricing API is served in few regions and answers for all."""
+
+
+def run(
+    target: Target | SlurmTarget,
+    *,
+    form: Format,
+    offline: bool,
+    update: bool,
+    so_far: bool = False,
+    actual: bool = False,
+) -> int:
+    """Show the cost at full count. Unknown prices are named and not summed; estimates carry a `~`.
+
+    Args:
+        target: The environment.
+        form: Of the output.
+        offline: Use the dated price file only.
+        update: Write what the Pricing API answers into that file.
+        so_far: Show what is there now since the beginning of the month instead.
+        actual: Show what AWS billed instead; costs money.
+    """
+    if offline and update:
+        raise OpsError(
+            "--update with --offline: both given",
+            expected="one: --update calls the Pricing API",
+            fix="remove --offline",
+            code=BAD_USE,
+        )
+    try:
+        known = price_file.recorded(target.folder)
+        asked = Prices() if offline else _online(target)
+        if update:
+            return _update(target, asked, known, form=form)
+    except PriceFileError as error:
+        raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
+    today = output.now().date()
+    spent: dict[str, Any] = {}
+    if so_far:
+        spent["so_far"] = spending.so_far(target, asked.over(known), form=form)
+    if actual:
+        spent["actual"] = spending.actual(target, form=form, day=today)
+    if spent and form is not Format.json:
+        return OK
+    found = prices.cost(target.plan, asked.over(known), day=today)
+    if form is Format.json:
+        data: dict[str, Any] = {
+            "environment": target.name,
+            "region": target.plan.settings.region,
+            "currency": "USD",
+            "hours_per_month": prices.HOURS_PER_MONTH,
+            "lines": [{**output.plain(line), "as_of": str(line.as_of) if line.as_of else None} for line in found.lines],
+            "usd_per_hour": round(found.usd_per_hour, 4),
+            "usd_per_month": round(found.usd_per_month, 2),
+            "complete": not found.unknown,
+            "estimated": [line.name for line in found.estimated],
+            "not_counted": found.not_counted,
+            **spent,
+        }
+        output.write_json("cost", data)
+    else:
+        _show(target, found, form)
+    return OK
+
+
+def _online(target: AnyTarget) -> Prices:
+    """Today's prices of what the environment uses; empty, with the reason on stderr, where they cannot be had."""
+    settings = target.plan.settings
+    region = settings.region
+    instances: dict[str, Price] = {}
+    storage: dict[int, Price] = {}
+    fixed: dict[prices.HourlyCharge, Price] = {}
+    try:
+        client = target.aws.client("pricing", region=PRICING_REGION)
+
+        def products(query: dict[str, Any]) -> list[str]:
+            return [
+                item for page in client.get_paginator("get_products").paginate(**query) for item in page["PriceList"]
+            ]
+
+        today = output.now().date()
+        for kind in sorted({group.type for group in target.plan.groups}):
+            price = price_list.instance_price(
+                products(price_list.instance_query(region, kind)), instance_type=kind, as_of=today
+            )
+            if price:
+                instances[kind] = price
+        if target.plan.new_file_system is not None:
+            throughput = target.plan.new_file_system.throughput_mbs_per_tib
+            found = price_list.storage_price(
+                products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, as_of=today
+            )
+            if found:
+                storage[throughput] = found
+        for what, _ in prices.always_paid(target.plan, day=today):
+            hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, as_of=today)
+            if hourly:
+                fixed[what] = hourly
+    except Exception as error:
+        known = explain(error, environment=target.name)
+        if known is None:
+            raise
+        output.log(f"the Pricing API could not be asked ({known.message}); prices are those of the dated file")
+    return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
+
+
+def _update(target: AnyTarget, asked: Prices, known: Prices, *, form: Format) -> int:
+    """Write what the Pricing API answered into the price file, and say what is new."""
+    changes = list(_changes(asked, known))
+    if not changes:
+        output.log("the Pricing API gave no price; nothing is written")
+        return ERROR
+    path = price_file.write(asked, folder=target.folder)
+    if form is Format.json:
+        output.write_json("cost-update", {"environment": target.name, "file": str(path), "prices": changes})
+        return OK
+    for change in changes:
+        before = "new" if change["before"] is None else f"was {change['before']}, of {change['before_as_of']}"
+        output.write_line(f"{change['region']} {change['of']}: {change['usd']} ({before})")
+    output.log(f"written to {path}: look at it with git diff, and commit it")
+    return OK
+
+
+def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
+    """Each price that was asked for, with the one that was on file for exactly that."""
+    on_file = {(section, region, key): price for section, region, key, price in known.entries()}
+    for section, region, key, price in asked.entries():
+        before = on_file.get((section, region, key))
+        yield {
+            "region": region,
+            "of": f"storage of {key} MB/s per TiB" if section == "storage" else key,
+            "usd": price.usd,
+            "before": before.usd if before else None,
+            "before_as_of": str(before.as_of) if before else None,
+        }
+
+
+def _show(target: AnyTarget, found: Cost, form: Format) -> None:
+    table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
+    for line in found.lines:
+        mark = "~" if line.estimate else ""
+        amounts = (_dollars(value, mark=mark) for value in (line.usd_per_hour, line.usd_per_month))
+        table.add_row(line.name, line.what, *amounts, _origin(line))
+    table.add_section()
+    some = len(found.unknown) < len(found.lines)
+    sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
+    mark = "~" if found.estimated else ""
+    table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
+    output.console(form).print(table)
+    settings = target.plan.settings
+    output.log(
+        f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
+        f"not counted: {', '.join(found.not_counted)}"
+    )
+    for line in found.estimated:
+        output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
+    unknown = [line.name for line in found.unknown if line.usd_per_unit is None]
+    if unknown:
+        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
+    if unknown or found.estimated:
+        output.log(
+            f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
+        )
+
+
+def _dollars(value: float | None, *, mark: str = "") -> str:
+    return "unknown" if value is None else f"{mark}{value:,.2f}"
+
+
+def _origin(line: Line) -> str:
+    dated = str(line.as_of) if isinstance(line.as_of, date) else "no price known"
+    return "; ".join(part for part in (line.note or dated, line.estimate) if part)

@@ -1,0 +1,158 @@
+"""Why a job's cluster is not there yet: its queue, or pods that find no node; and who has what it waits for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops import output
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.snapshot import Pod
+from hyperpod_ray.ops.reach.clients import Json, Target
+
+CAPACITY = re.compile(
+    r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>[^,]+?), (?P<more>[^;,]+) more needed"
+)
+"""Words of Kueue's scheduler. https://github.com/kubernetes-sigs/kueue (pkg/scheduler/flavorassigner)"""
+NEVER = re.compile(
+    r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^,]+), .* \((?P<asks>[^()]+)\) > "
+    r"maximum capacity \((?P<most>[^()]+)\)"
+)
+EVICTED = {
+    "Preempted": "it was preempted: a job with a right to the nodes has them. It continues from its last checkpoint",
+    "PodsReadyTimeout": "its pods were not ready in time (Kueue's waitForPodsReady), so that its cluster was deleted. "
+    "recoveryTimeout must exceed the replacement of a node (docs/teams.md)",
+    "NodeFailures": "a node of it failed",
+    "AdmissionCheck": "a check of its queue said no",
+    "ClusterQueueStopped": "its queue is stopped",
+    "LocalQueueStopped": "its queue is stopped",
+    "Deactivated": "it was deactivated",
+}
+
+
+def require(target: Target, queue: str, *, namespace: str) -> None:
+    """Refuse a queue that does not exist: a job in it waits without an end."""
+    where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}/localqueues"
+    try:
+        there = [item["metadata"]["name"] for item in target.kubernetes.items(where)]
+    except Exception as error:
+        if getattr(error, "status", None) == 404:
+            raise OpsError(
+                f"queue: '{queue}', and the cluster has no Kueue",
+                expected="Kueue, or the add-on for HyperPod task governance",
+                fix="remove queue: without one, jobs wait for free nodes",
+                code=BAD_USE,
+            ) from None
+        if getattr(error, "status", None) == 403:
+            output.log(f"whether queue '{queue}' exists is not yours to see")
+            return
+        raise
+    if queue not in there:
+        raise OpsError(
+            f"queue: no LocalQueue '{queue}' in namespace {namespace}",
+            expected=f"one of {', '.join(there)}" if there else "a LocalQueue; there is none",
+            fix="correct queue, or ask for a LocalQueue in this namespace",
+            code=BAD_USE,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Why a job's cluster is not there yet."""
+
+    what: str
+    holders: str = ""
+    """Who has what it waits for."""
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.holders}" if self.holders else self.what
+
+
+def why_it_waits(target: Target, item: Json) -> Waiting | None:
+    """What a RayJob waits for; None where it does not."""
+    status = item.get("status") or {}
+    state, cluster = status.get("jobDeploymentStatus") or "", status.get("rayClusterName") or ""
+    queue = (item["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
+    if queue and (item["spec"].get("suspend") or state == "Suspended"):
+        return _in_queue(target, item, queue)
+    if state not in ("", "New", "Initializing", "Waiting"):
+        return None
+    pods = gather.pods(target, item["metadata"]["namespace"])
+    own = [pod for pod in pods if pod.cluster == cluster]
+    pending = [pod for pod in own if pod.phase == "Pending" and not pod.node]
+    if pending:
+        first = pending[0]
+        said = re.sub(r"\s+", " ", first.message or first.reason or "not scheduled yet").strip()
+        what = f"{len(pending)} of {len(own)} pods find no node (group {first.instance_group or '?'}): {said[:200]}"
+        return Waiting(what=what, holders=_holders(pods, first.instance_group, cluster))
+    broken = next((pod for pod in own if not pod.ready and pod.reason), None)
+    if broken is not None:
+        return Waiting(what=f"pod {broken.name} does not run: {broken.reason} {broken.message[:160]}".rstrip())
+    if own and not all(pod.ready for pod in own):
+        return Waiting(what=f"{sum(pod.ready for pod in own)} of {len(own)} pods are ready")
+    return Waiting(what=str(status.get("reason") or "") or "its RayCluster has no pods yet") if not own else None
+
+
+def _holders(pods: list[Pod], group: str, cluster: str) -> str:
+    """Clusters whose pods are on the nodes of a group."""
+    counts: dict[str, int] = {}
+    for pod in pods:
+        if pod.instance_group == group and pod.cluster != cluster and pod.node and pod.phase != "Succeeded":
+            counts[pod.cluster] = counts.get(pod.cluster, 0) + 1
+    held = ", ".join(f"RayCluster {name} has {count}" for name, count in sorted(counts.items()))
+    return f"of the pods on these nodes, {held}" if held else ""
+
+
+def _in_queue(target: Target, item: Json, queue: str) -> Waiting:
+    """What Kueue says of the job's Workload; only that it waits, where nothing is to be seen."""
+    workload = _workload(target, item)
+    plain = Waiting(what=f"queue '{queue}' has not admitted it")
+    if workload is None:
+        return plain
+    conditions = {one["type"]: one for one in (workload.get("status") or {}).get("conditions") or []}
+    reserved, evicted = conditions.get("QuotaReserved") or {}, conditions.get("Evicted") or {}
+    said = ""
+    if evicted.get("status") == "True" or (evicted and reserved.get("status") != "True"):
+        said = EVICTED.get(str(evicted.get("reason")), str(evicted.get("message") or ""))
+    why = _needs(str(reserved.get("message") or "")) if reserved.get("status") != "True" else ""
+    if reserved.get("status") == "True" and (conditions.get("Admitted") or {}).get("status") != "True":
+        why = "it has its quota, and waits for a check of the queue"
+    what = ": ".join(part for part in (f"queue '{queue}'", why or "has not admitted it") if part)
+    return Waiting(what=f"{what}; {said}" if said else what)
+
+
+def _needs(message: str) -> str:
+    """Kueue's message as one sentence: what is short, of which type, by how much."""
+    short = [
+        f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
+        for match in CAPACITY.finditer(message)
+    ]
+    if not short and (match := NEVER.search(message)):
+        return (
+            f"it is never admitted: it asks for {match['asks']} {match['resource']} of {match['flavor']}, and quota "
+            f"with borrowing is {match['most']}"
+        )
+    if short:
+        return f"it needs {' and '.join(dict.fromkeys(short))} than is unused"
+    return re.sub(r"\s+", " ", message).strip()[:300]
+
+
+def _workload(target: Target, item: Json) -> Json | None:
+    """Kueue's Workload of a RayJob; None where there is none or it may not be seen."""
+    metadata = item["metadata"]
+    if "namespace" not in metadata:
+        return None
+    where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{metadata['namespace']}/workloads"
+    try:
+        found = target.kubernetes.items(where)
+    except Exception as error:
+        if getattr(error, "status", None) in (403, 404):
+            return None
+        raise
+    for workload in found:
+        for owner in workload["metadata"].get("ownerReferences") or []:
+            if owner.get("uid") == metadata.get("uid"):
+                return dict(workload)
+    return None

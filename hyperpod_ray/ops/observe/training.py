@@ -1,0 +1,170 @@
+"""What training says of itself: jobs of Ray's Jobs API, and the journal that a run of the training library publishes.
+
+The journal lies on the shared file system, which is not mounted here. The library's driver links it into Ray's log
+folder (`hyperpod_ray_training/publish.py`), and Ray's dashboard serves that folder: the same port, forward and token
+as the Jobs API, and no further right. Ages are counted by the head's clock, the `Date` of its answers.
+https://docs.ray.io/en/latest/ray-observability/reference/api.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from hyperpod_ray.core import names
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe.activity import with_activity
+from hyperpod_ray.ops.observe.snapshot import Job, Run
+from hyperpod_ray.ops.output import now
+from hyperpod_ray.ops.reach import connect
+from hyperpod_ray.ops.reach.clients import Json, Target
+from hyperpod_ray.ops.reach.forward import LOOPBACK
+from hyperpod_ray.ops.reach.jobs_api import ENDED, Jobs, is_ours
+from hyperpod_ray.ops.runs.listing import journal
+
+CALL_SECONDS = 15.0
+"""A dashboard that takes longer is not asked further."""
+LISTED = 20
+"""Newest jobs that are shown, beside all that run."""
+LOOKED_AT = 6
+"""Newest ended jobs whose journal is read too: the history of a run that was submitted again."""
+EVENTS = 400
+"""Newest lines of a journal."""
+ENDED_JOB = frozenset(ENDED)
+
+
+def gathered(target: Target, *, noted: Callable[[], AbstractContextManager[None]]) -> dict[str, Any]:
+    """Jobs and runs of the environment's RayCluster, and of each RayJob's own.
+
+    A head that is not ready is not asked: the verdict says what is wrong with it.
+
+    Args:
+        target: The environment.
+        noted: Notes a failure inside as something that was not seen.
+    """
+    ray = target.plan.settings.ray
+    wanted = [(ray.namespace, ray.cluster_name)]
+    with contextlib.suppress(Exception):  # source Kubernetes says what may not be seen
+        wanted += [
+            (job.namespace, job.cluster)
+            for job in gather.ray_jobs(target, ray.namespace)
+            if job.cluster and job.deployment_status in ("Running", "Initializing")
+        ]
+    jobs: list[Job] = []
+    runs: list[Run] = []
+    for namespace, cluster in dict.fromkeys(wanted):
+        if not _head_is_ready(target, namespace, cluster):
+            continue
+        with noted():
+            found, published = training(target, namespace=namespace, cluster=cluster)
+            jobs, runs = jobs + found, runs + published
+    jobs.sort(key=lambda job: job.started or datetime.max.replace(tzinfo=UTC), reverse=True)
+    return {"jobs": tuple(jobs), "runs": tuple(runs)}
+
+
+def _head_is_ready(target: Target, namespace: str, cluster: str) -> bool:
+    heads = [pod for pod in gather.pods(target, namespace) if pod.role == "head" and pod.cluster == cluster]
+    return any(pod.ready and not pod.deleting_since for pod in heads)
+
+
+def training(target: Target, *, namespace: str, cluster: str) -> tuple[list[Job], list[Run]]:
+    """Jobs of one RayCluster, newest first, and the runs that they publish."""
+    token = connect.token(target, namespace=namespace, cluster=cluster)
+    with connect.dashboard(target, port=0, namespace=namespace, cluster=cluster) as forward:
+        jobs = Jobs(f"http://{LOOPBACK}:{forward.port}", token=token, timeout_s=CALL_SECONDS)
+        try:
+            return read(jobs, namespace=namespace, cluster=cluster)
+        except OSError as error:
+            what = f"the dashboard of RayCluster '{cluster}'"
+            raise connect.unanswered(forward, error, what=what, environment=target.name) from None
+
+
+def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[Run]]:
+    """The same, of a Jobs API that is reachable."""
+    answered = [item for item in jobs.json("GET", "/api/jobs/") if item.get("submission_id") and not is_ours(item)]
+    answered.sort(key=lambda item: item.get("start_time") or math.inf, reverse=True)
+    going = [item for item in answered if item.get("status") not in ENDED_JOB]
+    listed = answered[:LISTED] + [item for item in going if item not in answered[:LISTED]]
+    looked_at = going + [item for item in listed if item not in going][:LOOKED_AT]
+    found: list[Job] = []
+    runs: list[Run] = []
+    for item in listed:
+        job = _job(item, namespace=namespace, cluster=cluster)
+        run = _run_of(jobs, item, job) if item in looked_at else None
+        if run is not None:
+            runs.append(run)
+            job = replace(job, run=run.name)
+        elif job.state == "RUNNING":
+            job = with_activity(jobs, job)
+        found.append(job)
+    return found, runs
+
+
+def _job(item: Json, *, namespace: str, cluster: str) -> Job:
+    return Job(
+        id=str(item["submission_id"]),
+        ray_id=str(item.get("job_id") or ""),
+        state=str(item.get("status") or ""),
+        cluster=cluster,
+        namespace=namespace,
+        command=str(item.get("entrypoint") or ""),
+        started=_milliseconds(item.get("start_time")),
+        ended=_milliseconds(item.get("end_time")),
+        message=journal.first_line(item.get("message")),
+        exit_code=item.get("driver_exit_code"),
+    )
+
+
+def _run_of(jobs: Jobs, item: Json, job: Job) -> Run | None:
+    """What a job publishes; None where it publishes nothing, or the node of its driver is gone."""
+    node = str(item.get("driver_node_id") or "")
+    if not node:
+        return None
+    progress = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/progress.json")
+    if progress is None:
+        return None
+    at = jobs.clock or now()
+    events = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/events.jsonl", lines=EVENTS) or ""
+    return run_of(progress, events.splitlines(), job=job, at=at)
+
+
+def _file(jobs: Jobs, node: str, name: str, *, lines: int = -1) -> str | None:
+    """A file of a node's log folder, or its last lines; None where there is none."""
+    query = urlencode({"node_id": node, "filename": name, "lines": lines, "timeout": int(CALL_SECONDS)})
+    status, body = jobs.call("GET", f"/api/v0/logs/file?{query}")
+    if status in (401, 403):
+        raise OpsError(
+            "the token: Ray does not accept it",
+            expected="the token in the Secret with the RayCluster's name",
+            fix="run the command again; a recreated cluster has a new token",
+        )
+    return body.decode(errors="replace") if status == 200 else None  # 500 where there is no such file
+
+
+def run_of(progress: str, lines: Iterable[str], *, job: Job, at: datetime) -> Run | None:
+    """A run from the texts of `progress.json` and `events.jsonl`; None where the first is no journal.
+
+    Args:
+        progress: All of `progress.json`.
+        lines: Lines of `events.jsonl`; the first may be cut.
+        job: Whose it is.
+        at: The cluster's time.
+    """
+    content = journal.mapping(progress)
+    if not isinstance(content.get("name"), str):
+        return None
+    return journal.run_of(
+        content, journal.events(lines), name="", at=at, job=job.id, cluster=job.cluster, namespace=job.namespace
+    )
+
+
+def _milliseconds(value: Any) -> datetime | None:
+    found = journal.number(value)
+    return journal.moment(found / 1000) if found else None

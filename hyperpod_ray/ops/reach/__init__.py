@@ -1,0 +1,1 @@
+"""Connections: AWS and Kubernetes clients, tunnels, port forwards, Ray's Jobs API."""

@@ -1,0 +1,1 @@
+"""Repair: nodes, drills and logs."""

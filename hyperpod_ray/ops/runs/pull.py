@@ -1,0 +1,351 @@
+"""`runs pull`: a checkpoint, or other files of a run, to this machine.
+
+Three sources. Files on the shared file system come through Ray's dashboard, by the same port forward and token as the
+Jobs API. Files in S3 come from S3, with your own credentials. Files of this machine (`--here`) are copied. What arrives
+is compared with the CRC-32 that was noted when training wrote it. The folder gets its name when all of it is there;
+until then it is `NAME.partial`, and the same command continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from hyperpod_ray.ops import in_ray, output
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
+from hyperpod_ray.ops.in_ray import files as reader
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.jobs_api import Jobs
+from hyperpod_ray.ops.runs.listing import listing as runs
+from hyperpod_ray.ops.runs.listing import run_state
+from hyperpod_ray.ops.runs.run_state import Mode, State
+
+CHUNK_BYTES = 1 << 20
+LIST_SECONDS = 3600
+STREAM_SECONDS = 86_400
+TRIES = 5
+WAIT_SECONDS = 2.0
+SAY_SECONDS = 10.0
+ABOUT = ".pull.json"
+ROOM = 1.01
+"""Free space that is needed, as a factor of what is left to copy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file of what is pulled."""
+
+    name: str
+    """Below the folder, with `/`."""
+    bytes: int
+    crc32: int | None
+    """Noted when it was written; None where S3's own checksum is all there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is pulled of a run."""
+
+    best: str = ""
+    """Metric of the best checkpoint."""
+    mode: Mode = "min"
+    step: int | None = None
+    """Step of the checkpoint. Default: the newest complete one."""
+    files: tuple[str, ...] = ()
+    """Patterns of files below the run's folder, in place of a checkpoint."""
+
+
+Opened = tuple[list[File], Callable[[str], AbstractContextManager[Iterator[bytes]]]]
+"""The files of a folder, and what opens one by its name."""
+
+
+def run(target: Target, name: str, *, wanted: Wanted, to: Path, source: runs.Source, form: Format) -> int:
+    """Find it, compare space, copy, verify, name it."""
+    require_free_name(to)
+    (found,), states = runs.seen(target, source, names=[name])
+    state = states.get(found.folder)
+    if state is None:
+        raise OpsError(
+            f"{found.name or found.id}: nothing in {found.folder or '?'}",
+            expected="a run folder, which the training library writes",
+            fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
+            code=CONDITION_FALSE,
+        )
+    folder = found.folder if wanted.files else _checkpoint(state, wanted)
+    with _opened(target, folder, patterns=wanted.files, source=source) as (files, read):
+        if not files:
+            raise OpsError(
+                f"{folder}: no file" + (f" fits {', '.join(wanted.files)}" if wanted.files else ""),
+                expected="files of the run",
+                fix="correct --file, or pull again: training deletes old checkpoints",
+                code=CONDITION_FALSE,
+            )
+        copied = _copy(files, read, to=to, of=folder)
+    total = sum(file.bytes for file in files)
+    if form is Format.json:
+        data = {"environment": target.name, "run": state.training.name, "source": folder, "folder": str(to)}
+        output.write_json("pull", {**data, "bytes": total, "files": [asdict(file) for file in files]})
+        return OK
+    output.write_line(str(to))
+    output.log(f"{len(files)} files, {total / 2**20:,.1f} MiB, {copied / 2**20:,.1f} MiB of it copied now; verified")
+    return OK
+
+
+def require_free_name(to: Path) -> None:
+    """Refuse a folder that is there, and a place that is none."""
+    if to.exists():
+        raise OpsError(
+            f"--to: {to} exists", expected="a new folder", fix="name another one, or remove it", code=BAD_USE
+        )
+    if not to.absolute().parent.is_dir():
+        raise OpsError(
+            f"--to: {to.absolute().parent} does not exist",
+            expected="a folder for the new one",
+            fix="create it, or correct --to",
+            code=BAD_USE,
+        )
+
+
+def _checkpoint(state: State, wanted: Wanted) -> str:
+    """The folder of the checkpoint that is meant."""
+    complete = [one for one in state.checkpoints if one.complete]
+    name = state.training.name
+    if wanted.step is not None:
+        for one in complete:
+            if one.step == wanted.step:
+                return one.path
+        raise OpsError(
+            f"{name} has no complete checkpoint of step {wanted.step}",
+            expected=f"one of {', '.join(str(one.step) for one in complete)}" if complete else "a checkpoint",
+            fix="correct --step, or wait: training deletes old checkpoints and writes new ones",
+            code=CONDITION_FALSE,
+        )
+    if wanted.best:
+        best = state.best(wanted.best, wanted.mode)
+        if best is None:
+            known = sorted({key for one in complete for key in one.metrics})
+            raise OpsError(
+                f"{name} has no complete checkpoint with the metric '{wanted.best}'",
+                expected=f"one of {', '.join(known)}" if known else "a checkpoint that reports metrics",
+                fix="correct --best, or take --last",
+                code=CONDITION_FALSE,
+            )
+        return best.path
+    if state.last is None:
+        raise OpsError(
+            f"{name} has no complete checkpoint",
+            expected="one",
+            fix="wait for the first save; `runs show` says when it is there",
+            code=CONDITION_FALSE,
+        )
+    return state.last.path
+
+
+# ---- the three sources ----
+
+
+@contextlib.contextmanager
+def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: runs.Source) -> Iterator[Opened]:
+    if source.here:
+        place = Path(folder)
+        yield _files(reader.listing(place, list(patterns))), lambda name: _local(place / name)
+    elif folder.startswith("s3://"):
+        yield _in_s3(target, folder, patterns=patterns)
+    elif "://" in folder:
+        raise OpsError(
+            f"{folder}: a store that this command does not read",
+            expected="a folder of the shared file system, or s3://BUCKET/PREFIX",
+            fix="use that store's own tool",
+            code=BAD_USE,
+        )
+    else:
+        with runs.standing(target, source) as jobs:
+            if jobs is None:
+                raise OpsError(
+                    f"{folder} is on the shared file system, which the standing RayCluster serves",
+                    expected="the right to reach it: a role of eks.ray_users",
+                    fix="ask somebody who has it, or keep runs in S3: storage: s3://BUCKET/PREFIX in the job",
+                    code=BAD_USE,
+                )
+            yield _through_ray(jobs, folder, patterns=patterns)
+
+
+@contextlib.contextmanager
+def _local(path: Path) -> Iterator[Iterator[bytes]]:
+    with path.open("rb") as stream:
+        yield iter(lambda: stream.read(CHUNK_BYTES), b"")
+
+
+def _through_ray(jobs: Jobs, folder: str, *, patterns: Sequence[str]) -> Opened:
+    """Files of the file system that the head's pod mounts."""
+    words = [secrets.token_hex(8), folder, *patterns]
+    answer, node = run_state.asked(jobs, f"{in_ray.PACKAGE}.files", words, limit_s=LIST_SECONDS)
+
+    def read(name: str) -> AbstractContextManager[Iterator[bytes]]:
+        query = {"node_id": node, "filename": f"{answer['link']}/{name}", "lines": -1, "timeout": STREAM_SECONDS}
+        return jobs.stream(f"/api/v0/logs/file?{urlencode(query, quote_via=quote)}", size=CHUNK_BYTES)
+
+    return _files(answer["files"]), read
+
+
+def _in_s3(target: Target, folder: str, *, patterns: Sequence[str]) -> Opened:
+    """Objects below a prefix, by your own credentials."""
+    import fnmatch
+
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket, _, prefix = folder.removeprefix("s3://").partition("/")
+    prefix = f"{prefix.strip('/')}/"
+    s3 = target.aws.client("s3")
+    listed = target.aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
+    sizes = {item["Key"].removeprefix(prefix): int(item["Size"]) for item in listed if not item["Key"].endswith("/")}
+    noted: dict[str, int] = {}
+    for name in sorted(fnmatch.filter(sizes, "checksums-*.json")):
+        noted.update(json.loads(s3.get_object(Bucket=bucket, Key=prefix + name)["Body"].read()))
+
+    @contextlib.contextmanager
+    def read(name: str) -> Iterator[Iterator[bytes]]:
+        try:
+            with contextlib.closing(s3.get_object(Bucket=bucket, Key=prefix + name)["Body"]) as body:
+                yield body.iter_chunks(CHUNK_BYTES)
+        except (BotoCoreError, ClientError) as error:
+            raise ConnectionError(str(error)) from error
+
+    names = [name for name in sorted(sizes) if not patterns or any(fnmatch.fnmatch(name, one) for one in patterns)]
+    return _files([{"name": name, "bytes": sizes[name], "crc32": noted.get(name)} for name in names]), read
+
+
+def _files(items: Sequence[dict[str, Any]]) -> list[File]:
+    """What was listed; a name that leads out of the folder is refused."""
+    found = [File(name=str(item["name"]), bytes=int(item["bytes"]), crc32=item["crc32"]) for item in items]
+    for file in found:
+        path = PurePosixPath(file.name)
+        if path.is_absolute() or ".." in path.parts or file.name == ABOUT:
+            raise OpsError(
+                f"the cluster lists a file '{file.name}'",
+                expected="names below the folder",
+                fix="look at the run's folder: something else writes into it",
+            )
+    return found
+
+
+# ---- copying ----
+
+
+def _copy(
+    files: Sequence[File], read: Callable[[str], AbstractContextManager[Iterator[bytes]]], *, to: Path, of: str
+) -> int:
+    """Copy what is not there yet, and name the folder. Returns the bytes that were copied now."""
+    partial = to.with_name(f"{to.name}.partial")
+    about = {"source": of, "files": [asdict(file) for file in files]}
+    _begin(partial, about)
+    left = [file for file in files if not _is_there(partial / file.name, file)]
+    needed, free = sum(file.bytes for file in left), shutil.disk_usage(partial).free
+    if needed * ROOM > free:
+        raise OpsError(
+            f"{partial.parent}: {free / 2**30:,.2f} GiB are free",
+            expected=f"{needed * ROOM / 2**30:,.2f} GiB, for {len(left)} files",
+            fix="free space, or name a folder on another disk; the same command continues",
+            code=CONDITION_FALSE,
+        )
+    if len(left) < len(files):
+        output.log(f"{len(files) - len(left)} of {len(files)} files are in {partial} already")
+    progress = _Progress(needed)
+    for file in left:
+        _fetch(file, read, partial / file.name, progress=progress)
+    (partial / ABOUT).unlink()
+    partial.rename(to)
+    return needed
+
+
+def _begin(partial: Path, about: dict[str, Any]) -> None:
+    """Make the folder for what is under way, or take up one of the same source."""
+    note = partial / ABOUT
+    if partial.exists():
+        try:
+            same = json.loads(note.read_text(encoding="utf-8")) == about
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            raise OpsError(
+                f"{partial} has something else",
+                expected=f"nothing, or what is there of {about['source']}",
+                fix="remove it, or name another folder",
+                code=BAD_USE,
+            )
+        return
+    partial.mkdir()
+    note.write_text(json.dumps(about), encoding="utf-8")
+
+
+def _is_there(path: Path, file: File) -> bool:
+    """Whether a file arrived before: it gets its name after it was verified."""
+    return path.is_file() and path.stat().st_size == file.bytes
+
+
+def _fetch(file: File, read: Callable[[str], Any], path: Path, *, progress: _Progress) -> None:
+    """One file, verified, in a few tries. It gets its name last."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    for left in reversed(range(TRIES)):
+        try:
+            _receive(file, read, part, progress=progress)
+            part.replace(path)
+            return
+        except OSError as error:
+            if not left:
+                raise OpsError(
+                    f"{file.name} did not arrive in {TRIES} tries: {error}",
+                    expected="all of it",
+                    fix="run the command again: it continues; training may have deleted the checkpoint",
+                ) from None
+            output.log(f"{file.name}: {error}; once more")
+            time.sleep(WAIT_SECONDS)
+
+
+def _receive(file: File, read: Callable[[str], Any], part: Path, *, progress: _Progress) -> None:
+    size = value = 0
+    begun = progress.done
+    with part.open("wb") as stream:
+        if file.bytes:  # an empty one is not asked for
+            with read(file.name) as chunks:
+                for chunk in chunks:
+                    stream.write(chunk)
+                    size, value = size + len(chunk), zlib.crc32(chunk, value)
+                    progress.at(begun + size)
+    wrong = ""
+    if size != file.bytes:
+        wrong = f"{size} bytes of {file.bytes}"
+    elif file.crc32 is not None and value != file.crc32:
+        wrong = f"CRC-32 {value:08x}, {file.crc32:08x} noted"
+    if wrong:
+        progress.done = begun
+        raise OSError(wrong)
+
+
+class _Progress:
+    """Says from time to time how far it is, and how long it takes."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self.begun = self.said = time.monotonic()
+
+    def at(self, done: int) -> None:
+        """So many bytes have arrived."""
+        self.done, now = done, time.monotonic()
+        if now - self.said > SAY_SECONDS:
+            self.said = now
+            rate = done / (now - self.begun)
+            left = output.duration((self.total - done) / rate) if rate else "?"
+            output.log(f"{done / 2**30:,.2f} of {self.total / 2**30:,.2f} GiB, {rate / 2**20:,.0f} MiB/s, {left} left")
