@@ -192,7 +192,7 @@ def slurm_policy() -> str:
 
 def command_document() -> str:
     """The session document by which `status` asks the controller."""
-    words = [node.value for node in ast.walk(ast.parse((PROJECT / "hyperpod_ray/ops/observe/slurm.py").read_text("utf-8")))
+    words = [node.value for node in ast.walk(ast.parse((PROJECT / "hyperpod_ray/ops/observe/slurm.py").read_text()))
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
     return words[words.index("--document-name") + 1]
 

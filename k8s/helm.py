@@ -8,14 +8,12 @@ from typing import Any
 
 from hyperpod_ray.charts.lock import Lock, LockedChart
 from hyperpod_ray.charts.store import locate, unpack
-from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import names, needs, project
 from hyperpod_ray.core.model import InstanceGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import ray_namespaces
 from hyperpod_ray.k8s.operator import FEATURE_GATES
 from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
-
-PROJECT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +67,7 @@ class HelmRelease:
 
 def lock_of(plan: Plan) -> Lock:
     """The lock file of the environment (`helm.lock_file`, relative to the project)."""
-    return Lock.read(PROJECT / plan.settings.helm.lock_file)
+    return Lock.read(project.SOURCE / plan.settings.helm.lock_file)
 
 
 def hyperpod_dependencies(plan: Plan) -> HelmRelease:

@@ -11,9 +11,10 @@ import yaml
 
 from hyperpod_ray.charts import executable
 from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.core import project
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.k8s.bindings import Bindings
-from hyperpod_ray.k8s.helm import PROJECT, HelmRelease, hyperpod_dependencies, kuberay_operator
+from hyperpod_ray.k8s.helm import HelmRelease, hyperpod_dependencies, kuberay_operator
 from hyperpod_ray.k8s.manifest import Manifest
 from hyperpod_ray.k8s.manifests import (
     guard_manifests,
@@ -73,7 +74,7 @@ def helm_command(release: HelmRelease, *, values: str) -> list[str]:
 
 
 def _shown(path: Path) -> str:
-    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+    return str(path.relative_to(project.SOURCE) if path.is_relative_to(project.SOURCE) else path)
 
 
 def dump(objects: list[dict[str, Any]]) -> str:

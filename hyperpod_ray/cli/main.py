@@ -186,8 +186,8 @@ def _explained(error: Exception) -> OpsError:
 
 
 EXTRAS = {
-    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray", "stacks"},
-    "local": {"sandbox", "rehearsal", "resilience"},
+    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray_training"},
+    "local": {"hyperpod_ray_sandbox"},
     "plan": {"numpy", "matplotlib"},
 }
 """Packages that the light installation lacks, by what they are for."""

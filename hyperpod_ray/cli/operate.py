@@ -87,8 +87,8 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
     ) -> int:
         """Show dollars per hour and month. Counts instance groups, storage, EKS and network egress."""
-        from hyperpod_ray.ops.money.spend import cost as verb
-        from hyperpod_ray.ops.money.spend import spending
+        from hyperpod_ray.ops.money import cost as verb
+        from hyperpod_ray.ops.money import spending
         from hyperpod_ray.ops.output import now
 
         if every or not env:

@@ -14,8 +14,9 @@ import typer
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.core.project import SOURCE
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+FOLDER = SOURCE / "docs" / "reference"
 _ROOT_ONLY = {"help"}
 
 

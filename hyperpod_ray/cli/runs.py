@@ -63,7 +63,7 @@ def listing(  # noqa: PLR0917
 
     Shows state, step, steps per second, loss, start, duration and command.
     """
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.listing(
         any_target(env), form=form, source=_source(address, here, storage), state=state, progress=progress
@@ -75,7 +75,7 @@ def show(  # noqa: PLR0917
     env: Env, run: RunName, form: Output = Format.table, address: Address = "", here: Here = None, storage: Storage = ""
 ) -> int:
     """Show one run: progress, checkpoints, the end of its log. Values of its environment variables are not shown."""
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.show(any_target(env), run, form=form, source=_source(address, here, storage))
 
@@ -88,7 +88,7 @@ def logs(
     address: Address = "",
 ) -> int:
     """Print the log of a run. With --follow, exits with the run's own exit code."""
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.logs(target(env), run, following=follow, source=_source(address))
 
@@ -96,7 +96,7 @@ def logs(
 @command(app, examples=["runs stop prod job-20261122-101500-0a1b2c --yes"])
 def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int:
     """Stop a run and wait until it has ended. Its checkpoints stay."""
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.stop(target(env), run, yes=yes, source=_source(address))
 
@@ -114,7 +114,7 @@ def compare(  # noqa: PLR0917
 
     Shows progress, loss at the last step that all reached, rate, recoveries and checkpoints.
     """
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.compare(any_target(env), runs, form=form, source=_source(address, here, storage))
 
@@ -131,7 +131,7 @@ def best(  # noqa: PLR0917
     storage: Storage = "",
 ) -> int:
     """Print the folder of the best complete checkpoint. Exit code 3 when no checkpoint has the metric."""
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.best(
         any_target(env), runs or [], metric=metric, mode=mode, form=form, source=_source(address, here, storage)
@@ -148,7 +148,7 @@ def plot(  # noqa: PLR0917
     storage: Storage = "",
 ) -> int:
     """Draw the loss of runs over their steps."""
-    from hyperpod_ray.ops.runs.listing import listing as verb
+    from hyperpod_ray.ops.runs import listing as verb
 
     return verb.plot(any_target(env), runs, out=out, source=_source(address, here, storage))
 
@@ -182,7 +182,7 @@ def pull(  # noqa: PLR0917
     Verifies each file. A copy that was interrupted continues with the same command.
     """
     from hyperpod_ray.ops.errors import BAD_USE, OpsError
-    from hyperpod_ray.ops.runs.listing import pull as verb
+    from hyperpod_ray.ops.runs import pull as verb
 
     given = [
         name

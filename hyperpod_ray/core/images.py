@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).resolve().parents[2]
+from hyperpod_ray.core.project import SOURCE
+
 _ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)$")
 
 
@@ -92,11 +93,11 @@ def _contents(path: Path) -> dict[str, Any]:
 
 def chart_images(lock_file: str, chart: str) -> tuple[ChartImage, ...]:
     """Images of a locked chart, by the record beside its lock; none where there is no record."""
-    entry = _contents(contents_file(PROJECT / lock_file)).get(chart) or {}
+    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
     return tuple(ChartImage(**image) for image in entry.get("images", []))
 
 
 def chart_values(lock_file: str, chart: str) -> tuple[str, ...]:
     """Paths of the values that a locked chart knows, likewise."""
-    entry = _contents(contents_file(PROJECT / lock_file)).get(chart) or {}
+    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
     return tuple(entry.get("values", []))

@@ -22,12 +22,13 @@ from hyperpod_ray.core.evidence import Evidence, Repository
 from hyperpod_ray.core.findings import Finding, meant
 from hyperpod_ray.core.model import NAME, Environment, Ground
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.project import OWN_ENVIRONMENTS
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import MAX_BYTES, Node, YamlError, read
 from hyperpod_ray.core.yaml_source import Path as SettingPath
 
-FOLDER = Path(__file__).resolve().parents[2] / "environments"
+FOLDER = OWN_ENVIRONMENTS
 WHOLE_FILE = "(file)"
 _BEGIN = "copy one of the shipped environments to begin with"
 """`Problem.path` of what concerns no single setting."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,12 +24,13 @@ from hyperpod_ray.core.images import ChartImage, Reference, chart_images
 from hyperpod_ray.core.model import DynamicStorage
 from hyperpod_ray.core.names import CHARTS
 from hyperpod_ray.core.plan import Plan, read_data
+from hyperpod_ray.core.project import SOURCE
 from hyperpod_ray.core.service_limits import partition_of
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
-IMAGE_LOCK = Path(__file__).resolve().parents[2] / "images.lock.yaml"
+IMAGE_LOCK = SOURCE / "images.lock.yaml"
 Way = Literal["same region", "other region", "internet"]
 
 

@@ -9,8 +9,9 @@ from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.project import SOURCE
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = SOURCE / "docs"
 
 
 def file_of(plan: CommonPlan) -> Path:

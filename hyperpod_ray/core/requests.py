@@ -1,4 +1,4 @@
-"""The requests that an environment becomes, as far as a service's rules read them (`service_rules`).
+"""The requests that an environment becomes, as far as a service's rules read them (`hyperpod_ray_rules`).
 
 The templates hold the same members with references in place of ids; a test compares the two.
 """

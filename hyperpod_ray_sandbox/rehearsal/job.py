@@ -93,7 +93,7 @@ class Job:
             env=cluster.client_env(),
             cwd=self.project,
             working_dir=self.folder,
-            py_modules=["resilience"],
+            py_modules=["hyperpod_ray_training"],
             entrypoint=["python", *self.script(), *self.arguments(
                 storage=cluster.fsx, run=run, workers=self.workers, delay_s=self.step_delay_s)],
             submission_id=submission,

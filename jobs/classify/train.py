@@ -3,7 +3,7 @@
 Read this one first. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/classify \
-        --runtime-env-json '{"py_modules": ["resilience"]}' \
+        --runtime-env-json '{"py_modules": ["hyperpod_ray_training"]}' \
         -- python -m hyperpod_ray_training.supervise train.py --storage /fsx/runs --name digits --workers 2
 
 The same line again resumes the run; `--workers 1:2` lets it continue with one worker while a node is being replaced.

@@ -4,7 +4,7 @@ Default text: `pydoc_data.topics`, the 0.5 MB of English that ships with Python;
 `--data s3://BUCKET/KEY`. On GPUs it trains in bf16 over NCCL, on CPUs in float32 over gloo. From the repository's root:
 
     ray job submit --address http://127.0.0.1:8265 --working-dir jobs/finetune \
-        --runtime-env-json '{"py_modules": ["resilience"]}' \
+        --runtime-env-json '{"py_modules": ["hyperpod_ray_training"]}' \
         -- python -m hyperpod_ray_training.supervise train.py --storage /fsx/runs --name first \
         --workers 2 --gpus-per-worker 1 --steps 1000
 

@@ -241,7 +241,7 @@ class TestContents:
             assert contents.fits(locked, recorded[key]), key
 
     def test_the_stand_ins_record_is_theirs(self) -> None:
-        contents.verify(Lock.read(PROJECT / "sandbox" / "charts" / "charts.lock.yaml"))
+        contents.verify(Lock.read(PROJECT / "hyperpod_ray_sandbox" / "charts" / "charts.lock.yaml"))
 
     @pytest.mark.parametrize("name", [name for name in environment_names() if name != "local"])
     def test_every_value_that_is_set_is_one_that_the_chart_knows(self, name: str) -> None:

@@ -15,20 +15,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "charts",
-    "cli",
-    "core",
-    "environments",
-    "image",
-    "k8s",
-    "ops",
-    "planner",
-    "pricing",
-    "resilience",
-    "review",
-    "service_rules",
-)
+ROOMS = ("environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s")
 FILES = ("app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "images.lock.yaml")
 NOBODY = 65534
 START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); "
@@ -43,7 +30,7 @@ def checkout() -> Iterator[Path]:
     folder = top / "my clone"
     folder.mkdir()
     for room in ROOMS:
-        shutil.copytree(PROJECT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "packages"))
+        shutil.copytree(PROJECT / room, folder / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for file in FILES:
         shutil.copyfile(PROJECT / file, folder / file)
     for path in (folder, *folder.rglob("*")):
@@ -137,7 +124,7 @@ def test_no_recipe_of_the_makefile_breaks_at_a_space(tmp_path: Path) -> None:
     (folder / "image").mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "package.json", "package-lock.json"):
         shutil.copyfile(PROJECT / name, folder / name)
-    for file in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "image").glob("requirements*.txt")]:
+    for file in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "hyperpod_ray" / "image").glob("requirements*.txt")]:
         shutil.copyfile(file, folder / file.relative_to(PROJECT))
     targets = ["setup", "emulator-env", "rehearsal-env", "charts", "lint", "types", "test", "demo", "walk"]
     done = subprocess.run(["make", "-n", *targets], cwd=folder, capture_output=True, text=True, check=False)

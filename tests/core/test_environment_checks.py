@@ -391,7 +391,7 @@ CASES = [
     Case("own_packages_are_locked", {"image/requirements": "nowhere.in"}, "image.requirements", "is no file of the project", {"image/set": "cu130"}),
     Case("one_index_is_named", {"image/index": {}}, "image.index", "no address", {"image/index": {"url": "https://packages.example.com/simple"}}),
     Case("a_build_in_a_closed_network_reaches_its_sources", {**CLOSED, "image/in_vpc": True, "image/base": OTHER_REGION, "image/index": CODEARTIFACT}, "image.base", "the build has no way to", {**CLOSED, "image/in_vpc": True, "image/base": OTHER_REGION.replace("eu-west-1", "us-west-2"), "image/index": CODEARTIFACT}),
-    Case("wheels_are_what_the_locks_name", {"hyperpod_ray/image/wheels": "nowhere"}, "image.wheels", "is no folder of the project", {"hyperpod_ray/image/wheels": "hyperpod_ray/image/wheels"}),
+    Case("wheels_are_what_the_locks_name", {"image/wheels": "nowhere"}, "image.wheels", "is no folder of the project", {"image/wheels": "hyperpod_ray/image/wheels"}),
     Case("registries_are_of_the_partition", {"image/uri": OTHER_REGION.replace("eu-west-1.amazonaws.com", "us-west-2.amazonaws.com.cn")}, "image.uri", "is no registry of aws", {"image/uri": OTHER_REGION}),
     Case("charts_are_locked", {"helm/kuberay_operator": "1.7.1"}, "helm.kuberay_operator", "locks kuberay-operator 1.7.0", {"helm/kuberay_operator": "1.7.0"}),
     Case("charts_are_locked", {"helm/lock_file": "chart.lock.yaml"}, "helm.lock_file", "is no file of the project. Expected a lock file of charts. Fix: did you mean 'charts.lock.yaml'?", {"helm/lock_file": "charts.lock.yaml"}),

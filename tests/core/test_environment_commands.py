@@ -122,13 +122,14 @@ def test_bad_use_is_exit_code_2() -> None:
 def test_nothing_heavy_is_imported() -> None:
     """The package starts fast because it needs pydantic and PyYAML only."""
     code = (
-        "import sys; before = set(sys.modules); import core, hyperpod_ray.core.reference; core.load('local'); "
+        "import sys; before = set(sys.modules); "
+        "from hyperpod_ray import core; import hyperpod_ray.core.reference; core.load('local'); "
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     imported = {name for name in json.loads(done.stdout.splitlines()[-1].replace("'", '"')) if not name.startswith("_")}
     pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
-    assert imported - {"cython_runtime"} == {"core", "service_rules", "yaml", *pydantic}
+    assert imported - {"cython_runtime"} == {"hyperpod_ray", "hyperpod_ray_rules", "yaml", *pydantic}
 
 
 # --- the generated reference -----------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    "core", "planner", "pricing", "charts", "image", "k8s", "ops", "review", "cli", "jobs", "sandbox", "rehearsal",
-    "resilience",
+    "hyperpod_ray", "hyperpod_ray_sandbox", "hyperpod_ray_training", "jobs", "k8s",
 )  # fmt: skip
 BASES = {"ProjectError", "SandboxError", "InputError", "Unrecoverable"}
 FORM = {"in_three_parts", "Message", "unreadable_file", "_no_job_file", "_not_a_setting"}

@@ -14,8 +14,8 @@ from hyperpod_ray_rules import names as service_names
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    *("cli", "core", "charts", "image", "jobs", "k8s", "ops", "pricing", "rehearsal", "review", "sandbox", "stacks"),
-    *("planner", "service_rules", "constructs", "docs", "resilience", "guard", "app.py"),
+    *("hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_sandbox", "hyperpod_ray_training"),
+    *("app.py", "constructs", "docs", "jobs", "k8s", "stacks"),
 )
 ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID), str(names.RAY_GID), *names.STACKS}
 """Values that are ordinary words or numbers too: an AWS client is called fsx, a section of the file ray."""

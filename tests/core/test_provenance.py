@@ -44,7 +44,7 @@ def test_state_by_day(day: str, change: dict[str, Any], state: str) -> None:
 def test_each_data_file_of_the_product_says_where_it_comes_from() -> None:
     """Data: each YAML file that code reads as facts of others. Settings and generated files are not."""
     not_facts = {"charts.contents.yaml"}
-    folders = ("core", "service_rules", "review", "pricing", "planner", "image", ".")
+    folders = ("hyperpod_ray", "hyperpod_ray_rules", ".")
     there = {
         str(path.relative_to(project.SOURCE))
         for folder in folders

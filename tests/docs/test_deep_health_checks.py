@@ -44,4 +44,6 @@ def test_the_setting_and_status_lead_to_it() -> None:
     described = InstanceGroup.model_fields["deep_health_checks"].description or ""
     assert "docs/deep-health-checks.md" in described
     assert "docs/deep-health-checks.md" in (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert "docs/deep-health-checks.md" in (DOCS.parent / "ops" / "verdict" / "nodes.py").read_text(encoding="utf-8")
+    assert "docs/deep-health-checks.md" in (DOCS.parent / "hyperpod_ray" / "ops" / "verdict" / "nodes.py").read_text(
+        encoding="utf-8"
+    )

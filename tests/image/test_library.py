@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import hyperpod_ray_training as resilience
+import hyperpod_ray_training
 
 PROJECT = Path(__file__).resolve().parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -20,15 +20,15 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     options = ["--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out)]
-    subprocess.run([*PIP, "wheel", *options, str(PROJECT / "resilience")], check=True, cwd=out)
+    subprocess.run([*PIP, "wheel", *options, str(PROJECT / "hyperpod_ray_training")], check=True, cwd=out)
     (built,) = out.glob("*.whl")
     return built
 
 
 def test_the_wheel_holds_every_module_and_its_types(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    modules = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "resilience").rglob("*.py")}
-    assert names == modules | {"hyperpod_ray_training/py.typed"}
+    modules = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "hyperpod_ray_training").rglob("*.py")}
+    assert names == modules | {f"hyperpod_ray_training/{name}" for name in ("py.typed", "pyproject.toml")}
 
 
 def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     empty.mkdir()
     subprocess.run([*PIP, "install", "--no-index", "--no-deps", "--target", str(site), str(wheel)], check=True)
     code = (
-        "import resilience, sys, importlib.metadata as m\n"
+        "import hyperpod_ray_training, sys, importlib.metadata as m\n"
         "hyperpod_ray_training.Settings()\n"
-        "print(resilience.__file__, resilience.__version__, m.version('resilience'))\n"
-        "ours = {'core', 'k8s', 'cli', 'ops', 'stacks', 'sandbox', 'rehearsal'}\n"
+        "print(hyperpod_ray_training.__file__, hyperpod_ray_training.__version__, m.version('hyperpod-ray-training'))\n"
+        "ours = {'hyperpod_ray', 'hyperpod_ray_sandbox', 'hyperpod_ray_rules'}\n"
         "assert not ours & set(sys.modules)\n"
         "assert not {'torch', 'ray'} & set(sys.modules)\n"
     )
@@ -53,12 +53,17 @@ def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [f"{site}/resilience/__init__.py", resilience.__version__, resilience.__version__]
+    assert done.stdout.split() == [
+        f"{site}/hyperpod_ray_training/__init__.py",
+        *2 * [hyperpod_ray_training.__version__],
+    ]
 
 
 def test_the_image_installs_that_wheel() -> None:
-    text = (PROJECT / "image" / "Dockerfile").read_text(encoding="utf-8")
-    assert "pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /tmp/wheels /tmp/resilience" in text
+    text = (PROJECT / "hyperpod_ray" / "image" / "Dockerfile").read_text(encoding="utf-8")
+    assert (
+        "pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /tmp/wheels /tmp/hyperpod_ray_training" in text
+    )
     assert "pip install --no-cache-dir --no-index --no-deps /tmp/wheels/*.whl" in text
     # a folder on the path would come before a job's own packages of the same name
     assert "PYTHONPATH=/opt" not in text

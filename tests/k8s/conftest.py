@@ -277,4 +277,4 @@ def crds() -> Path:
     locked = Lock.read(PROJECT / "charts.lock.yaml").charts["kuberay-operator"]
     if locked.path.is_file():
         return store.unpack(locked) / "crds"
-    return PROJECT / "sandbox" / "charts" / "kuberay-operator" / "crds"
+    return PROJECT / "hyperpod_ray_sandbox" / "charts" / "kuberay-operator" / "crds"

@@ -62,8 +62,9 @@ def test_its_rights_in_kubernetes(made: dict[str, Json]) -> None:
 def test_the_program_is_mounted_whole(made: dict[str, Json]) -> None:
     """Every module of the package, and of ours nothing but the services' names."""
     files = guard.program()
-    assert {path.partition("/")[0] for path in files} == {"guard", "service_rules"}
-    assert {path for path in files if path.startswith("service_rules")} == {"hyperpod_ray_rules/names.py"}
+    rest = {path for path in files if not path.startswith("hyperpod_ray/guard/")}
+    rules = {"hyperpod_ray_rules/__init__.py", "hyperpod_ray_rules/names.py"}
+    assert rest == {"hyperpod_ray/__init__.py", *rules}
     assert {
         "hyperpod_ray/guard/__main__.py",
         "hyperpod_ray/guard/__init__.py",

@@ -73,7 +73,7 @@ def test_the_variable_is_no_setting_of_the_library() -> None:
 
 def test_the_library_imports_awss_only_where_it_sends() -> None:
     """It is optional: a module that names it at its top would end every job of an image without it."""
-    for path in (Path(__file__).parents[2] / "resilience").rglob("*.py"):
+    for path in (Path(__file__).parents[2] / "hyperpod_ray_training").rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             assert "toolkit_for_ray" not in ast.unparse(node) or not isinstance(node, (ast.Import, ast.ImportFrom)), (
                 path

@@ -20,7 +20,7 @@ from hyperpod_ray.core import Plan
 from hyperpod_ray.core.names import OPERATOR_NAMESPACE
 
 PROJECT = Path(__file__).resolve().parents[2]
-STAND_INS = PROJECT / "sandbox" / "charts"
+STAND_INS = PROJECT / "hyperpod_ray_sandbox" / "charts"
 Plans = Callable[..., Plan]
 
 

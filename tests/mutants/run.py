@@ -218,7 +218,7 @@ def _copy(target: Path) -> None:
     for path in (PROJECT / ".cache").glob("*"):
         if path.name != OWN_CACHE:
             (target / ".cache" / path.name).symlink_to(path.resolve())
-    dist = PROJECT / "sandbox" / "charts" / "dist"
+    dist = PROJECT / "hyperpod_ray_sandbox" / "charts" / "dist"
     if dist.is_dir():
         shutil.copytree(dist, target / "sandbox" / "charts" / "dist")
 

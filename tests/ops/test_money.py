@@ -15,7 +15,8 @@ from botocore.stub import Stubber
 
 from hyperpod_ray.core import load
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.money.spend import bill, run_usd, spend, spending
+from hyperpod_ray.ops.money import bill, spending
+from hyperpod_ray.ops.money.spend import run_usd, spend
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Unseen
 from hyperpod_ray.ops.output import Format

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.runs.listing import journal
+from hyperpod_ray.ops.runs import journal
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray_training.pace import Pace, Parts
 from tests.ops.snapshots import JOB, healthy, said

@@ -16,7 +16,7 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.jobs.submit import post
 from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.ops.reach.jobs_api import Jobs
-from hyperpod_ray.ops.runs.listing import pull
+from hyperpod_ray.ops.runs import pull
 from tests.ops.ray_head import Head
 from tests.ops.test_pull import checkpoint, same
 from tests.ops.world import World

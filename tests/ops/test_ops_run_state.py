@@ -14,7 +14,7 @@ import pytest
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import runs as reader
-from hyperpod_ray.ops.runs.listing import run_plot, run_state
+from hyperpod_ray.ops.runs import run_plot, run_state
 from hyperpod_ray_training import journal
 from tests.ops.world import environment_text
 

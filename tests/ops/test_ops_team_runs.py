@@ -30,8 +30,8 @@ from hyperpod_ray.ops.jobs import job_object, submit
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
 from hyperpod_ray.ops.reach.clients import Target
-from hyperpod_ray.ops.runs.listing import listing as runs
-from hyperpod_ray.ops.runs.listing import pull
+from hyperpod_ray.ops.runs import listing as runs
+from hyperpod_ray.ops.runs import pull
 from tests.k8s.conftest import BINDINGS
 from tests.ops.pod_logs import with_log
 from tests.ops.test_ops_as_ray_user import forbidden

@@ -313,5 +313,5 @@ def test_only_what_a_job_links_can_be_read(ray: Head, tmp_path: Path) -> None:
 
 
 def test_the_library_and_status_name_the_same_folder() -> None:
-    text = (ROOT / "resilience" / "publish.py").read_text(encoding="utf-8")
+    text = (ROOT / "hyperpod_ray_training" / "publish.py").read_text(encoding="utf-8")
     assert f'FOLDER = "{names.PUBLISHED_RUNS.rstrip("/")}"' in text

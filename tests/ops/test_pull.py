@@ -18,7 +18,7 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import files as reader
 from hyperpod_ray.ops.in_ray import runs as run_reader
-from hyperpod_ray.ops.runs.listing import pull
+from hyperpod_ray.ops.runs import pull
 from tests.ops.world import environment_text
 
 SHARD = bytes(range(256)) * 4096

@@ -313,7 +313,7 @@ class World:
         for manifest in (*k8s.namespace_manifests(plan), *k8s.platform_manifests(plan, bindings)):
             self.apply(manifest.objects)
         for release, namespace in (("hyperpod-dependencies", "kube-system"), ("kuberay-operator",) * 2):
-            chart = ROOT / "sandbox" / "charts" / release
+            chart = ROOT / "hyperpod_ray_sandbox" / "charts" / release
             words = ["install", release, str(chart), "--namespace", namespace, "--set", "global.region=us-west-2"]
             environment = {**self.environ(), "KUBECONFIG": self.running.kubeconfig}
             done = kubectl.run("helm", words, environment=environment)

@@ -57,7 +57,7 @@ def test_the_page_lists_what_was_compared_with_its_source() -> None:
         assert all(re.search(r"\d|guide|EC2|docs/", one["source"]) for one in marked)
         found[name.removesuffix(".yaml")] = len(marked)
     assert found == {"failures": 0, "gpus": 8, "memory": 0, "models": 3, "storage": 5, "throughput": 5, "times": 0}
-    page = (FOLDER.parents[1] / "docs" / "plan.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
     named = (
         "Llama 3 70B, Llama 3.1 405B and Llama 2 70B",
         "Llama 3.1 8B, 70B and 405B",

@@ -12,7 +12,7 @@ import hyperpod_ray_training as resilience
 from hyperpod_ray_training import EpochBatches, Resumable, Rows, Run
 from hyperpod_ray_training.spares import memory_needed
 
-PAGE = (ROOT / "docs" / "reference" / "resilience.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "training-library.md").read_text()
 
 
 def test_every_public_name_is_on_the_page() -> None:

@@ -47,7 +47,7 @@ def _project(side: Side, folder: Path) -> Path:
     """The project itself, or a copy of its uploaded folders with a side's edits."""
     if not side.files:
         return PROJECT
-    for name in ("lifecycle", "image", "resilience"):
+    for name in ("lifecycle", "hyperpod_ray/image", "hyperpod_ray_training"):
         if (PROJECT / name).is_dir():
             shutil.copytree(PROJECT / name, folder / name)
     for name, text in side.files.items():

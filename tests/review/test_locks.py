@@ -82,6 +82,7 @@ def test_a_broken_lock_file_is_one_message(tmp_path: Path) -> None:
 def test_every_lock_of_an_image_is_read() -> None:
     """A set whose lock is missing here would change without a row."""
     there = {
-        f"hyperpod_ray/image/{file.name}" for file in (Path(__file__).parents[2] / "image").glob("requirements-*.txt")
+        f"hyperpod_ray/image/{file.name}"
+        for file in (Path(__file__).parents[2] / "hyperpod_ray" / "image").glob("requirements-*.txt")
     }
     assert there - {"hyperpod_ray/image/requirements-own.txt"} <= set(locks.PYTHON)

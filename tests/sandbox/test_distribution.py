@@ -26,28 +26,31 @@ SANDBOX = paths.PACKAGE
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The sandbox's wheel and that of the services' rules, which it needs."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=SANDBOX, check=True, capture_output=True)
-    (made,) = folder.glob("*.whl")
-    return made
+    for source in (SANDBOX, paths.ROOT / "hyperpod_ray_rules"):
+        subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def wheel(wheels: dict[str, Path]) -> Path:
+    return wheels["hyperpod_ray_sandbox"]
 
 
 def test_the_wheel_has_every_module_and_its_data(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     for path in SANDBOX.glob("*.py"):
         assert f"hyperpod_ray_sandbox/{path.name}" in inside
-    for package in ("aws", "kubernetes"):
+    for package in ("aws", "kubernetes", "rehearsal"):
         for path in (SANDBOX / package).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 assert f"hyperpod_ray_sandbox/{path.relative_to(SANDBOX)}" in inside
-    for path in (paths.ROOT / "service_rules").rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
-            assert str(path.relative_to(paths.ROOT)) in inside
     assert not any("__pycache__" in name for name in inside)
     tops = {name.partition("/")[0] for name in inside}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"sandbox", "service_rules"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"hyperpod_ray_sandbox"}
 
 
 def test_it_needs_what_its_lock_pins_and_nothing_else() -> None:
@@ -58,7 +61,7 @@ def test_it_needs_what_its_lock_pins_and_nothing_else() -> None:
         for line in (SANDBOX / "requirements.in").read_text().splitlines()
         if line.strip() and not line.startswith("#")
     }
-    assert needed == asked
+    assert needed == asked | {"hyperpod-ray-rules"}
     imported = set()
     for path in SANDBOX.rglob("*.py"):
         if "node_modules" in path.parts:
@@ -68,7 +71,7 @@ def test_it_needs_what_its_lock_pins_and_nothing_else() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.partition(".")[0])
-    own = {"sandbox", "service_rules"}
+    own = {"hyperpod_ray_sandbox", "hyperpod_ray_rules"}
     # name of the module by name of the distribution
     names = {"cel_expr_python": "cel-expr-python", "yaml": "pyyaml", "kubernetes_validate": "kubernetes-validate",
              "botocore": "boto3"}  # fmt: skip
@@ -77,7 +80,7 @@ def test_it_needs_what_its_lock_pins_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel, and the packages of .venv-emulator in place of an index."""
     home = tmp_path_factory.mktemp("elsewhere") / "venv"
     venv.EnvBuilder(symlinks=True, with_pip=False).create(home)
@@ -85,7 +88,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = next((paths.VENV.resolve() / "lib").glob("python*/site-packages"))
     (site / "dependencies.pth").write_text(f"{packages}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--quiet", str(wheel)], check=True)
+    subprocess.run([*pip, "--quiet", *map(str, wheels.values())], check=True)
     return home
 
 

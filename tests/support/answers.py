@@ -551,7 +551,7 @@ def check(text: str) -> None:
 @functools.cache
 def ray_schema(kind: str) -> Json:
     """KubeRay's schema of a kind; what it does not know is refused at the first two levels."""
-    path = ROOT / "sandbox" / "charts" / "kuberay-operator" / "crds" / f"ray.io_{kind.lower()}s.yaml"
+    path = ROOT / "hyperpod_ray_sandbox" / "charts" / "kuberay-operator" / "crds" / f"ray.io_{kind.lower()}s.yaml"
     crd = yaml.safe_load(path.read_text("utf-8"))
     (found,) = [
         version["schema"]["openAPIV3Schema"]

@@ -20,8 +20,9 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = (
-    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "core", "environments",
-    "image", "images.lock.yaml", "jobs", "k8s", "lifecycle", "pricing", "resilience", "service_rules", "stacks",
+    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "environments",
+    *(f"hyperpod_ray/{room}" for room in ("charts", "core", "guard", "image", "pricing")), "hyperpod_ray_rules",
+    "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
 )  # fmt: skip
 """Everything that an assembly is made of."""
 PACKAGES = ("aws-cdk-lib", "cdk8s", "jsii")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from hyperpod_ray.core import plan_names
+from hyperpod_ray.core import plan_names, project
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import protection
 from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
@@ -25,8 +25,7 @@ from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
-PROJECT = Path(__file__).resolve().parents[2]
-CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
@@ -115,7 +114,7 @@ def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Seque
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command,
-        cwd=PROJECT,
+        cwd=project.SOURCE,
         env={**os.environ, "PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core import names, plan_names, project
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import inventory, protection
@@ -26,8 +26,7 @@ from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 
-PROJECT = Path(__file__).resolve().parents[2]
-CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
 """Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
@@ -279,7 +278,7 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
-        command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command, cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101

@@ -11,7 +11,7 @@ from typing import Any
 
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
-from hyperpod_ray.ops.money.spend import spending
+from hyperpod_ray.ops.money import spending
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
 from hyperpod_ray.pricing import price_file, price_list, prices

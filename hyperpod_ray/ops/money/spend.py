@@ -1,7 +1,7 @@
 """What an environment has cost so far this month, and which of its GPUs do nothing: prices times what is there. Pure.
 
-This is arithmetic over list prices, not a bill: `hyperpod_ray.ops.money.bill` asks AWS for that. A node that was replaced
-and is gone is not counted before its replacement's launch, so the sum is a lower bound.
+This is arithmetic over list prices, not a bill: `bill.py` asks AWS for that. A node that was replaced and
+is gone is not counted before its replacement's launch, so the sum is a lower bound.
 """
 
 from __future__ import annotations

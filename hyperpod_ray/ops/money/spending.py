@@ -12,12 +12,13 @@ from hyperpod_ray import core
 from hyperpod_ray.core import AnyFile, names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
+from hyperpod_ray.ops.money import bill
 from hyperpod_ray.ops.money.bill import Bill
-from hyperpod_ray.ops.money.spend import Spend, bill, run_usd, spend
+from hyperpod_ray.ops.money.spend import Spend, run_usd, spend
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
-from hyperpod_ray.ops.runs.listing import record
+from hyperpod_ray.ops.runs import record
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Prices
 

@@ -27,7 +27,7 @@ from hyperpod_ray.ops.reach import connect
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.forward import LOOPBACK
 from hyperpod_ray.ops.reach.jobs_api import ENDED, Jobs, is_ours
-from hyperpod_ray.ops.runs.listing import journal
+from hyperpod_ray.ops.runs import journal
 
 CALL_SECONDS = 15.0
 """A dashboard that takes longer is not asked further."""

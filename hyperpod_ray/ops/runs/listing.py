@@ -26,7 +26,7 @@ from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
 from hyperpod_ray.ops.reach.clients import SlurmTarget, Target
 from hyperpod_ray.ops.reach.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, is_ours, jobs_of
-from hyperpod_ray.ops.runs.listing import run_plot, run_state, slurm_runs
+from hyperpod_ray.ops.runs import run_plot, run_state, slurm_runs
 from hyperpod_ray.ops.runs.run_state import Mode, State
 
 AnyRuns = Target | SlurmTarget

@@ -27,8 +27,8 @@ from hyperpod_ray.ops.in_ray import files as reader
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.jobs_api import Jobs
-from hyperpod_ray.ops.runs.listing import listing as runs
-from hyperpod_ray.ops.runs.listing import run_state
+from hyperpod_ray.ops.runs import listing as runs
+from hyperpod_ray.ops.runs import run_state
 from hyperpod_ray.ops.runs.run_state import Mode, State
 
 CHUNK_BYTES = 1 << 20

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hyperpod_ray.ops.observe.snapshot import Run
+from hyperpod_ray.ops.runs import journal
 from hyperpod_ray.ops.runs.journal import number, whole
-from hyperpod_ray.ops.runs.listing import journal
 
 RECENT_SECONDS = 60.0
 """Of what the present rate is an average."""

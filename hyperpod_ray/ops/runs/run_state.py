@@ -24,7 +24,7 @@ from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.jobs.submit import post, upload
 from hyperpod_ray.ops.observe.snapshot import Run as Training
 from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
-from hyperpod_ray.ops.runs.listing import journal
+from hyperpod_ray.ops.runs import journal
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5

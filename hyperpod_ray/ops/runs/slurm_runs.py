@@ -24,7 +24,7 @@ from hyperpod_ray.ops.observe import gather, slurm
 from hyperpod_ray.ops.observe.snapshot import Instance
 from hyperpod_ray.ops.output import log
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from hyperpod_ray.ops.runs.listing import run_state
+from hyperpod_ray.ops.runs import run_state
 from hyperpod_ray.ops.runs.run_state import State
 
 STORAGE = f"{names.MOUNT_PATH}/runs"

@@ -1,7 +1,7 @@
 """What EC2 and EKS say that they offer: instance types by zone, and Kubernetes versions with their support.
 
 MiniStack answers neither DescribeInstanceTypeOfferings nor DescribeClusterVersions. The data is that of
-`service_rules`: every HyperPod type is offered in every zone, unless a test withdraws it; versions have EKS's own
+`hyperpod_ray_rules`: every HyperPod type is offered in every zone, unless a test withdraws it; versions have EKS's own
 dates.
 """
 

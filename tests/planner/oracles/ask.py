@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-MODELS = Path(__file__).resolve().parents[3] / "planner" / "data" / "models.yaml"
+MODELS = Path(__file__).resolve().parents[3] / "hyperpod_ray" / "planner" / "data" / "models.yaml"
 GIB = float(2**30)
 
 MEMORY = (("llama-3.2-1b", 8), ("llama-3.1-8b", 8), ("llama-3.1-8b", 128), ("llama-3.1-70b", 64))

@@ -13,7 +13,7 @@ from tests.sandbox.kubernetes.test_controllers import OPERATOR, given, ray_clust
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 Json = dict[str, Any]
-DEFINITIONS = Path(__file__).resolve().parents[3] / "sandbox" / "charts" / "kuberay-operator" / "crds"
+DEFINITIONS = Path(__file__).resolve().parents[3] / "hyperpod_ray_sandbox" / "charts" / "kuberay-operator" / "crds"
 
 
 def ray_job(name: str, **spec: Any) -> Json:

@@ -27,7 +27,7 @@ from tests.k8s.conftest import BINDINGS
 pytestmark = pytest.mark.emulator
 
 Json = dict[str, Any]
-CRDS = FOLDER.parent / "sandbox" / "charts" / "kuberay-operator" / "crds"
+CRDS = FOLDER.parent / "hyperpod_ray_sandbox" / "charts" / "kuberay-operator" / "crds"
 QUEUE = "kueue.x-k8s.io/queue-name"
 """As Kueue spells it (pkg/controller/constants)."""
 VISION, SPEECH, OTHER = "hyperpod-ns-vision", "hyperpod-ns-speech", "ray"
