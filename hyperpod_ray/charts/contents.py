@@ -133,7 +133,7 @@ def _read(lock: Lock) -> dict[str, Any]:
 def _keys(tree: Mapping[str, bytes], prefix: str = "") -> Iterator[str]:
     """Keys of the values file, of every sub-chart's below its name, of templates, and the dependencies' conditions."""
     dependencies = _yaml(tree, "Chart.yaml").get("dependencies") or []
-    subs = {path.split("/")[1] for path in tree if re.fullmatch(r"hyperpod_ray/charts/[^/]+/Chart\.yaml", path)}
+    subs = {path.split("/")[1] for path in tree if re.fullmatch(r"charts/[^/]+/Chart\.yaml", path)}
     read = {"global", *(str(item["name"]) for item in dependencies), *subs}
     has_templates = any(path.startswith("templates/") for path in tree)
     own = _yaml(tree, "values.yaml")
@@ -149,9 +149,7 @@ def _keys(tree: Mapping[str, bytes], prefix: str = "") -> Iterator[str]:
             yield from (prefix + match.lstrip(".") for match in _VALUE.findall(data.decode(errors="replace")))
     for sub in sorted(subs):
         inner = {
-            path[len(f"hyperpod_ray/charts/{sub}/") :]: data
-            for path, data in tree.items()
-            if path.startswith(f"hyperpod_ray/charts/{sub}/")
+            path[len(f"charts/{sub}/") :]: data for path, data in tree.items() if path.startswith(f"charts/{sub}/")
         }
         name = str(_yaml(inner, "Chart.yaml").get("name"))
         for key in _keys(inner, f"{prefix}{name}."):

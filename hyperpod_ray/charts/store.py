@@ -195,7 +195,7 @@ def _vendored(data: bytes, sub: SubChart) -> archive.Tree:
     name = f"{sub.chart}-{sub.version}.tgz"
     inner = archive.below(archive.read(data, name=name), sub.chart, name=name)
     _check_name(inner, sub.chart, sub.version, name)
-    return {f"hyperpod_ray/charts/{sub.chart}/{path}": content for path, content in inner.items()}
+    return {f"charts/{sub.chart}/{path}": content for path, content in inner.items()}
 
 
 def _published(repository: str, chart: str, version: str, where: str, *, stated_only: bool) -> bytes:

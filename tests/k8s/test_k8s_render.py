@@ -83,7 +83,9 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
     values = yaml.safe_load((local / "10-kuberay-operator.values.yaml").read_text())
     assert values["watchNamespace"] == ["ray"]
     readme = (local / "README.md").read_text()
-    assert "helm upgrade --install kuberay-operator sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
+    assert (
+        "helm upgrade --install kuberay-operator hyperpod_ray_sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
+    )
     assert "kubectl apply -f 14-ray-cluster.yaml" in readme
 
 
