@@ -218,7 +218,7 @@ FASHION = Example(
     changes=(
         (
             "from ray.train.torch import TorchTrainer\n",
-            "from ray.train.torch import TorchTrainer\nfrom resilience import Resumable, Run\n",
+            "from ray.train.torch import TorchTrainer\nfrom hyperpod_ray_training import Resumable, Run\n",
         ),
         (
             "    # Model training loop\n    for epoch in range(epochs):\n",
@@ -261,7 +261,7 @@ GLUE = Example(
         (
             "from accelerate.utils.deepspeed import DummyOptim, DummyScheduler\n",
             "from accelerate.utils.deepspeed import DummyOptim, DummyScheduler\n"
-            "from resilience import Resumable, Run\n",
+            "from hyperpod_ray_training import Resumable, Run\n",
         ),
         (
             "    for epoch in range(starting_epoch, num_epochs):\n",
