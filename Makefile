@@ -19,10 +19,10 @@ help:  ## list the commands
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
-.venv/.stamp: requirements.txt requirements-dev.txt pyproject.toml
+.venv/.stamp: requirements.txt requirements/dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	touch $@
 
@@ -41,10 +41,10 @@ emulator-env: setup  ## install the embedded AWS
 TORCH := torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
-.venv-rehearsal/.stamp: requirements-rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
+.venv-rehearsal/.stamp: requirements/rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
 	$(PYTHON) -m venv .venv-rehearsal
 	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
-	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
+	$(PIP_REHEARSAL) --require-hashes -r requirements/rehearsal.txt
 	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r hyperpod_ray/image/requirements-build.txt
 	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r hyperpod_ray/image/requirements-tiered.txt
 	touch $@
@@ -52,9 +52,9 @@ PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
 
 # without their own requirements, which are old: what is asked of them needs none of those
-.venv-oracles/.stamp: requirements-oracles.txt
+.venv-oracles/.stamp: requirements/oracles.txt
 	$(PYTHON) -m venv .venv-oracles
-	.venv-oracles/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements-oracles.txt
+	.venv-oracles/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements/oracles.txt
 	touch $@
 
 # --- the story --------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ terminal: setup emulator-env local-charts  ## record docs/terminal.svg: status, 
 
 docs: setup  ## build the documentation site into .cache/site; a broken link fails
 	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements-docs.txt
+	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements/docs.txt
 	.venv-docs/bin/mkdocs build  # no --quiet: strict does not count warnings then
 	.venv-docs/bin/python docs/check_site.py .cache/site
 
