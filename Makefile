@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test quick times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test quick times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -137,6 +137,9 @@ oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and c
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m hyperpod_ray_sandbox.charts.kuberay_crds $(FROM)
+
+house: setup  ## print the figures of the source: files, lines, arrows, circles, names
+	$(BIN)/python benchmarks/house.py
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)
