@@ -18,10 +18,8 @@ ABSENT = (
     "cdklabs",
     "ray",
     "torch",
-    "sandbox",
-    "rehearsal",
-    "stacks",
-    "hyperpod_ray",
+    "hyperpod_ray_sandbox",
+    "hyperpod_ray_training",
 )
 """Packages of the extras, and rooms that are not in the wheel. Ray is among them: its Jobs API is HTTP."""
 SITE = f"""import sys
