@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test quick times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-all quick times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -76,8 +76,13 @@ pin: setup  ## record the digests of the base image and of what a mirror copies,
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
 
-test: setup emulator-env rehearsal-env local-charts  ## the whole suite
+test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run
+
+test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked slow: deploys, printed commands, the runbook, soaks
+	$(BIN)/python -m tests.run --slow
+
+test-all: test test-slow  ## the whole suite
 
 quick: setup local-charts  ## the tests that start no server, no Ray and no cdk CLI
 	$(BIN)/python -m tests.run --quick
@@ -88,7 +93,7 @@ times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo a
 walk: setup emulator-env rehearsal-env local-charts  ## run what the pages print, as printed, in a fresh clone
 	$(BIN)/python -m tests.run --walk
 
-stories: setup rehearsal-env  ## two teams and commands by hand with real Ray, and Ray on a real Slurm: minutes that `make test` has no time for
+stories: setup rehearsal-env  ## two teams and commands by hand with real Ray, and Ray on a real Slurm: minutes that `make test-all` has no time for
 	$(BIN)/python -m tests.run --stories -rs
 
 browser: setup docs  ## open the page of `status --web` and the built site in headless Chromium; pictures in .cache/browser
