@@ -135,6 +135,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
+	$(BIN)/python docs/plan_agreement.py
 	$(BIN)/python docs/plan_pages.py
 
 oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and compare the planner with their answers

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -38,24 +40,51 @@ def register(app: typer.Typer) -> None:
             "plan prod --model llama-3.1-70b --tokens 1T",
             "plan prod --params 13B --tokens 300B --sequence 4096 --compare dev",
             "plan prod --model llama-3.1-8b --tokens 1T --output html --out plan.html",
-            "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --no-deploy -o json",
+            "plan prod --model qwen3-30b-a3b --tokens 1T --parallel ep=8 --precision fp8",
+            "plan prod --config config.json --tokens 2B --lora-rank 16 --sequence 4096 --sort dollars",
+            "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --deploy -o json",
         ],
     )
     def plan(  # noqa: PLR0917
         env: Env,
         model: Annotated[str, typer.Option(metavar="NAME", help="Model that the planner knows.")] = "",
         params: Annotated[str, typer.Option(metavar="N", help="Parameters of another dense model: 70B.")] = "",
-        config: Annotated[Path | None, typer.Option(metavar="FILE", help="config.json of another dense model.")] = None,
+        config: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="config.json of any transformer on Hugging Face.")
+        ] = None,
         tokens: Annotated[str, typer.Option(metavar="N", help="Tokens to train on: 1T.")] = "",
-        sequence: Annotated[int | None, typer.Option(min=128, help="Tokens of one sequence. Default: 8192.")] = None,
+        sequence: Annotated[int | None, typer.Option(help="Tokens of one sequence. Default: 8192.")] = None,
         batch_tokens: Annotated[str, typer.Option(metavar="N", help="Tokens of one step. Default: 4M.")] = "",
         save: Annotated[
             Literal["async", "sync"] | None, typer.Option(help="How checkpoints are saved. Default: async.")
         ] = None,
-        keep: Annotated[int | None, typer.Option(min=1, help="Checkpoints that are kept. Default: 3.")] = None,
+        keep: Annotated[int | None, typer.Option(help="Checkpoints that are kept. Default: 3.")] = None,
+        precision: Annotated[
+            Literal["bf16", "fp8"] | None, typer.Option(help="Of matrix products. Default: bf16.")
+        ] = None,
+        lora_rank: Annotated[
+            int | None, typer.Option(metavar="N", help="Train LoRA adapters of this rank. Default: all parameters.")
+        ] = None,
+        parallel: Annotated[
+            str, typer.Option(metavar="SPLIT", help="Beside FSDP: tp=8,cp=2,ep=8. Default: nothing.")
+        ] = "",
+        recompute: Annotated[
+            Literal["none", "selective", "full"] | None,
+            typer.Option(help="Recomputation of activations. Default: the least that fits."),
+        ] = None,
+        stack: Annotated[
+            Literal["pytorch", "megatron"] | None,
+            typer.Option(help="Software whose published speeds count. Default: pytorch."),
+        ] = None,
         tokens_per_second: Annotated[
             float | None, typer.Option(metavar="N", help="Measured tokens per second of one GPU.")
         ] = None,
+        from_run: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="Journal of a run: its own measured speed.")
+        ] = None,
+        team: Annotated[
+            str, typer.Option(metavar="NAME", help="Plan in the quota of this team. Default: the RayCluster's workers.")
+        ] = "",
         failures: Annotated[
             str, typer.Option(metavar="LEVEL", help="low, central, high, or a YAML file with your own record.")
         ] = "central",
@@ -73,7 +102,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         deploy: Annotated[
             bool, typer.Option("--deploy/--no-deploy", help="Synthesize, for the time to the first step.")
-        ] = True,
+        ] = False,
+        sort: Annotated[
+            Literal["days", "dollars", "goodput"], typer.Option(help="Order of the table of alternatives.")
+        ] = "dollars",
         write: Annotated[
             bool, typer.Option("--write", help="Write the run and its best interval into the environment file.")
         ] = False,
@@ -82,20 +114,24 @@ def register(app: typer.Typer) -> None:
         ] = PlanFormat.table,
         out: Out = None,
     ) -> int:
-        """Plan a training run: what to buy, how to run it, when it ends. Exit code 3 when the training does not fit."""
+        """Plan a training run: what to buy, how to run it, when it ends.
+
+        Exit code 3 when the training does not fit, or only with a fused loss, which this project's jobs do not use.
+        """
         from hyperpod_ray.planner import PlanError, writing
         from hyperpod_ray.planner.job import Wish
 
         current.environment = env
         wish = Wish(
             model=model, parameters=params, config=config, tokens=tokens, sequence=sequence, batch_tokens=batch_tokens,
-            save=save, keep=keep, tokens_per_second=tokens_per_second,
+            save=save, keep=keep, tokens_per_second=tokens_per_second, precision=precision, stack=stack,
+            parallel=parallel, recompute=recompute, lora_rank=lora_rank,
         )  # fmt: skip
         try:
             made = [
                 _plan(
-                    name, wish, failures=failures, storage=storage, rehearsal=rehearsal,
-                    deploy=_deploy(name, given=assembly, synthesize=deploy),
+                    name, wish, failures=failures, storage=storage, rehearsal=rehearsal, team=team, run=from_run,
+                    sort=sort, deploy=partial(_deploy, name, given=assembly, synthesize=deploy),
                 )
                 for name in dict.fromkeys(filter(None, (env, compare)))
             ]  # fmt: skip
@@ -105,12 +141,23 @@ def register(app: typer.Typer) -> None:
                 output.log(f"wrote section training of {written}: look at it with git diff")
         except PlanError as error:
             raise OpsError.of(error, code=BAD_USE) from error
-        return OK if all(one.fits for one in made) else CONDITION_FALSE
+        return OK if all(one.as_the_jobs_do for one in made) else CONDITION_FALSE
 
 
-def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path | None, deploy: Deploy | str) -> Plan:
+def _plan(
+    name: str,
+    wish: Wish,
+    *,
+    failures: str,
+    storage: str,
+    rehearsal: Path | None,
+    team: str,
+    run: Path | None,
+    sort: Literal["days", "dollars", "goodput"],
+    deploy: Callable[[], Deploy | str],
+) -> Plan:
     from hyperpod_ray import core
-    from hyperpod_ray.planner import answers
+    from hyperpod_ray.planner import alternatives, answers, journal
     from hyperpod_ray.planner import rehearsal_report as rehearsed
     from hyperpod_ray.planner.cluster import bill, cluster, file_systems, with_storage
     from hyperpod_ray.planner.job import job
@@ -122,10 +169,11 @@ def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path
     system = parse(storage) if storage else None
     if system:
         plan = with_storage(plan, system)
-    part = cluster(plan)
+    part = cluster(plan, team=team)
+    work = job(wish, plan.settings.training if isinstance(plan, core.Plan) else None)
     outlook = Outlook(
         cluster=part.with_storage(system) if system else part,
-        job=job(wish, plan.settings.training if isinstance(plan, core.Plan) else None),
+        job=journal.measured(work, run) if run else work,
         rates=_rates(failures),
         rehearsed=rehearsed.read(rehearsal) if rehearsal else None,
     )
@@ -134,8 +182,10 @@ def _plan(name: str, wish: Wish, *, failures: str, storage: str, rehearsal: Path
     except price_file.PriceFileError as error:
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     day = output.now().date()
-    systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
-    return answers.plan(outlook, bill(plan, prices, day=day), deploy=deploy, systems=systems)
+    systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib, part=part)
+    own = bill(plan, prices, day=day, part=part)
+    others = alternatives.table(outlook, own, plan, prices, sort=sort)
+    return answers.plan(outlook, own, deploy=deploy(), systems=systems, others=others)
 
 
 def _rates(text: str) -> Rates:
@@ -153,7 +203,7 @@ def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
     from hyperpod_ray.review.errors import ReviewError
 
     if given is None and not synthesize:
-        return "Not asked for: --no-deploy."
+        return "Not asked for: --deploy synthesizes the templates and answers it."
     if given is None and not project.is_checkout():
         return "Not known: it needs a synthesized assembly (--app FOLDER), or a checkout of the project."
     from hyperpod_ray.cli.synthesis import app

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.planner.alternatives import Alternative
 from hyperpod_ray.planner.answers import Answer, Plan, Row, figure
 from hyperpod_ray.planner.ranges import Range
 
@@ -43,6 +45,9 @@ def _plan(console: Console, one: Plan, *, markdown: bool) -> None:
             console.print(figures(answer))
         for note in answer.notes:
             console.print(f"{'> ' if markdown else '  '}{note}")
+    if one.others:
+        console.print(f"{'## ' if markdown else chr(10)}Alternatives")
+        console.print(alternatives(one.others))
     console.print(f"{'## ' if markdown else chr(10)}Not known")
     for line in one.refused:
         console.print(f"- {line}")
@@ -54,6 +59,24 @@ def figures(answer: Answer) -> Any:
     for row in answer.rows:
         table.add_row(row.what, *cells(row), row.unit if row.unit != "%" else "", row.source)
     return table
+
+
+def alternatives(rows: Sequence[Alternative]) -> Any:
+    """What else could be bought, in the order of the list."""
+    table = output.table("Run on", "Fits", ">Days", ">Dollars", ">Goodput", "Note")
+    for row in rows:
+        goodput = "" if row.goodput is None else figure(row.goodput, "%")
+        name = f"{row.name} (as it is)" if row.own else row.name
+        table.add_row(name, row.fits, span(row.days, "days"), span(row.dollars, "$"), goodput, row.note)
+    return table
+
+
+def span(value: Range | None, unit: str) -> str:
+    """A figure with its span in one cell."""
+    if value is None:
+        return "not known"
+    low, central, high = (figure(one, unit) for one in value)
+    return f"{central} ({low} to {high})"
 
 
 def cells(row: Row) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperpod_ray.core.amounts import shown
 from hyperpod_ray.planner import PlanError, data, goodput, memory, simulate, spares, speed
+from hyperpod_ray.planner.alternatives import Alternative
 from hyperpod_ray.planner.cluster import Bill
 from hyperpod_ray.planner.failures import LEVELS
 from hyperpod_ray.planner.goodput import FLAT
@@ -74,6 +75,13 @@ class Plan:
     refused: list[str]
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     deploy: Deploy | None = None
+    others: list[Alternative] = field(default_factory=list)
+    """Alternatives, in the order that is asked for."""
+
+    @property
+    def as_the_jobs_do(self) -> bool:
+        """Whether it fits with the loss that this project's jobs compute, which keeps float32 logits."""
+        return self.outlook.fit.verdict in {"yes", "probably"}
 
 
 def plan(
@@ -82,6 +90,7 @@ def plan(
     *,
     deploy: Deploy | str = "",
     systems: Sequence[tuple[FileSystem, Bill]] = (),
+    others: Sequence[Alternative] = (),
     simulated: bool = True,
     runs: int | None = None,
 ) -> Plan:
@@ -92,6 +101,7 @@ def plan(
         bill: Prices.
         deploy: How long a deploy takes, or why that is not known.
         systems: File systems to compare, each with the bill of the environment with it.
+        others: What else could be bought, in the order that is asked for.
         simulated: Whether to draw runs; needs numpy.
         runs: Number of runs. Default: `simulate.RUNS`.
     """
@@ -103,6 +113,7 @@ def plan(
         bill=bill,
         answers=[],
         refused=list(_refused(outlook, bill)),
+        others=list(others),
     )
     fit = _fit(made)
     made.answers.append(fit)
@@ -115,8 +126,11 @@ def plan(
 
 def _subject(outlook: Outlook) -> str:
     job, cluster = outlook.job, outlook.cluster
+    ways = [job.method, "FP8" if job.precision == "fp8" else "", job.parallel.name]
+    ways += ["Megatron or Transformer Engine" if job.stack == "megatron" else ""]
+    more = "".join(f", {way}" for way in ways if way)
     return (
-        f"{job.model.name}, {shown(job.tokens)} tokens, sequences of {job.sequence:,}, "
+        f"{job.model.name}{more}, {shown(job.tokens)} tokens, sequences of {job.sequence:,}, "
         f"{shown(job.batch_tokens)} tokens a step, {job.save}hronous saves, on {cluster.name}"
     )
 
@@ -128,40 +142,31 @@ def _fit(made: Plan) -> Answer:
     outlook = made.outlook
     job, cluster = outlook.job, outlook.cluster
     constant = data.memory()
-    found = memory.fit(job.model, gpu=cluster.gpu, world=cluster.world, tokens=job.sequence)
-    least = memory.smallest_world(job.model, gpu=cluster.gpu, tokens=job.sequence, per_node=cluster.per_node)
-    made.fits = found.fits
-    answer = Answer(key="fit", title="Does it fit?")
-    need = f"{found.total:.1f} GiB of {found.usable:.1f} per GPU"
-    if found.fits:
-        answer.head = f"Yes: {need}, with {_recompute(found.recompute)}."
-    elif least is None:
-        answer.head = (
-            f"No: {need}, even with full recomputation. No number of {cluster.gpu} is enough: shorten the sequence, or "
-            "shard layers too (tensor parallelism), which the jobs of this project do not do."
-        )
-    else:
-        answer.head = f"No: {need}, even with full recomputation. It fits from {least} GPUs on."
+    fit, least = outlook.fit, outlook.smallest_world
+    made.fits = fit.fits
+    answer = Answer(key="fit", title="Does it fit?", head=_fit_head(fit, least, cluster.gpu))
     sources = {
-        "activations": constant[f"activations_{found.recompute}"].source,
+        "activations": constant[f"activations_{fit.recompute}"].source,
         "gathered layers": "two layers and the root in bf16, FSDP2 (fully_shard)",
         "gradients in reduction": "one layer and the root in bf16 and float32, FSDP2 with reduce_dtype float32",
     }
-    for name, gib in found.parts.items():
+    for name, gib in fit.parts.items():
         source = sources.get(name) or f"{constant[name].value:g} {constant[name].what} ({constant[name].source})"
         answer.rows.append(Row(what=name, value=Range.exact(gib), unit="GiB", source=source))
-    margin = constant["fragmentation"]
+    margin = constant["margin"]
     answer.rows.append(
         Row(
             what="all",
-            value=Range(found.total, found.total, found.worst),
+            value=fit.span,
             unit="GiB",
-            source=f"the sum; high: {margin.value:.0%} more, the {margin.what}",
+            source=f"the sum ± {margin.value:.0%}, the {margin.what}; low: with a fused loss",
         )
     )
     smallest = Range.exact(float(least)) if least else "none"
     answer.rows.append(
-        Row(what="smallest world that fits", value=smallest, unit="GPUs" if least else "", source="the sum above")
+        Row(
+            what="smallest world that surely fits", value=smallest, unit="GPUs" if least else "", source="the sum above"
+        )
     )
     if cluster.standing_by:
         of_pod = f"{cluster.pod_memory_gib:,} GiB a worker pod; copies for {cluster.standing_by} warm spares"
@@ -171,13 +176,41 @@ def _fit(made: Plan) -> Answer:
         if outlook.copies > cluster.pod_memory_gib:
             answer.notes.append("The copies for warm spares do not fit a worker pod: the run would be refused.")
     if job.model.assumed:
-        answer.notes.append(f"{job.model.assumed}.")
-    answer.notes.append(f"One sequence of {job.sequence:,} tokens per GPU and micro-step; float32 shards, Adam, bf16.")
+        answer.notes.append(f"{job.model.assumed[:1].upper()}{job.model.assumed[1:]}.")
+    if job.model.name not in data.models():
+        answer.notes.append(f"The shape counts {job.model.size}: compare that with the model's own count.")
+    way = f"adapters of rank {job.lora_rank} in float32, frozen weights in bf16" if job.lora_rank else "float32 shards"
+    answer.notes.append(f"One sequence of {job.sequence:,} tokens per rank and micro-step; {way}, Adam, bf16.")
+    if job.parallel.name:
+        answer.notes.append(
+            f"It counts {job.parallel.name}. The jobs of this project split nothing beside FSDP: yours must do it."
+        )
+    if job.model.experts and job.parallel.expert == 1:
+        answer.notes.append("Without ep, all experts of a layer are gathered on each GPU: give --parallel ep=8.")
     return answer
 
 
-def _recompute(kind: str) -> str:
-    return {"none": "no recomputation of activations"}.get(kind, f"{kind} recomputation of activations")
+def _fit_head(fit: memory.Fit, least: int | None, gpu: str) -> str:
+    low, _, high = fit.span
+    need = f"{fit.total:.1f} GiB ({low:.1f} to {high:.1f}) of {fit.usable:.1f} per GPU"
+    more = f"It surely fits from {least} GPUs on." if least else "More GPUs do not make it sure."
+    how = _recompute(fit.recompute)
+    if fit.verdict == "yes":
+        return f"Yes: {need}, with {how}."
+    if fit.verdict == "probably":
+        return f"Probably: {need}, with {how}; it can run out of memory. {more}"
+    if fit.verdict == "fused":
+        return f"Only with a fused loss, which keeps no float32 logits: {need}, with {how}. {more}"
+    if least is None:
+        return (
+            f"No: {need}, even with {how}. No number of {gpu} is enough: shorten the sequence, or split layers and "
+            "sequences (--parallel tp=8,cp=2)."
+        )
+    return f"No: {need}, even with {how}. It surely fits from {least} GPUs on."
+
+
+def _recompute(choice: str) -> str:
+    return {"none": "no recomputation of activations"}.get(choice, f"{choice} recomputation of activations")
 
 
 # --- b: days and dollars ---------------------------------------------------------------------------------------------
@@ -187,28 +220,40 @@ def _time(made: Plan) -> Answer:
     outlook, bill = made.outlook, made.bill
     cluster = outlook.cluster
     answer = Answer(key="time", title="When does it end, and for how much?")
-    if outlook.throughput is None:
+    if outlook.steps_speed is None or outlook.throughput is None:
         answer.head = f"Not known: no throughput of {cluster.gpu} is published. Give --tokens-per-second, per GPU."
         return answer
     if not made.fits:
         answer.head = "It does not fit, so it does not end."
         return answer
-    speed_, source = outlook.throughput
-    answer.rows.append(Row(what="tokens per second and GPU", value=speed_, unit="tokens/s", source=source))
+    (clean, clean_source), (whole, whole_source) = outlook.steps_speed, outlook.throughput
+    answer.rows.append(
+        Row(what="tokens per second and GPU, steps alone", value=clean, unit="tokens/s", source=clean_source)
+    )
+    if outlook.job.tokens_per_second is None:
+        answer.rows.append(
+            Row(what="tokens per second and GPU, a whole run", value=whole, unit="tokens/s", source=whole_source)
+        )
     answer.rows.append(
         Row(
             what="tokens per second",
-            value=speed_.map(lambda one: one * cluster.world),
+            value=whole.map(lambda one: one * cluster.world),
             unit="tokens/s",
             source=f"{cluster.world} GPUs",
         )
     )
-    assert outlook.work_seconds is not None and outlook.finish_seconds is not None  # noqa: S101
+    assert outlook.clean_seconds is not None and outlook.finish_seconds is not None  # noqa: S101
     days = outlook.finish_seconds.map(lambda seconds: seconds / DAY)
     answer.rows.append(
-        Row(what="steps alone", value=outlook.work_seconds.map(lambda s: s / DAY), unit="days", source="tokens ÷ speed")
+        Row(
+            what="steps alone",
+            value=outlook.clean_seconds.map(lambda s: s / DAY),
+            unit="days",
+            source="tokens ÷ speed of steps alone: as a benchmark runs, without interruptions",
+        )
     )
-    answer.rows.append(Row(what="to the end", value=days, unit="days", source="steps ÷ goodput"))
+    share = "÷ goodput" if not outlook.job.whole else "interruptions are in the measured speed"
+    answer.rows.append(Row(what="to the end", value=days, unit="days", source=f"tokens ÷ speed of a whole run {share}"))
     price = bill.per_hour(nodes=cluster.nodes + cluster.spares)
     if price is None:
         answer.rows.append(Row(what="cost", value=None, unit="$", source=f"no price of {', '.join(bill.unknown)}"))
@@ -220,17 +265,27 @@ def _time(made: Plan) -> Answer:
         answer.head = f"{_span(days, 'days')} and {_span(total, '$', short=True)}."
         if bill.unknown:
             answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
+    if outlook.job.tokens_per_second is None:
+        answer.notes.append(
+            "Steps alone answer what a benchmark shows. A whole run also evaluates, waits for data and has slow nodes."
+        )
+    elif not outlook.job.whole:
+        answer.notes.append("A measured speed of steps leaves evaluation, data and slow nodes aside.")
+    if cluster.scaled:
+        answer.notes.append(
+            f"Managed Karpenter adds the {cluster.nodes} nodes when the run starts and removes them after it: `cost` "
+            "counts none of them while nothing runs."
+        )
     hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
-    micro = outlook.job.batch_tokens / cluster.world
-    if cluster.nodes > 1 and min(micro, outlook.job.sequence) < hidden:
+    own = outlook.job.sequence / outlook.job.parallel.ranks
+    if cluster.nodes > 1 and own < hidden:
         answer.notes.append(
             f"FSDP's traffic between nodes hides behind the arithmetic from {hidden:,.0f} tokens per GPU and "
-            f"micro-step on; there are {min(micro, outlook.job.sequence):,.0f}: expect the low end."
+            f"micro-step on; there are {own:,.0f}: expect the low end, or use larger micro-batches."
         )
-    if micro < outlook.job.sequence:
+    if outlook.job.parallel.tensor > cluster.per_node:
         answer.notes.append(
-            f"A step has {micro:,.0f} tokens per GPU, less than one sequence: some GPUs have nothing to do. Raise "
-            "--batch-tokens, or use fewer GPUs."
+            f"tp={outlook.job.parallel.tensor} leaves the node: no published row does that, expect the low end."
         )
     return answer
 
@@ -466,9 +521,13 @@ def _goodput(made: Plan) -> Answer:
             )
         )
     if not made.outcomes and made.fits and outlook.work_seconds is not None:
+        many = simulate.rounds(outlook.run("high", only_rate=True), outlook.every, work=outlook.work_seconds.central)
         answer.notes.append(
-            "The 5 and 95 % of the end need the simulation, and that numpy: pip install '.[plan]' in a checkout."
+            "With so many interruptions no runs are drawn: their ends lie close around the closed form."
+            if many > simulate.MOST_ROUNDS
+            else "The 5 and 95 % of the end need the simulation, and that numpy: pip install '.[plan]' in a checkout."
         )
+    answer.rows += _copies(outlook)
     answer.notes.append("Each interruption is counted as a lost node; many are not, and then nobody waits for one.")
     if outlook.cluster.nodes * outlook.cluster.per_node < 512:
         answer.notes.append("Small clusters are the least known: there, software causes most interruptions.")
@@ -478,6 +537,34 @@ def _goodput(made: Plan) -> Answer:
             "has no NCCL, no large state and no image to pull."
         )
     return answer
+
+
+def _copies(outlook: Outlook) -> list[Row]:
+    """What warm spares cost each step, and how long a lost rank then takes; nothing without them."""
+    cluster = outlook.cluster
+    if not cluster.standing_by or outlook.step_seconds is None:
+        return []
+    share = outlook.checkpoint / max(1, cluster.world - cluster.standing_by)
+    flow = data.times()
+    exchange = Range(*sorted(share / (rate * 1e9 / 8) for rate in flow["copy_gbps"].seconds))
+    longer = Range(*(max(0.0, one - step) for one, step in zip(exchange, reversed(outlook.step_seconds), strict=True)))
+    ranks = cluster.world * flow["group_per_rank"].range.central
+    back = Range(*(one + other + ranks for one, other in zip(exchange, flow["rebuild"].range, strict=True)))
+    return [
+        Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),
+        Row(
+            what="which makes a step longer by",
+            value=Range(min(longer), longer.central, max(longer)),
+            unit="s",
+            source="what is longer than a step: below it, copies hide behind the arithmetic",
+        ),
+        Row(
+            what=f"a lost rank is back, of {cluster.world} ranks",
+            value=back,
+            unit="s",
+            source="hand-over of a copy, groups by rank, rebuild and NCCL (hyperpod_ray/planner/data/times.yaml); one step again",
+        ),
+    ]
 
 
 def _each(outlook: Outlook) -> Range:
@@ -589,6 +676,8 @@ def _spares(made: Plan) -> Answer:
         )
     else:
         answer.head = f"{'Yes' if pays else 'No'}: one pays from {limit.central:.0f} nodes on ({_plain(limit)})."
+    if cluster.promised:
+        answer.notes.append(f"Quotas of teams take {cluster.promised:.3g} nodes of this type: none of them is a spare.")
     if cluster.spares and not pays:
         answer.notes.append(
             f"The environment has {cluster.spares}. A deadline justifies it, or capacity that may not come back; "
@@ -699,8 +788,22 @@ def as_data(made: Plan) -> dict[str, Any]:
             }
             for answer in made.answers
         },
+        "alternatives": [_alternative(row) for row in made.others],
         "not_known": made.refused,
     }
+
+
+def _alternative(row: Alternative) -> dict[str, Any]:
+    spans = {"days": row.days, "dollars": row.dollars}
+    figures = {
+        name: None if span is None else dict(zip(LEVELS, map(_finite, span), strict=True))
+        for name, span in spans.items()
+    }
+    return {"name": row.name, "own": row.own, "fits": row.fits, **figures, "goodput": row.goodput, "note": row.note}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 from hyperpod_ray.planner import PlanError, data
 
@@ -16,7 +13,7 @@ ROUND = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A dense decoder with gated feed-forward layers."""
+    """A decoder, dense or with a mixture of experts."""
 
     name: str
     layers: int
@@ -25,20 +22,90 @@ class Architecture:
     kv_heads: int
     head_width: int
     feed: int
+    """Width of a dense feed-forward layer; 0 where every layer has experts."""
     vocabulary: int
     tied: bool = False
     attention_bias: bool = False
+    gated: bool = True
+    """Feed-forward layers have three matrices; otherwise two."""
+    linear_bias: bool = False
+    """Every matrix and norm has a bias."""
+    query_key_norm: bool = False
+    positions: int = 0
+    """Learned position embeddings."""
+    window: int = 0
+    """Tokens that a layer with a sliding window attends to; 0: all layers attend to everything."""
+    full_layers: int = 0
+    """Of those, layers that attend to everything."""
+    query_rank: int = 0
+    """Latent attention: width of compressed queries; 0: not compressed."""
+    kv_rank: int = 0
+    """Latent attention: width of compressed keys and values; 0: ordinary attention."""
+    rope_width: int = 0
+    """Latent attention: rotated part of a key, shared by all heads; part of `head_width`."""
+    value_width: int = 0
+    """Width of a value head. Default: `head_width`."""
+    experts: int = 0
+    """Routed experts of a layer; 0: a dense model."""
+    experts_active: int = 0
+    """Experts that compute each token."""
+    expert_feed: int = 0
+    """Width of one expert."""
+    shared_feed: int = 0
+    """Width of what every token passes beside its experts."""
+    dense_layers: int = 0
+    """Layers without experts, in a model that has them."""
     source: str = ""
     assumed: str = ""
     """Why the shape is an assumption; empty where it is known."""
 
+    # --- parameters -------------------------------------------------------------------------------------------------
+
+    @property
+    def attention(self) -> int:
+        """Parameters of one layer's attention."""
+        value_width = self.value_width or self.head_width
+        output = self.heads * value_width * self.width
+        if self.kv_rank:
+            query = self.heads * self.head_width
+            query_side = self.query_rank * (self.width + query + 1) if self.query_rank else self.width * query
+            plain = self.head_width - self.rope_width
+            down = self.width * (self.kv_rank + self.rope_width) + self.kv_rank
+            return query_side + down + self.kv_rank * self.heads * (plain + value_width) + output
+        query, both = self.heads * self.head_width, 2 * self.kv_heads * self.head_width
+        bias = query + both if self.attention_bias or self.linear_bias else 0
+        bias += self.width if self.linear_bias else 0
+        norm = 2 * self.head_width if self.query_key_norm else 0
+        return self.width * (query + both) + output + bias + norm
+
+    def _feed(self, feed: int) -> int:
+        matrices = (3 if self.gated else 2) * self.width * feed
+        return matrices + (feed + self.width if self.linear_bias else 0)
+
+    @property
+    def _norms(self) -> int:
+        return (4 if self.linear_bias else 2) * self.width
+
+    @property
+    def dense_block(self) -> int:
+        """Parameters of one layer without experts."""
+        return self.attention + self._feed(self.feed) + self._norms
+
+    @property
+    def expert(self) -> int:
+        """Parameters of one routed expert."""
+        return self._feed(self.expert_feed)
+
+    @property
+    def outside_experts(self) -> int:
+        """Parameters of one layer with experts, but for the routed ones."""
+        shared = self._feed(self.shared_feed) if self.shared_feed else 0
+        return self.attention + shared + self.width * self.experts + self._norms
+
     @property
     def block(self) -> int:
-        """Parameters of one layer."""
-        query, both = self.heads * self.head_width, 2 * self.kv_heads * self.head_width
-        attention = self.width * (query + both) + query * self.width
-        bias = query + both if self.attention_bias else 0
-        return attention + bias + 3 * self.width * self.feed + 2 * self.width
+        """Parameters of one layer; the larger kind where there are two."""
+        return self.outside_experts + self.experts * self.expert if self.experts else self.dense_block
 
     @property
     def embedding(self) -> int:
@@ -47,18 +114,47 @@ class Architecture:
 
     @property
     def root(self) -> int:
-        """Parameters outside the layers: embedding, head, last norm."""
-        return self.embedding * (1 if self.tied else 2) + self.width
+        """Parameters outside the layers: embeddings, head, last norm."""
+        norm = (2 if self.linear_bias else 1) * self.width
+        return self.embedding * (1 if self.tied else 2) + self.positions * self.width + norm
+
+    @property
+    def _plain_layers(self) -> int:
+        return self.dense_layers if self.experts else self.layers
 
     @property
     def parameters(self) -> int:
         """All parameters."""
-        return self.layers * self.block + self.root
+        plain = self._plain_layers
+        return plain * self.dense_block + (self.layers - plain) * self.block + self.root
+
+    @property
+    def active(self) -> int:
+        """Parameters that compute one token."""
+        idle = (self.layers - self._plain_layers) * (self.experts - self.experts_active) * self.expert
+        return self.parameters - idle
+
+    # --- arithmetic -------------------------------------------------------------------------------------------------
+
+    def attention_flop(self, sequence: int) -> float:
+        """Training FLOP of one token in attention, causal: each token sees half of the sequence in the mean."""
+        whole = sequence / 2
+        window = min(self.window, sequence) if self.window else 0
+        seen = window - window * window / (2 * sequence) if window else whole
+        full = self.full_layers if window else self.layers
+        width = self.heads * (self.head_width + (self.value_width or self.head_width)) / 2
+        return 12.0 * width * (full * whole + (self.layers - full) * seen)
 
     def flop_per_token(self, sequence: int) -> float:
-        """Training FLOP of one token: 6 per parameter that multiplies, and causal attention. No recomputation."""
-        multiplied = self.layers * self.block + self.embedding
-        return 6.0 * multiplied + 6.0 * self.layers * self.heads * self.head_width * sequence
+        """Training FLOP of one token: 6 per parameter that multiplies, and attention. No recomputation."""
+        multiplied = self.active - self.root + self.embedding
+        return 6.0 * multiplied + self.attention_flop(sequence)
+
+    @property
+    def size(self) -> str:
+        """`30.5B parameters, 3.35B of them active`."""
+        words = f"{self.parameters / 1e9:.3g}B parameters"
+        return f"{words}, {self.active / 1e9:.3g}B of them active" if self.experts else words
 
 
 def named(name: str) -> Architecture:
@@ -72,28 +168,31 @@ def named(name: str) -> Architecture:
         close = difflib.get_close_matches(name.lower(), data.models(), n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise PlanError(
-            f"model: {name}",
+            f"model: {name[:60]}",
             expected=f"one of {', '.join(data.models())}",
             fix=f"{hint}give --params 70B, or --config config.json",
         )
-    fields = shape.model_dump(exclude={"parameters", "as_of", "compared"})
+    fields = shape.model_dump(exclude={"parameters", "active", "as_of", "compared"})
     return Architecture(name=name, **fields)
 
 
+SMALLEST, LARGEST = 1e8, 2e12
+"""Parameters of a model that is given by its size alone."""
+
+
 def of_size(parameters: float) -> Architecture:
-    """A shape in the proportions of the Llama 3 family with about so many parameters.
+    """A dense shape in the proportions of the Llama 3 family with about so many parameters.
 
     Raises:
         PlanError: the number is no size of a language model.
     """
-    if not 1e8 <= parameters <= 2e12:
-        raise PlanError(f"--params: {parameters:.3g}", expected="100M to 2T", fix="write 70B for 70e9")
-    made = [_llama(width) for width in range(4 * ROUND, 256 * ROUND, ROUND)]
-    best = min(made, key=lambda one: abs(one.parameters - parameters))
+    if not SMALLEST <= parameters <= LARGEST:
+        raise PlanError(f"a model of {parameters:.3g} parameters", expected="100M to 2T", fix="write 70B for 70e9")
+    shapes = [_llama(width) for width in range(4 * ROUND, 256 * ROUND, ROUND)]
+    best = min(shapes, key=lambda shape: abs(shape.parameters - parameters))
     # the last step of the width is coarse: the number of layers takes the rest
     layers = max(1, round((parameters - best.root) / best.block))
-    fields = {**vars(best), "layers": layers, "name": f"{parameters / 1e9:.3g}B parameters"}
-    return Architecture(**fields)
+    return replace(best, layers=layers, name=f"{parameters / 1e9:.3g}B parameters")
 
 
 def _llama(width: int) -> Architecture:
@@ -109,69 +208,3 @@ def _llama(width: int) -> Architecture:
         source="--params",
         assumed="only the number of parameters is given: width, layers and vocabulary are in proportion to Llama 3",
     )
-
-
-def from_config(path: Path) -> Architecture:
-    """The architecture of a Hugging Face `config.json`.
-
-    Raises:
-        PlanError: it cannot be read, lacks a figure, or is of a kind that the planner has no model for.
-    """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlanError(
-            f"{path}: {error}", expected="a JSON file", fix="give a config.json of a language model"
-        ) from None
-    if not isinstance(raw, dict):
-        raise PlanError(
-            f"{path}: not an object", expected="a JSON object", fix="give a config.json of a language model"
-        )
-    _refuse_kinds(path, raw)
-    try:
-        heads = int(raw["num_attention_heads"])
-        width = int(raw["hidden_size"])
-        return Architecture(
-            name=str(raw.get("_name_or_path") or path.name),
-            layers=int(raw["num_hidden_layers"]),
-            width=width,
-            heads=heads,
-            kv_heads=int(raw.get("num_key_value_heads") or heads),
-            head_width=int(raw.get("head_dim") or width // heads),
-            feed=int(raw["intermediate_size"]),
-            vocabulary=int(raw["vocab_size"]),
-            tied=bool(raw.get("tie_word_embeddings", False)),
-            attention_bias=bool(raw.get("attention_bias", raw.get("model_type") == "qwen2")),
-            source=str(path),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanError(
-            f"{path}: no usable {error}",
-            expected="hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size",
-            fix="give --params instead",
-        ) from None
-
-
-GATED = ("llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "")
-"""`model_type` of decoders with gated feed-forward layers, whose parameters the formula counts."""
-
-
-def _refuse_kinds(path: Path, raw: dict[str, Any]) -> None:
-    experts = next((key for key in raw if "expert" in key and raw[key]), None)
-    if experts:
-        raise PlanError(
-            f"{path}: {experts}: a mixture of experts is not modelled",
-            expected="a dense model, whose memory, traffic and speed differ",
-            fix="measure a short run, and plan with --params of a dense model only if you know why",
-        )
-    if any(key in raw for key in ("peft_type", "lora_alpha", "r")):
-        raise PlanError(
-            f"{path}: LoRA is not modelled", expected="full training", fix="give the base model's config.json"
-        )
-    kind = str(raw.get("model_type", ""))
-    if kind not in GATED:
-        raise PlanError(
-            f"{path}: model_type {kind} is not modelled",
-            expected=f"one of {', '.join(filter(None, GATED))}",
-            fix="give --params instead",
-        )

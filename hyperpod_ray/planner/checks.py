@@ -5,12 +5,14 @@ Closed forms only, so that a check stays fast.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 
 from hyperpod_ray.core.findings import Finding, error, warning
+from hyperpod_ray.core.model import Training
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.planner import PlanError, answers, goodput, memory
+from hyperpod_ray.planner import PlanError, answers, goodput
 from hyperpod_ray.planner.cluster import bill, cluster
 from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
@@ -33,28 +35,34 @@ def outlook(plan: Plan) -> Outlook | None:
 def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
     """Every doubt of one environment; empty without a section `training`."""
     try:
-        found = outlook(plan)
-        return (
-            [] if found is None else [*_fit(found), *_copies(found), *_saves(found), *_spares(plan, found, prices, day)]
-        )
+        run = outlook(plan)
+        return [] if run is None else [*_fit(run), *_copies(run), *_saves(run), *_spares(plan, run, prices, day)]
     except PlanError as problem:
-        found_ = error if "model" in problem.what else warning
-        return [found_("training", what=problem.what, expected=problem.expected, fix=problem.fix)]
+        wrong = problem.what.startswith(("model", "no model", "training", "batch_tokens", "tokens_per_second"))
+        level = error if wrong else warning
+        key = re.match(r"(?:training\.)?(\w+):", problem.what)
+        path = ("training", key[1]) if key and key[1] in Training.model_fields else ("training",)
+        return [level(*path, what=problem.what, expected=problem.expected, fix=_in_file(problem.fix))]
 
 
-def _fit(found: Outlook) -> Iterator[Finding]:
-    run, part = found.job, found.cluster
-    fit = memory.fit(run.model, gpu=part.gpu, world=part.world, tokens=run.sequence)
-    if fit.fits:
+def _in_file(fix: str) -> str:
+    """A fix for the settings file: `--batch-tokens 8192` is `batch_tokens: 8192` there."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*) (\d[\w.]*)", lambda m: f"{m[1].replace('-', '_')}: {m[2]}", fix)
+
+
+def _fit(run: Outlook) -> Iterator[Finding]:
+    part, fit, least = run.cluster, run.fit, run.smallest_world
+    if fit.verdict in {"yes", "probably"}:
         return
-    least = memory.smallest_world(run.model, gpu=part.gpu, tokens=run.sequence, per_node=part.per_node)
+    low, _, _ = fit.span
+    fused = f"; with a fused loss {low:.1f}" if fit.verdict == "fused" else ""
     yield warning(
         "training",
-        what=f"needs {fit.total:.1f} GiB per GPU with {part.world} GPUs",
+        what=f"needs {fit.total:.1f} GiB per GPU with {part.world} GPUs{fused}",
         expected=f"at most {fit.usable:.1f}, which {part.gpu} has",
         fix=f"use {least} GPUs or more"
         if least
-        else f"shorten sequences of {run.sequence}, or use GPUs with more memory: no number of {part.gpu} fits",
+        else f"shorten sequences of {run.job.sequence}, or use GPUs with more memory: no number of {part.gpu} is sure",
     )
 
 
@@ -114,7 +122,8 @@ def _saves(found: Outlook) -> Iterator[Finding]:
 def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
     part = found.cluster
     limit = answers.pays_from(found)
-    if not part.spares or part.nodes >= limit.central:
+    # nodes that a team is sure of are no spares (`Cluster.promised`), and managed Karpenter has none
+    if not part.spares or part.scaled or part.nodes >= limit.central:
         return
     names = [worker.instance_group for worker in plan.settings.ray.workers]
     groups = plan.settings.hyperpod.instance_groups

@@ -56,6 +56,12 @@ class Cluster:
     spot: bool
     efa_client: bool = True
     """Whether Lustre can use EFA on its nodes."""
+    scaled: bool = False
+    """Whether managed Karpenter adds its nodes when a run asks for them."""
+    promised: float = 0.0
+    """Instances of its type that quotas of teams take beside the run that is planned."""
+    team: str = ""
+    """The team whose quota trains; empty: the standing RayCluster."""
 
     @property
     def figures(self) -> Gpu:
@@ -99,13 +105,17 @@ def with_storage(plan: Planned, system: FileSystem) -> Planned:
     return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
 
 
-def cluster(plan: CommonPlan) -> Cluster:
+def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
     """The training part of an environment.
 
+    Args:
+        plan: The environment.
+        team: Plan a run in the quota of this team. Default: the workers of the standing RayCluster.
+
     Raises:
-        PlanError: it has no GPU workers, several kinds of them, or a kind without figures.
+        PlanError: it has no GPU workers, several kinds of them, or a kind without figures; or no such team.
     """
-    part = _on_slurm(plan) if isinstance(plan, SlurmPlan) else _on_eks(plan)
+    part = _on_slurm(plan) if isinstance(plan, SlurmPlan) else _of_team(plan, team) if team else _on_eks(plan)
     groups = part.groups
     kinds = sorted({group.type for group in groups})
     if len(kinds) > 1:
@@ -130,12 +140,14 @@ def cluster(plan: CommonPlan) -> Cluster:
         )
     per_node = plan.type_spec(kind).accelerators
     if not part.world:
+        names = [each.name for each in plan.settings.teams] if isinstance(plan, Plan) else []
         raise PlanError(
             f"{plan.name}: ray.workers has 0 replicas",
-            expected="1 or more",
-            fix="set replicas to the size of the training run",
+            expected="1 or more, or a team" if names else "1 or more",
+            fix=f"give --team {names[0]}" if names else "set replicas to the size of the training run",
         )
     nodes = math.ceil(part.world / per_node)
+    promised = _promised(plan, kind, beside=team) if isinstance(plan, Plan) else 0.0
     counted = [group for group in groups if group not in plan.scaled_groups]
     system = plan.new_file_system
     checks = all(plan.deep_health_checks(group) for group in groups)
@@ -147,7 +159,7 @@ def cluster(plan: CommonPlan) -> Cluster:
         per_node=per_node,
         network_gbps=node.network_gbps,
         nodes=nodes,
-        spares=max(0, sum(group.count for group in counted) - nodes) if counted else 0,
+        spares=max(0, math.floor(sum(group.count for group in counted) - nodes - promised)) if counted else 0,
         world=part.world,
         standing_by=part.standing_by,
         per_pod=part.per_pod,
@@ -165,7 +177,29 @@ def cluster(plan: CommonPlan) -> Cluster:
         on_plan=bool(groups[0].training_plan_arn),
         spot=any(group.capacity == "spot" for group in groups),
         efa_client=fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa) > 0,
+        scaled=not counted,
+        promised=promised,
+        team=team,
     )
+
+
+def _promised(plan: Plan, kind: str, *, beside: str) -> float:
+    """Instances of a type that quotas take beside one run: each team is sure of its own, and they are no spares.
+
+    Beside a team's run that is what the other teams and the standing RayCluster's workers have.
+    """
+    if not plan.settings.teams:
+        return 0.0
+    from hyperpod_ray.core.checks.teams import quotas, share
+
+    total = sum(
+        share(plan, entry).instances for _, team, _, entry in quotas(plan) if entry.type == kind and team.name != beside
+    )
+    if beside:
+        gpus = plan.type_spec(kind).accelerators
+        workers = (worker for worker in plan.settings.ray.workers if plan.group(worker.instance_group).type == kind)
+        total += sum(worker.replicas * plan.worker_resources(worker).gpus / gpus for worker in workers)
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +234,40 @@ def _on_eks(plan: CommonPlan) -> _Part:
         standing_by=ray.training_spares,
         per_pod=max(one.gpus for one in resources),
         memory_gib=min(one.memory_gib for one in resources),
+        lost_after=float(ray.node_loss_seconds),
+    )
+
+
+def _of_team(plan: CommonPlan, name: str) -> _Part:
+    """The accelerated part of a team's quota: what the team is sure of, without what it can borrow."""
+    assert isinstance(plan, Plan)  # noqa: S101  (there are two)
+    teams = {team.name: team for team in plan.settings.teams}
+    if name not in teams:
+        raise PlanError(
+            f"--team: {name[:60]}",
+            expected=f"one of {', '.join(teams)}" if teams else f"a team in {plan.name}, which has none",
+            fix="name a team of the section teams" if teams else "remove --team",
+        )
+    quota = [entry for entry in teams[name].quota if plan.type_spec(entry.type).accelerators]
+    groups = [group for group in plan.settings.hyperpod.instance_groups if group.type in {e.type for e in quota}]
+    if not quota or not groups:
+        raise PlanError(
+            f"--team {name}: no GPU in its quota", expected="a type with GPUs, which a group has", fix="add one to it"
+        )
+    world = 0
+    for entry in quota:
+        each = plan.type_spec(entry.type).accelerators
+        world += entry.instances * each if entry.instances is not None else entry.accelerators or 0
+    ray = plan.settings.ray
+    workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
+    resources = [plan.worker_resources(worker) for worker in workers]
+    spec = plan.type_spec(quota[0].type)
+    return _Part(
+        groups=groups,
+        world=world,
+        standing_by=min(ray.training_spares, max(0, world - 1)),
+        per_pod=max((pod.gpus for pod in resources), default=spec.accelerators),
+        memory_gib=min((pod.memory_gib for pod in resources), default=int(spec.memory_gib)),
         lost_after=float(ray.node_loss_seconds),
     )
 
@@ -244,26 +312,34 @@ class Bill:
         return None if self.node is None else self.node * nodes + self.rest
 
 
-def file_systems(plan: CommonPlan, prices: Prices, *, day: date, gib: float) -> list[tuple[FileSystem, Bill]]:
+LARGEST_GIB = 1_000_000
+"""FSx creates larger file systems on request; the planner prices none."""
+
+
+def file_systems(
+    plan: CommonPlan, prices: Prices, *, day: date, gib: float, part: Cluster | None = None
+) -> list[tuple[FileSystem, Bill]]:
     """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
 
-    EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none.
+    EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none, or
+    where none is so large.
     """
-    if plan.new_file_system is None:
+    if plan.new_file_system is None or gib > LARGEST_GIB:
         return []
+    part = part or cluster(plan)
     found = []
-    for efa in (False, True) if cluster(plan).efa_client else (False,):
+    for efa in (False, True) if part.efa_client else (False,):
         for tier in fsx.PER_TIB["PERSISTENT_2"]:
             step = fsx.EFA_STEP[tier] if efa else 2400
             size = 1200 if gib <= 1200 and not efa else max(1, math.ceil(gib / step)) * step
             system = FileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
-            found.append((system, bill(with_storage(plan, system), prices, day=day)))
+            found.append((system, bill(with_storage(plan, system), prices, day=day, part=part)))
     return found
 
 
-def bill(plan: CommonPlan, prices: Prices, *, day: date) -> Bill:
+def bill(plan: CommonPlan, prices: Prices, *, day: date, part: Cluster | None = None) -> Bill:
     """What an environment costs per hour."""
-    kind = cluster(plan).instance_type
+    kind = (part or cluster(plan)).instance_type
     found: Cost = cost(plan, prices, day=day)
     own = {group.name for group in plan.groups if group.type == kind}
     lines = [line for line in found.lines if line.name in own]

@@ -1,7 +1,7 @@
 """Does it fit: bytes of one GPU by part, under FSDP2 with float32 shards and Adam, and the smallest world that fits.
 
-State shrinks with the number of GPUs; activations, logits and gathered layers do not. What does not fit on any number
-of GPUs needs a shorter sequence or tensor parallelism, which this project's jobs do not use.
+State shrinks with the number of GPUs; activations, logits and gathered layers do not. Tensor parallelism splits layers,
+context parallelism sequences, expert parallelism the routed experts. Pipelines are not modelled.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Literal
 
 from hyperpod_ray.planner import data
 from hyperpod_ray.planner.architecture import Architecture
-from hyperpod_ray.planner.ranges import GIB
+from hyperpod_ray.planner.parallel import ALONE, Parallel
+from hyperpod_ray.planner.ranges import GIB, Range
 
 Recompute = Literal["none", "selective", "full"]
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 """How much of a layer is computed again in the backward pass, cheapest in time first."""
+Verdict = Literal["yes", "probably", "fused", "no"]
+"""`probably`: the central figure fits, the high end does not. `fused`: only the low end does, with a fused loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +40,25 @@ class Fit:
         return sum(self.parts.values())
 
     @property
-    def worst(self) -> float:
-        """GiB where the prediction is as low as it was found to be."""
-        return self.total * (1 + data.memory()["fragmentation"].value)
+    def span(self) -> Range:
+        """GiB with the margin by which published figures differ; low: with a loss that keeps no float32 logits."""
+        constant = data.memory()
+        margin, logits = constant["margin"].value, self.parts["logits"]
+        fused = self.total - logits * (1 - constant["logits_fused"].value / constant["logits"].value)
+        return Range(fused * (1 - margin), self.total, self.total * (1 + margin))
+
+    @property
+    def verdict(self) -> Verdict:
+        """`no` only where even the low end is above what a process can allocate."""
+        low, central, high = self.span
+        if high <= self.usable:
+            return "yes"
+        return "probably" if central <= self.usable else "fused" if low <= self.usable else "no"
 
     @property
     def fits(self) -> bool:
-        """Whether it fits with that margin."""
-        return self.worst <= self.usable
+        """Whether it can run: not called impossible."""
+        return self.verdict != "no"
 
 
 def usable(gpu: str) -> float:
@@ -53,69 +67,137 @@ def usable(gpu: str) -> float:
 
 
 def kept_elements(model: Architecture) -> int:
-    """Elements that one layer keeps of one token for its backward pass, attention fused.
+    """Elements that one layer keeps of one token for its backward pass, attention fused; of the larger kind of layer.
 
     Two norms, attention and two residuals of the model's width; queries and keys before and after their rotation, and
-    values; gate, up, the activation and the product of the feed-forward layer.
+    values; gate, up, the activation and the product of the feed-forward layer, or of the experts that compute the token
+    with the token's copies for them.
     """
     query, key = model.heads * model.head_width, model.kv_heads * model.head_width
-    return 5 * model.width + 2 * query + 3 * key + 4 * model.feed
+    matrices = 4 if model.gated else 2
+    attention = 5 * model.width + 2 * query + 3 * key
+    dense = matrices * model.feed
+    if not model.experts:
+        return attention + dense
+    routed = model.experts_active * (matrices * model.expert_feed + 2 * model.width) + matrices * model.shared_feed
+    return attention + max(routed, dense if model.dense_layers else 0)
 
 
-def parts(model: Architecture, *, world: int, tokens: int, recompute: Recompute) -> dict[str, float]:
+def adapter_parameters(model: Architecture, rank: int) -> int:
+    """Trained parameters of LoRA on all matrices of attention and of dense or shared feed-forward layers."""
+    query, key = model.heads * model.head_width, model.kv_heads * model.head_width
+    feed = model.feed if not model.experts else model.shared_feed
+    pairs = [(model.width, query), (model.width, key), (model.width, key), (query, model.width)]
+    pairs += [(model.width, feed)] * (3 if model.gated else 2) if feed else []
+    return model.layers * rank * sum(one + other for one, other in pairs)
+
+
+def parts(
+    model: Architecture,
+    *,
+    world: int,
+    tokens: int,
+    recompute: Recompute,
+    parallel: Parallel = ALONE,
+    lora_rank: int = 0,
+    compiled: bool = False,
+) -> dict[str, float]:
     """GiB of one GPU by part.
 
     Args:
         model: What is trained.
         world: GPUs over which the state is sharded.
-        tokens: Tokens of one micro-batch on one GPU.
+        tokens: Tokens of one micro-batch of one data-parallel rank; context parallelism splits them.
         recompute: Activation recomputation.
+        parallel: How layers, sequences and experts are split.
+        lora_rank: Rank of adapters, beside frozen weights in bf16; 0: all parameters are trained.
+        compiled: Whether torch.compile fuses the layers.
     """
     constant = data.memory()
-    each = {name: constant[name].value for name in ("weights", "gradients", "optimizer")}
-    one = constant["activations_none"].value * tokens * kept_elements(model)
+    trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
+    each = {name: constant[name].value * trained / world for name in ("weights", "gradients", "optimizer")}
+    if lora_rank:
+        each["weights"] += constant["frozen"].value * model.parameters / world
+    own = tokens / parallel.context
+    split = parallel.tensor
+    one = constant["activations_none"].value * own * kept_elements(model) / split
     if recompute == "full":  # the inputs of all layers, and the one that is computed again
-        activations = constant["activations_full"].value * tokens * model.width * model.layers + one
+        activations = constant["activations_full"].value * own * model.width * model.layers / split + one
     else:
-        activations = one * model.layers * (constant["activations_selective"].value if recompute == "selective" else 1)
+        share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
+        activations = one * model.layers * (share if recompute == "selective" else 1)
+    if split > 1:
+        activations += constant["tensor_parallel"].value * own * model.width
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
-    gathered = 2.0 * (2 * model.block + model.root)
-    reduced = 6.0 * (model.block + model.root)
-    found = {name: value * model.parameters / world for name, value in each.items()}
-    found["gathered layers"] = gathered if world > 1 else 0.0
-    found["gradients in reduction"] = reduced if world > 1 else 0.0
-    found["activations"] = activations
-    found["logits"] = constant["logits"].value * tokens * model.vocabulary
-    return {name: value / GIB for name, value in found.items()}
+    idle = model.experts * model.expert * (1 - 1 / min(parallel.expert, model.experts)) if model.experts else 0
+    block, root = (model.block - idle) / split, model.root / split
+    sharded = world > 1
+    made = dict(each)
+    made["gathered layers"] = 2.0 * (2 * block + root) if sharded else 0.0
+    made["gradients in reduction"] = 6.0 * (block + root) if sharded and not lora_rank else 0.0
+    made["activations"] = activations
+    made["logits"] = constant["logits"].value * own * model.vocabulary / split
+    return {name: value / GIB for name, value in made.items()}
 
 
-def fit(model: Architecture, *, gpu: str, world: int, tokens: int) -> Fit:
-    """The memory with the least recomputation that fits, or with full recomputation where none does."""
-    made = [
+def fit(
+    model: Architecture,
+    *,
+    gpu: str,
+    world: int,
+    tokens: int,
+    recompute: Recompute | None = None,
+    parallel: Parallel = ALONE,
+    lora_rank: int = 0,
+) -> Fit:
+    """The memory with the least recomputation that surely fits, or with full recomputation where none does."""
+    choices = [
         Fit(
-            parts=parts(model, world=world, tokens=tokens, recompute=recompute),
+            parts=parts(
+                model, world=world, tokens=tokens, recompute=choice, parallel=parallel, lora_rank=lora_rank
+            ),
             usable=usable(gpu),
             world=world,
-            recompute=recompute,
+            recompute=choice,
         )
-        for recompute in RECOMPUTE
-    ]
-    return next((one for one in made if one.fits), made[-1])
+        for choice in ([recompute] if recompute else RECOMPUTE)
+    ]  # fmt: skip
+    return next((choice for choice in choices if choice.verdict == "yes"), choices[-1])
 
 
-def smallest_world(model: Architecture, *, gpu: str, tokens: int, per_node: int) -> int | None:
-    """Fewest GPUs, in whole nodes, on which it fits with full recomputation; None where no number is enough."""
-    margin = 1 + data.memory()["fragmentation"].value
-    if per_node == 1 and fit(model, gpu=gpu, world=1, tokens=tokens).fits:
+def smallest_world(
+    model: Architecture,
+    *,
+    gpu: str,
+    tokens: int,
+    per_node: int,
+    recompute: Recompute | None = None,
+    parallel: Parallel = ALONE,
+    lora_rank: int = 0,
+) -> int | None:
+    """Fewest GPUs, in whole nodes, on which it surely fits; None where no number is enough."""
+    least = fit(
+        model, gpu=gpu, world=1, tokens=tokens, recompute=recompute, parallel=parallel, lora_rank=lora_rank
+    )  # fmt: skip
+    if per_node == 1 and least.verdict == "yes":
         return 1
-    many = parts(model, world=10**9, tokens=tokens, recompute="full")
-    left = usable(gpu) / margin - sum(many.values())
+
+    def total(world: int) -> float:
+        each = parts(
+            model, world=world, tokens=tokens, recompute=recompute or "full", parallel=parallel, lora_rank=lora_rank
+        )
+        return sum(each.values())
+
+    many = total(10**9)
+    state = total(2) - many
+    left = usable(gpu) / (1 + data.memory()["margin"].value) - many
     if left <= 0:
         return None
-    state = sum(data.memory()[name].value for name in ("weights", "gradients", "optimizer")) * model.parameters / GIB
-    return max(per_node, math.ceil(state / left / per_node) * per_node)
+    step = math.lcm(per_node, parallel.ranks)
+    return max(step, math.ceil(2 * state / left / step) * step)
 
 
-def checkpoint_bytes(model: Architecture) -> float:
-    """Bytes of one checkpoint of the whole state."""
-    return data.memory()["checkpoint"].value * model.parameters
+def checkpoint_bytes(model: Architecture, *, lora_rank: int = 0) -> float:
+    """Bytes of one checkpoint of the whole state that is trained."""
+    trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
+    return data.memory()["checkpoint"].value * trained

@@ -39,12 +39,76 @@ class Outlook:
     rates: Rates
     rehearsed: Rehearsed | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a run that this cluster cannot be asked for.
+
+        Raises:
+            PlanError: The GPUs cannot be split so, a step has less than one sequence for each rank, or a measured speed
+                is above what the accelerator computes.
+        """
+        split, world = self.job.parallel, self.cluster.world
+        if world % split.ranks:
+            raise PlanError(
+                f"--parallel: {split.name} on {world} GPUs",
+                expected=f"a number of GPUs that {split.ranks} divides",
+                fix="lower tp or cp, or use other numbers of GPUs",
+            )
+        if self.job.batch_tokens < self.least_batch:
+            raise PlanError(
+                f"batch_tokens: {self.job.batch_tokens:,.0f} on {world} GPUs, less than one sequence of "
+                f"{self.job.sequence:,} tokens for each of {world // split.ranks} ranks",
+                expected=f"at least {self.least_batch:,}",
+                fix=f"give --batch-tokens {self.least_batch}, or shorter sequences, fewer GPUs, or context parallelism",
+            )
+        measured = self.job.tokens_per_second
+        if measured is not None and measured > (most := speed.fastest(self.setting)):
+            raise PlanError(
+                f"tokens_per_second: {measured:,.6g} of one {self.cluster.gpu}",
+                expected=f"at most {most:,.4g}: {self.job.model.name} at four times the dense bf16 rate",
+                fix="divide the speed of all GPUs by their number",
+            )
+
+    @property
+    def least_batch(self) -> int:
+        """Tokens of a step with one sequence for each data-parallel rank."""
+        return self.cluster.world // self.job.parallel.ranks * self.job.sequence
+
+    @cached_property
+    def setting(self) -> speed.Setting:
+        """What the speed of a step depends on."""
+        job = self.job
+        return speed.Setting(
+            model=job.model, gpu=self.cluster.gpu, sequence=job.sequence, gpus=self.cluster.world,
+            precision=job.precision, stack=job.stack, recompute=self.fit.recompute, lora=bool(job.lora_rank),
+            parallel=job.parallel,
+        )  # fmt: skip
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fit(self) -> memory.Fit:
+        """Memory of one GPU, with the least recomputation that surely fits."""
+        job = self.job
+        return memory.fit(
+            job.model, gpu=self.cluster.gpu, world=self.cluster.world, tokens=job.sequence, recompute=job.recompute,
+            parallel=job.parallel, lora_rank=job.lora_rank,
+        )  # fmt: skip
+
+    @property
+    def smallest_world(self) -> int | None:
+        """Fewest GPUs on which it surely fits."""
+        job = self.job
+        return memory.smallest_world(
+            job.model, gpu=self.cluster.gpu, tokens=job.sequence, per_node=self.cluster.per_node,
+            recompute=job.recompute, parallel=job.parallel, lora_rank=job.lora_rank,
+        )  # fmt: skip
+
     # --- a checkpoint -----------------------------------------------------------------------------------------------
 
     @property
     def checkpoint(self) -> float:
         """Bytes of one checkpoint."""
-        return memory.checkpoint_bytes(self.job.model)
+        return memory.checkpoint_bytes(self.job.model, lora_rank=self.job.lora_rank)
 
     @cached_property
     def write(self) -> Rate:
@@ -116,7 +180,7 @@ class Outlook:
             return 0.0
         needed = spares.memory_needed(
             parameters=self.job.model.parameters, shards=ranks, ranks_per_node=self.cluster.per_pod,
-            bytes_per_parameter=round(memory.checkpoint_bytes(self.job.model) / self.job.model.parameters),
+            bytes_per_parameter=round(data.memory()["checkpoint"].value),
         )  # fmt: skip
         return needed / GIB
 
@@ -213,24 +277,41 @@ class Outlook:
     # --- time -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def throughput(self) -> tuple[Range, str] | None:
-        """Tokens per second of one GPU with its source; None where it is not known."""
+    def steps_speed(self) -> tuple[Range, str] | None:
+        """Tokens per second of one GPU in steps alone, with its source; None where it is not known."""
         if self.job.tokens_per_second is not None:
-            return Range.exact(self.job.tokens_per_second), "measured, as given"
-        if not speed.shares(self.cluster.gpu):
+            return Range.exact(self.job.tokens_per_second), self.job.measured
+        if not speed.known(self.cluster.gpu):
             return None
-        return speed.tokens_per_second(self.job.model, gpu=self.cluster.gpu, sequence=self.job.sequence)
+        return speed.steps(self.setting), speed.support(self.setting)
+
+    @cached_property
+    def throughput(self) -> tuple[Range, str] | None:
+        """Tokens per second of one GPU over a whole run, but for interruptions; None where it is not known.
+
+        A measured speed stands as it is.
+        """
+        if self.job.tokens_per_second is not None or not speed.known(self.cluster.gpu):
+            return self.steps_speed
+        return speed.whole(self.setting), "published whole runs, without their interruptions (docs/plan-agreement.md)"
 
     @property
     def step_seconds(self) -> Range | None:
         """Seconds of one step."""
-        if self.throughput is None:
+        if self.steps_speed is None:
             return None
-        return self.throughput[0].map(lambda one: self.job.batch_tokens / (one * self.cluster.world))
+        return self.steps_speed[0].map(lambda one: self.job.batch_tokens / (one * self.cluster.world))
+
+    @property
+    def clean_seconds(self) -> Range | None:
+        """Seconds of steps at the speed of a benchmark."""
+        if self.steps_speed is None:
+            return None
+        return self.steps_speed[0].map(lambda one: self.job.tokens / (one * self.cluster.world))
 
     @property
     def work_seconds(self) -> Range | None:
-        """Seconds of steps, without saves and interruptions."""
+        """Seconds of a whole run, without saves and interruptions."""
         if self.throughput is None:
             return None
         return self.throughput[0].map(lambda one: self.job.tokens / (one * self.cluster.world))
@@ -240,8 +321,10 @@ class Outlook:
         """Expected seconds to the end."""
         if self.work_seconds is None:
             return None
-        good, usual, bad = (self.goodput(level) for level in LEVELS)
         work = self.work_seconds
+        if self.job.whole:
+            return work
+        good, usual, bad = (self.goodput(level) for level in LEVELS)
         ends = tuple(
             seconds / share if share > 0 else float("inf")
             for seconds, share in ((work.low, good), (work.central, usual), (work.high, bad))

@@ -6,18 +6,22 @@ is not done. An interruption during recovery begins the recovery again and takes
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.planner import PlanError
-from hyperpod_ray.planner.goodput import Run
+from hyperpod_ray.planner.goodput import Run, goodput
 
 if TYPE_CHECKING:
     import numpy as np
 
 RUNS = 10_000
-MOST_ROUNDS = 2_000
-"""Interruptions of one run beyond which fewer runs are drawn."""
+MOST_DRAWN = 2_000_000
+"""Interruptions of all runs together beyond which fewer runs are drawn."""
+FEWEST = 200
+MOST_ROUNDS = 5_000
+"""Interruptions of one run beyond which none is drawn: the end then differs by a few percent from run to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,14 @@ def simulate(
         seed: Of the random numbers.
 
     Raises:
-        PlanError: numpy is not installed.
+        PlanError: numpy is not installed, or a run has too many interruptions to draw.
     """
+    if rounds(run, every, work=work) > MOST_ROUNDS:
+        raise PlanError(
+            f"a run with {rounds(run, every, work=work):.3g} interruptions",
+            expected=f"at most {MOST_ROUNDS:,} for a simulation",
+            fix="take the closed form",
+        )
     try:
         import numpy as np
     except ModuleNotFoundError:
@@ -80,8 +90,7 @@ def simulate(
         ) from None
     period, late = every + run.stall, run.usable_after - run.stall
     periods = max(1, -(-work // every))
-    mean_rounds = run.rate * periods * period * 1.5
-    runs = max(200, min(runs, int(runs * MOST_ROUNDS / max(MOST_ROUNDS, mean_rounds))))
+    runs = max(FEWEST, min(runs, int(MOST_DRAWN / max(1.0, rounds(run, every, work=work)))))
     random = np.random.default_rng(seed)
     clock, left = np.zeros(runs), np.full(runs, float(periods))
     totals = {"redo": 0.0, "restart": 0.0, "waiting": 0.0, "stall": 0.0, "interruptions": 0.0}
@@ -114,6 +123,12 @@ def simulate(
         work=float(periods) * every,
         **{name: total / runs for name, total in totals.items()},
     )
+
+
+def rounds(run: Run, every: float, *, work: float) -> float:
+    """Interruptions that one run has in the mean, recoveries that begin again included; about."""
+    share = goodput(run, every)
+    return run.rate * work / share if share > 0 else math.inf
 
 
 def _wait(np: Any, clock: Any, back: Any, *, spares: int, repair: float) -> tuple[Any, Any]:

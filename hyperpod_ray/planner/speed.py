@@ -1,62 +1,156 @@
-"""How fast it trains: the published range of a kind of GPU, or a figure that you measured."""
+"""How fast it trains, from published figures: the speed of steps alone, and what a whole run makes of it.
+
+A step's arithmetic is counted as matrix products, which FP8 speeds up, attention, which takes longer for each FLOP, and
+what recomputation adds. How much of the dense rate that work reaches is a product of factors, fitted to published rows
+(`hyperpod_ray.planner.fitting`, `data/speed.yaml`); the range is the spread of rows that the fit has not seen.
+"""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator
+import math
+from dataclasses import dataclass, field
 
-from hyperpod_ray.planner import PlanError, architecture, data
+from hyperpod_ray.planner import PlanError, data
 from hyperpod_ray.planner.architecture import Architecture
-from hyperpod_ray.planner.data import Speed
+from hyperpod_ray.planner.memory import Recompute
+from hyperpod_ray.planner.parallel import Parallel
 from hyperpod_ray.planner.ranges import Range
 
-
-def share(observation: Speed) -> float:
-    """The share of the dense bf16 rate that a published speed is, counted by `Architecture.flop_per_token`."""
-    peak = next(data.gpus()[gpu].bf16_tflops for gpu, kind in data.speed_kinds().items() if kind == observation.gpu)
-    if observation.tflops is not None:
-        return observation.tflops / peak
-    flop = architecture.named(observation.model).flop_per_token(observation.sequence)
-    rate = observation.tokens_per_second
-    if rate is None:
-        if observation.tokens is None or observation.gpu_hours is None:
-            raise ValueError(f"{observation.what}: give tokens_per_second, tokens with gpu_hours, or tflops")
-        rate = observation.tokens / observation.gpu_hours / 3600
-    return rate * flop / (peak * 1e12)
+TAIL = 1.2816
+"""Standard deviations from the middle to the 10 and 90 % of a normal distribution."""
+CARRIED_OVER = 1.5
+"""A range is wider by this where no published row is of the same kind."""
+GENERATIONS = {"A100-40GB": "A100", "A100-80GB": "A100", "H100": "Hopper", "H200": "Hopper", "B200": "Blackwell"}
+"""Kinds of accelerator with published speeds."""
 
 
-def shares(gpu: str) -> list[tuple[float, Speed]]:
-    """Published shares of a kind of GPU, slowest first; empty where none is published."""
-    kind = data.speed_kinds().get(gpu)
-    return sorted(((share(one), one) for one in data.speeds() if one.gpu == kind), key=lambda pair: pair[0])
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the speed of a training step depends on."""
+
+    model: Architecture
+    gpu: str
+    sequence: int
+    gpus: int
+    precision: str = "bf16"
+    stack: str = "pytorch"
+    recompute: Recompute | None = None
+    lora: bool = False
+    parallel: Parallel = field(default_factory=Parallel)
+
+    @property
+    def generation(self) -> str:
+        """Generation of the accelerator."""
+        return GENERATIONS[self.gpu]
+
+    @property
+    def likeness(self) -> str:
+        """Rows of the same accelerator generation, precision, software and kind of model support it directly."""
+        return "/".join(
+            (self.generation, self.precision, self.stack, "experts" if self.model.experts else "dense")
+        )  # fmt: skip
+
+    @property
+    def features(self) -> dict[str, float]:
+        """By what the share of the dense rate is described."""
+        model, split = self.model, self.parallel
+        return {
+            "constant": 1.0,
+            "Hopper": float(self.generation == "Hopper"),
+            "Blackwell": float(self.generation == "Blackwell"),
+            "megatron": float(self.stack == "megatron"),
+            "experts": float(bool(model.experts)),
+            "narrow experts": math.log2(8192 / model.expert_feed) if model.experts else 0.0,
+            "small": max(0.0, math.log10(7e9 / model.active)),
+            "GPUs": math.log2(max(1.0, self.gpus / 8)),
+            "context parallel": math.log2(split.context),
+            "split layers": math.log2(split.tensor * split.pipeline),
+        }
+
+    def work(self, fit: data.Fit) -> float:
+        """FLOP of one token, each weighed by how long it takes against one of a matrix product in bf16."""
+        attention = self.model.attention_flop(self.sequence)
+        matrices = self.model.flop_per_token(self.sequence) - attention
+        if self.lora:  # frozen matrices have no gradient of their own: forward, and backward through them
+            matrices *= 4 / 6
+        if self.precision == "fp8":
+            matrices /= fit.fp8_experts if self.model.experts else fit.fp8
+        slower = fit.attention["megatron" if self.stack == "megatron" else self.generation]
+        return (matrices + slower * attention) * fit.recompute.get(self.recompute or "none", 1.0)
+
+    @property
+    def rate(self) -> float:
+        """Dense bf16 FLOP per second of one GPU."""
+        return data.gpus()[self.gpu].bf16_tflops * 1e12
 
 
-def tokens_per_second(model: Architecture, *, gpu: str, sequence: int) -> tuple[Range, str]:
-    """Tokens per second of one GPU, and where the range is from.
+def known(gpu: str) -> bool:
+    """Whether training speeds of this accelerator are published."""
+    return gpu in GENERATIONS
+
+
+def steps(setting: Setting) -> Range:
+    """Tokens per second of one GPU in steps alone, 10 and 90 % around the central figure.
 
     Raises:
         PlanError: no throughput is published for this kind.
     """
-    found = shares(gpu)
-    if not found:
-        known = ", ".join(sorted(data.speed_kinds()))
+    _refuse(setting.gpu)
+    fit = data.speed()
+    logarithm = sum(fit.steps[name] * value for name, value in setting.features.items())
+    central = math.exp(logarithm) * setting.rate / setting.work(fit)
+    return _span(central, _spread(setting, fit))
+
+
+def whole(setting: Setting) -> Range:
+    """Tokens per second of one GPU over a whole run, but for interruptions: evaluation, data, slow nodes are in it."""
+    fit = data.speed()
+    clean = steps(setting).central
+    factor = math.exp(sum(fit.run[name] * value for name, value in run_features(setting).items()))
+    wider = CARRIED_OVER if not fit.rows.get(setting.likeness) else 1.0
+    return _span(clean * factor, wider * fit.run_spread)
+
+
+def run_features(setting: Setting) -> dict[str, float]:
+    """By what a whole run's share of the speed of its steps is described."""
+    return {
+        "constant": 1.0,
+        "small": max(0.0, math.log10(7e9 / setting.model.active)),
+        "large": max(0.0, math.log10(setting.model.active / 7e9)),
+        "experts": float(bool(setting.model.experts)),
+    }
+
+
+def _spread(setting: Setting, fit: data.Fit) -> float:
+    spread = fit.spread["experts" if setting.model.experts else "dense"]
+    return spread if fit.rows.get(setting.likeness) else CARRIED_OVER * spread
+
+
+def _span(central: float, spread: float) -> Range:
+    return Range(central * math.exp(-TAIL * spread), central, central * math.exp(TAIL * spread))
+
+
+def support(setting: Setting) -> str:
+    """What the range is made of, in words."""
+    fit = data.speed()
+    alike = fit.rows.get(setting.likeness, 0)
+    words = f"{sum(fit.rows.values())} published rows, {alike} of this kind (docs/plan-agreement.md)"
+    return words if alike else f"{words}: carried over, with a wider range"
+
+
+def _refuse(gpu: str) -> None:
+    if not known(gpu):
         raise PlanError(
             f"no training throughput of {gpu} is published that this project trusts",
-            expected=f"one of {known}",
+            expected=f"one of {', '.join(GENERATIONS)}",
             fix="measure a short run and give --tokens-per-second, per GPU",
         )
-    peak = data.gpus()[gpu].bf16_tflops * 1e12
-    values = [value for value, _ in found]
-    range_ = Range(values[0], statistics.median(values), values[-1]).map(
-        lambda value: value * peak / model.flop_per_token(sequence)
-    )
-    words = f"{values[0]:.0%} to {values[-1]:.0%} of {peak / 1e12:.0f} TFLOPS: {'; '.join(_sources(found))}"
-    return range_, words
 
 
-def _sources(found: list[tuple[float, Speed]]) -> Iterator[str]:
-    for value, one in (found[0], found[-1]):
-        yield f"{value:.0%} {one.what} ({one.source})"
+def fastest(setting: Setting) -> float:
+    """Tokens per second of one GPU that no run can reach: all matrix products at four times the dense bf16 rate."""
+    work = setting.model.flop_per_token(setting.sequence)
+    return 4 * setting.rate / (work * (4 / 6 if setting.lora else 1))
 
 
 def hidden_tokens(*, gpu: str, network_gbps: float) -> float:

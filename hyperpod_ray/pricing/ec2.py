@@ -37,3 +37,11 @@ def ratio(region: str, instance_type: str) -> float | None:
             there = prices.get(region)
             return float(there) / float(prices[HOME]) if there else None
     return None
+
+
+def regions(instance_type: str) -> list[str]:
+    """Regions in which EC2 asks a price for the type's family."""
+    for listed, prices in _data()["types"].items():
+        if family(listed) == family(instance_type):
+            return sorted(prices)
+    return []

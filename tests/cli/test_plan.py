@@ -59,11 +59,13 @@ def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["fits"] is True
     assert list(data["answers"]) == ["fit", "time", "checkpoint", "interval", "goodput", "spares", "first-step"]
     days = figure(data, "time", "to the end")
-    assert 180 < days["low"] < 200 < days["central"] < 260 < days["high"] < 300
+    assert 200 < days["low"] < 250 < days["central"] < 350 < days["high"] < 500
+    clean = figure(data, "time", "steps alone")
+    assert clean["central"] < days["central"]  # a benchmark is faster than a whole run
     cost = figure(data, "time", "cost")
     assert cost["central"] == pytest.approx(days["central"] * 24 * figure(data, "time", "the environment")["central"])
     assert figure(data, "checkpoint", "size")["central"] == pytest.approx(847, abs=1)
-    assert figure(data, "fit", "smallest world that fits")["central"] == 40
+    assert figure(data, "fit", "smallest world that surely fits")["central"] == 48
     for answer in data["answers"].values():
         for row in answer["figures"]:
             assert row["source"], row
@@ -73,10 +75,10 @@ def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert interruptions["low"] < interruptions["central"] < interruptions["high"]
     assert any("capacity" in line for line in data["not_known"])
     # when, how much, what breaks: each in one line of the answers
-    assert re.match(r"2\d\d\.\d days \(1\d\d\.\d to 2\d\d\.\d\) and 2\.\d+M \$ \(", data["answers"]["time"]["answer"])
+    assert re.match(r"3\d\d\.\d days \(2\d\d\.\d to 4\d\d\.\d\) and 3\.\d+M \$ \(", data["answers"]["time"]["answer"])
     broken = data["answers"]["goodput"]
     assert broken["title"].startswith("What breaks")
-    assert re.match(r"12 interruptions \(4 to 5\d\) until the end; 99\.\d\d% of the time is training", broken["answer"])
+    assert re.match(r"16 interruptions \(4 to 8\d\) until the end; 99\.\d\d% of the time is training", broken["answer"])
     count, each = (figure(data, "goodput", what) for what in ("interruptions until the end", "one interruption costs"))
     assert count["central"] == pytest.approx(days["central"] * 8 * 6.5 / 1000)
     lost = sum(
@@ -100,11 +102,11 @@ def test_prods_ninth_node_costs_twelve_percent(capsys: pytest.CaptureFixture[str
 def test_an_8b_does_not_fit_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
     eight = ("dev", "--model", "llama-3.1-8b", "--tokens", "1B", "--no-deploy")
     data = data_of(capsys, *eight, code=3)
-    assert data["fits"] is False
-    assert data["answers"]["fit"]["answer"].startswith("No: 23.9 GiB of 20.4 per GPU")
-    assert "It fits from 48 GPUs on." in data["answers"]["fit"]["answer"]
+    assert data["fits"] is True  # nobody calls it impossible, and the jobs of this project cannot
+    assert data["answers"]["fit"]["answer"].startswith("Only with a fused loss, which keeps no float32 logits: 24.9")
+    assert "It surely fits from 88 GPUs on." in data["answers"]["fit"]["answer"]
     data = data_of(capsys, *eight, "--sequence", "8192", code=3)
-    assert data["answers"]["fit"]["answer"].startswith("No: 30.5")
+    assert data["answers"]["fit"]["answer"].startswith("No: 32.4")
     assert "No number of A10G is enough" in data["answers"]["fit"]["answer"]
     assert "does not end" in data["answers"]["time"]["answer"] or "Not known" in data["answers"]["time"]["answer"]
 
@@ -138,11 +140,13 @@ def test_a_measured_speed_is_of_the_model_it_was_measured_with(
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        ({"num_local_experts": 8, "model_type": "mixtral"}, "mixture of experts"),
-        ({"n_routed_experts": 64, "model_type": "deepseek_v3"}, "mixture of experts"),
-        ({"peft_type": "LORA", "lora_alpha": 16, "r": 8}, "LoRA"),
-        ({"model_type": "bert"}, "bert is not modelled"),
-        ({"model_type": "llama", "hidden_size": 4096}, "no usable"),
+        ({"peft_type": "LORA", "lora_alpha": 16, "r": 8}, "an adapter (peft)"),
+        ({"model_type": "bert", "type_vocab_size": 2}, "bert is no decoder that writes text"),
+        ({"architectures": ["ViTForImageClassification"]}, "ViTForImageClassification is no decoder"),
+        ({"model_type": "t5", "is_encoder_decoder": True}, "a model with an encoder"),
+        ({"model_type": "mamba2", "state_size": 128}, "layers that are not attention (state_size)"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "not attention (linear_attention)"),
+        ({"model_type": "llama", "hidden_size": 4096}, "no num_hidden_layers"),
     ],
 )
 def test_models_that_it_has_no_model_for(
@@ -361,19 +365,32 @@ def test_one_date_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert exact["low"] < exact["central"] < exact["high"]  # a known speed leaves the interruptions
 
 
-def test_the_mfu_of_a_type_without_a_figure_is_not_guessed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """H200 and B200: memory and peak are on file, a training speed is not."""
-    for kind in ("ml.p5en.48xlarge", "ml.p6-b200.48xlarge"):
-        text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("ml.p5.48xlarge", kind)
-        (folder / "prod.yaml").write_text(text, encoding="utf-8")
-        assert main(["--environments", str(folder), "plan", "prod", "--no-deploy", "-o", "json"]) == 0
+def test_the_speed_of_a_type_without_a_figure_is_not_guessed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A10G, L4 and L40S: memory and peak are on file, a training speed is not."""
+    for kind in ("ml.g6.48xlarge", "ml.g6e.48xlarge"):
+        text = (PROJECT / "environments" / "dev.yaml").read_text(encoding="utf-8").replace("ml.g5.48xlarge", kind)
+        text = re.sub(r"\n  tokens_per_second: .*", "", text)
+        (folder / "dev.yaml").write_text(text, encoding="utf-8")
+        run = ("--model", "llama-3.2-3b", "--tokens", "1B", "-o", "json")
+        assert main(["--environments", str(folder), "plan", "dev", *run]) == 0
         data = json.loads(capsys.readouterr().out)
         assert data["answers"]["time"]["answer"].startswith("Not known: no throughput of")
         assert data["answers"]["time"]["figures"] == []
         assert all("simulated" not in row["source"] for row in data["answers"]["goodput"]["figures"])
-        (folder / "prod.yaml").write_text(
-            (PROJECT / "environments" / "prod.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-        )
+
+
+def test_a_speed_that_is_carried_over_says_so_and_is_wider(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B200 has published speeds with Megatron only: a plan with PyTorch carries them over."""
+    text = (PROJECT / "environments" / "prod.yaml").read_text(encoding="utf-8")
+    (folder / "prod.yaml").write_text(text.replace("ml.p5.48xlarge", "ml.p6-b200.48xlarge"), encoding="utf-8")
+    spans = {}
+    for stack, precision in (("pytorch", "bf16"), ("megatron", "fp8")):
+        options = ("--stack", stack, "--precision", precision, "-o", "json")
+        assert main(["--environments", str(folder), "plan", "prod", *RUN, *options]) == 0
+        row = figure(json.loads(capsys.readouterr().out), "time", "tokens per second and GPU, steps alone")
+        assert ("carried over, with a wider range" in row["source"]) is (stack == "pytorch")
+        spans[stack] = row["high"] / row["low"]
+    assert spans["pytorch"] > 1.2 * spans["megatron"]
 
 
 def test_a_run_that_does_not_fit_has_no_days_and_no_dollars(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from hyperpod_ray.core.model import NewEks
 from hyperpod_ray.core.provenance import FILES, ProvenanceError, about_of, data_sets
 from hyperpod_ray.core.service_limits import platform
 
-DAY = date(2026, 11, 22)
+DAY = date(2026, 11, 23)
 ABOUT = {"what": "things", "as_of": date(2026, 11, 1), "source": "https://example.com", "stale_after_days": 30}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.planner import architecture, data, memory, speed
+from hyperpod_ray.planner.parallel import Parallel
 from hyperpod_ray.planner.ranges import GIB, Range
 from tests.planner.oracles import ask
 
@@ -72,7 +73,7 @@ def test_activations_with_full_recomputation_are_llm_analysiss(row: dict[str, An
     found, model = fully(row), architecture.named(row["model"])
     again = data.memory()["activations_none"].value * 8192 * memory.kept_elements(model) / GIB
     assert found["activations"] - again == pytest.approx(row["layer_inputs"], rel=1e-9)
-    assert found["logits"] == pytest.approx(5 * row["bf16_logits"], rel=1e-9)
+    assert found["logits"] == pytest.approx(6 * row["bf16_logits"], rel=1e-9)
 
 
 @pytest.mark.parametrize("row", rows("dlcalc", "memory"))
@@ -92,7 +93,11 @@ def test_moments_and_activations_are_dlcalcs(row: dict[str, Any]) -> None:
 
 def published(row: dict[str, Any]) -> Range:
     """The planner's range for the same GPU."""
-    return speed.tokens_per_second(architecture.named(row["model"]), gpu=GPUS[row["type"]], sequence=8192)[0]
+    at = speed.Setting(
+        model=architecture.named(row["model"]), gpu=GPUS[row["type"]], sequence=8192, gpus=row["world"],
+        parallel=Parallel(tensor=row["tp"]),
+    )  # fmt: skip
+    return speed.steps(at)
 
 
 @pytest.mark.parametrize("row", rows("dlcalc", "steps"))
@@ -100,8 +105,8 @@ def test_the_range_of_speeds_lies_between_dlcalcs_bounds(row: dict[str, Any]) ->
     """dlcalc takes GEMMs at 70 % of the peak and adds its communication to them.
 
     With one sequence for each step it pays all of FSDP's traffic and hides none: a bound from below. With sixteen it
-    pays it once for all of them: a bound from above, and at most 1.65 times the central figure (70 % against the 43 %
-    that was measured). With tensor parallelism in a node it is inside the range.
+    pays it once for all of them: above the central figure, but on A100, whose published runs reach 60 % of the peak.
+    With tensor parallelism in a node it is inside the range.
     """
     dlcalc, ours = row["tokens_per_second_and_gpu"], published(row)
     if row["tp"] > 1:
@@ -109,7 +114,7 @@ def test_the_range_of_speeds_lies_between_dlcalcs_bounds(row: dict[str, Any]) ->
     elif row["sequences"] == 1:
         assert dlcalc <= ours.low
     else:
-        assert ours.high <= dlcalc <= 1.65 * ours.central
+        assert 0.95 * ours.central <= dlcalc <= 1.6 * ours.central
 
 
 def test_speed_per_gpu_does_not_depend_on_the_number_of_nodes() -> None:
@@ -134,8 +139,8 @@ def test_llama_65b_took_the_published_gpu_hours() -> None:
     """arXiv 2302.13971, table 15: 1,022,362 A100 hours for 1.4 T tokens; llm-analysis at 50 % finds 1.4 % less."""
     (row,) = (row for row in recorded()["llm-analysis"]["hours"] if row["model"] == "llama-65b")
     assert row["gpu_hours"] == pytest.approx(1_022_362, rel=0.015)
-    rate, _ = speed.tokens_per_second(architecture.named("llama-65b"), gpu="A100-80GB", sequence=2048)
-    hours = rate.map(lambda one: 1.4e12 / one / 3600)
+    at = speed.Setting(model=architecture.named("llama-65b"), gpu="A100-80GB", sequence=2048, gpus=2048)
+    hours = speed.whole(at).map(lambda one: 1.4e12 / one / 3600)
     assert hours.low <= 1_022_362 <= hours.high
 
 

@@ -95,17 +95,25 @@ class Failures(BaseModel):
     observations: dict[str, Interruptions]
 
 
-class Speed(Sourced):
-    """One published training speed, in one of three forms."""
+class Fit(BaseModel):
+    """`speed.yaml`: what `hyperpod_ray.planner.fitting` made of the published rows."""
 
-    gpu: str
-    model: str
-    sequence: int
-    what: str
-    tokens_per_second: Positive | None = None
-    tokens: Positive | None = None
-    gpu_hours: Positive | None = None
-    tflops: Positive | None = None
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    attention: dict[str, Positive]
+    """How much longer a FLOP of attention takes than one of a matrix product, by generation or software."""
+    fp8: Positive
+    fp8_experts: Positive
+    recompute: dict[str, Positive]
+    """Work of a step over that without recomputation."""
+    steps: dict[str, float]
+    """Coefficients of the logarithm of the share of the dense rate, by feature."""
+    spread: dict[str, Positive]
+    """Standard deviation of that logarithm, groups left out one by one: dense, experts."""
+    run: dict[str, float]
+    """Coefficients of the logarithm of a whole run's speed over that of its steps, without interruptions."""
+    run_spread: Positive
+    rows: dict[str, int]
+    """Rows behind it, by accelerator, precision, software and kind of model."""
 
 
 class Shape(Sourced):
@@ -119,8 +127,25 @@ class Shape(Sourced):
     head_width: int
     feed: int
     vocabulary: int
+    active: int | None = None
+    """Published number of active parameters of a mixture of experts."""
     tied: bool = False
     attention_bias: bool = False
+    gated: bool = True
+    linear_bias: bool = False
+    query_key_norm: bool = False
+    positions: int = 0
+    window: int = 0
+    full_layers: int = 0
+    query_rank: int = 0
+    kv_rank: int = 0
+    rope_width: int = 0
+    value_width: int = 0
+    experts: int = 0
+    experts_active: int = 0
+    expert_feed: int = 0
+    shared_feed: int = 0
+    dense_layers: int = 0
 
 
 def _load(name: str) -> dict[str, Any]:
@@ -149,15 +174,9 @@ def failures() -> Failures:
 
 
 @functools.cache
-def speeds() -> list[Speed]:
-    """Published throughputs."""
-    return [Speed.model_validate(row) for row in _load("throughput.yaml")["observations"]]
-
-
-@functools.cache
-def speed_kinds() -> dict[str, str]:
-    """Kind of accelerator → the name under which throughputs were published."""
-    return dict(_load("throughput.yaml")["kinds"])
+def speed() -> Fit:
+    """The fit of published speeds."""
+    return Fit.model_validate(_load("speed.yaml"))
 
 
 @functools.cache

@@ -1,0 +1,220 @@
+"""Writes `docs/plan-agreement.md`: what the planner predicts against what is published, point by point.
+
+    .venv/bin/python docs/plan_agreement.py [--check]
+
+It fits the speed model first (`hyperpod_ray/planner/data/speed.yaml`), so that data, fit and page change together. `--check`: exit
+code 3 where the fit or the page is stale.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hyperpod_ray.planner import agreement, data, fitting, published
+from hyperpod_ray.planner.agreement import Point
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGE = PROJECT / "docs" / "plan-agreement.md"
+
+EXPLAINED: dict[str, str] = {
+    "automodel-lora-70b": "likely its four pipeline stages with four micro-batches, which wait for each other; the "
+    "planner plans no pipelines",
+    "bridge2602-qwen3-30b-a3b-h100": "the source trains without dropping tokens; with dropped "
+    "tokens (25.09) it has twice "
+    "the speed",
+    "bridge2511-qwen3-30b-a3b-h100": "the source trains without dropping tokens; with dropped "
+    "tokens (25.09) it has twice "
+    "the speed",
+    "llama3-405b-16384-131072": "published as TFLOP/s only; at 131,072 tokens the count depends on how attention is "
+    "counted, which the paper does not say",
+    "titan-405b": "eight pipeline stages, and accelerators that run at 500 W of 700; the planner plans no pipelines",
+    "titan-8b-8": "without torch.compile, on accelerators that run at 500 W of 700",
+    "titan-8b-128": "without torch.compile, on accelerators that run at 500 W of 700",
+    "titan-8b-cp2": "two ranks for a sequence cost less than the fit's mean factor for each doubling",
+    "bridge2509-llama-3.1-405b": "likely NVIDIA's own recipe, tuned for this model; the fit "
+    "has one factor for the software",
+    "bridge2511-llama-3.1-405b": "likely NVIDIA's own recipe, tuned for this model; the fit "
+    "has one factor for the software",
+    "bridge2602-llama-3.1-405b": "likely NVIDIA's own recipe, tuned for this model; the fit "
+    "has one factor for the software",
+    "bridge2511-llama-3.1-8b-b200": "likely the factor of Blackwell, which is a mean over dense models and experts",
+    "foundry-70b-2048-64-a100-40gb": "micro-batches of two sequences on accelerators of 40 GB; "
+    "the same model on 128 of "
+    "them, with four, is a third faster",
+    "foundry-30b-8192-8": "micro-batches of one sequence, likely at the edge of memory",
+    "run-llama-13b": "likely a run with few losses: 2,055 tokens per second are 70 % of today's benchmark of its size",
+    "run-llama-3.1-8b": "likely hours that hold more than the pre-training: Llama 3 8B ran at 56 % of the speed that "
+    "torchtitan has without torch.compile",
+    "run-tinyllama": "its hours are computed from its benchmark, 24k tokens per second, and hold no loss",
+    "tune-70b-lora": "the source computes its loss in chunks, and its adapters are on fewer matrices",
+}
+"""Why a point lies outside, by the beginning of its id; longer beginnings go first."""
+
+
+def explanation(point: Point) -> str:
+    """The reason of one outlier; empty where nobody wrote one."""
+    names = sorted((name for name in EXPLAINED if point.name.startswith(name)), key=len, reverse=True)
+    return EXPLAINED[names[0]] if names else ""
+
+
+def page() -> str:
+    """The page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    steps, runs, memories = agreement.steps(), agreement.runs(), agreement.memories()
+    ran = agreement.ran()
+    yield "# The planner against published figures"
+    yield ""
+    yield (
+        "`docs/plan_agreement.py` makes this page; do not edit it. It compares [plans](plan.md) with "
+        "what others published:"
+    )
+    yield "speeds of training steps, whole runs, and memory."
+    yield ""
+    yield (
+        "The fit uses two thirds of the groups of rows. A group is a source, a model and an "
+        "accelerator. Every third group"
+    )
+    yield (
+        "is kept out, in the order of accelerator, software, kind and size of the model. The range of a "
+        "plan is 10 to 90 %."
+    )
+    yield ""
+    yield (
+        "| | rows | kept out | in range, kept out | median error, kept out | in range, fitted | median error, fitted |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for title, points in (("speed of steps", steps), ("whole runs", runs), ("memory", memories)):
+        outside = [point for point in points if point.kept_out]
+        inside = [point for point in points if not point.kept_out]
+        yield (
+            f"| {title} | {len(points)} | {len(outside)} | {agreement.coverage(outside):.0%} | "
+            f"{agreement.median_error(outside):.1%} | {agreement.coverage(inside):.0%} | "
+            f"{agreement.median_error(inside):.1%} |"
+        )
+    yield ""
+    impossible = [name for name, _, fit in ran if fit.verdict == "no"]
+    yield (
+        f"{len(ran)} configurations with PyTorch ran with a printed micro-batch. The planner calls {len(impossible)} of "
+        "them impossible."
+    )
+    yield ""
+    yield "Most rows are llm-foundry's, whose models are alike. By source, steps that are kept out:"
+    yield ""
+    yield "| source | rows | in range | median error |"
+    yield "|---|---:|---:|---:|"
+    for name, source in published.sources().items():
+        own = [point for point in steps if point.row.source == name and point.kept_out]
+        if own:
+            yield f"| [{source.text}]({source.url}) | {len(own)} | {_share(own)} | {agreement.median_error(own):.0%} |"
+    yield ""
+    yield "## What the fit says"
+    yield ""
+    yield from _fit()
+    yield from _tables(steps, runs, memories)
+    yield ""
+    yield "## Sources"
+    yield ""
+    for name, source in published.sources().items():
+        count = sum(1 for row in published.rows().values() if row.source == name)
+        yield f"- [{source.text}]({source.url}): {count} row{'s' if count > 1 else ''}, read {source.as_of}."
+
+
+def _tables(steps: Sequence[Point], runs: Sequence[Point], memories: Sequence[Point]) -> Iterator[str]:
+    for title, points, unit in (
+        ("Speed of steps", steps, "tokens per second and GPU"),
+        ("Whole runs", runs, "tokens per second and GPU: tokens ÷ GPU hours"),
+        ("Memory", memories, "GiB of one GPU"),
+    ):
+        yield ""
+        yield f"## {title}"
+        yield ""
+        yield f"In {unit}. *Kept*: the fit has not seen it. *Recorded*: the figure was not read again at its source."
+        yield ""
+        yield "| what | on | published | low | central | high | error | kept | |"
+        yield "|---|---|---:|---:|---:|---:|---:|---|---|"
+        for point in points:
+            yield _point(point)
+        yield ""
+        yield f"### {title}: outside the range"
+        yield ""
+        if agreement.outliers(points):
+            yield "What the source says of the configuration; a reason with *likely* is this project's reading."
+            yield ""
+        for point in agreement.outliers(points):
+            yield f"- `{point.name}` ({point.error:+.0%}): {explanation(point)}."
+        if not agreement.outliers(points):
+            yield "None."
+
+
+def _share(points: Sequence[Point]) -> str:
+    return f"{sum(point.inside for point in points)} of {len(points)}"
+
+
+def _fit() -> Iterator[str]:
+    fit = data.speed()
+    yield (
+        "A step's work is its matrix products, FP8's speed-up taken off, and its attention, each FLOP "
+        "of which takes longer."
+    )
+    yield ""
+    yield "| constant | value |"
+    yield "|---|---:|"
+    for name, value in fit.attention.items():
+        yield f"| a FLOP of attention against one of a matrix product, {name} | {value:g} |"
+    yield f"| speed-up of matrix products by FP8, dense | {fit.fp8:g} |"
+    yield f"| speed-up of matrix products by FP8, experts | {fit.fp8_experts:g} |"
+    for name, value in fit.recompute.items():
+        yield f"| work with recomputation: {name} | {value:g} |"
+    yield ""
+    yield "The share of the dense rate that this work reaches is a product of factors:"
+    yield ""
+    yield "| factor | logarithm |"
+    yield "|---|---:|"
+    for name, value in fit.steps.items():
+        yield f"| {name} | {value:+.3f} |"
+    for name, value in fit.run.items():
+        yield f"| a whole run against its steps: {name} | {value:+.3f} |"
+    yield ""
+    yield (
+        f"Spread of the logarithm, groups left out one by one: dense {fit.spread['dense']:.2f}, experts "
+        f"{fit.spread['experts']:.2f}, whole runs {fit.run_spread:.2f}."
+    )
+
+
+def _point(point: Point) -> str:
+    row = point.row
+    gpus = f"{row.gpus:,} × " if row.gpus else ""
+    digits = 1 if point.published < 100 else 0
+    low, central, high = (f"{value:,.{digits}f}" for value in point.predicted)
+    kept = "kept" if point.kept_out else ""
+    recorded = "recorded" if row.origin == "recorded" else ""
+    outside = "" if point.inside else "**outside**"
+    notes = " ".join(filter(None, (outside, recorded)))
+    return (
+        f"| {row.what}, {row.sequence:,} tokens{', FP8' if row.precision == 'fp8' else ''} | {gpus}{row.gpu} | "
+        f"{point.published:,.{digits}f} | {low} | {central} | {high} | {point.error:+.0%} | {kept} | {notes} |"
+    )
+
+
+def main() -> int:
+    """Write fit and page, or check them."""
+    check = "--check" in sys.argv[1:]
+    stale = 0
+    for file, text in ((fitting.FILE, fitting.text), (PAGE, page)):
+        made = text()
+        if check and (not file.exists() or file.read_text(encoding="utf-8") != made):
+            sys.stderr.write(f"{file}: stale. Fix: .venv/bin/python docs/plan_agreement.py\n")
+            stale = 3
+        elif not check:
+            file.write_text(made, encoding="utf-8")
+            data.speed.cache_clear()
+    return stale
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

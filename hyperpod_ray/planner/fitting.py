@@ -1,0 +1,192 @@
+"""Fits the speed model to published rows: `python -m hyperpod_ray.planner.fitting` writes `data/speed.yaml`.
+
+The fit is deterministic. It sees two thirds of the groups of rows (`published.kept_out`); a group is a source, a model
+and an accelerator, so that no row is judged by its sister. Each group weighs as much as its root number of rows. The
+constants of the arithmetic are chosen from short lists of possible values, the factors by least squares of logarithms
+with a small ridge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperpod_ray.planner import data, published, speed
+from hyperpod_ray.planner.data import Fit
+from hyperpod_ray.planner.published import Row
+
+FILE = Path(__file__).parent / "data" / "speed.yaml"
+RIDGE = 0.3
+ROUNDS = 4
+CHOICES: dict[str, tuple[float, ...]] = {
+    "A100": (1.0, 1.5, 2.0, 2.5), "Hopper": (1.5, 2.0, 2.5, 3.0, 4.0), "megatron": (1.0, 1.5, 2.0),
+    "fp8": (1.2, 1.3, 1.4, 1.5), "fp8_experts": (1.0, 1.1, 1.2), "selective": (1.0, 1.1), "full": (1.1, 1.2, 1.33),
+}  # fmt: skip
+UNKNOWN_GPUS = 1024
+"""GPUs of a whole run whose source does not give them."""
+
+
+def setting(row: Row) -> speed.Setting:
+    """What the speed of a row depends on."""
+    return speed.Setting(
+        model=row.architecture, gpu=row.gpu, sequence=row.sequence, gpus=row.gpus or UNKNOWN_GPUS,
+        precision=row.precision, stack=row.stack, recompute=row.recompute, lora=row.method == "lora",
+        parallel=row.parallel,
+    )  # fmt: skip
+
+
+def uninterrupted(gpus: int) -> float:
+    """Share of time that published runs of a size had without interruptions, as the planner takes it.
+
+    The central rate, and half an hour lost for each; at least 0.9, which arXiv 2407.21783 reports for 16,384 GPUs.
+    """
+    table = data.failures()
+    rate = table.observations[table.levels["central"]].per_thousand / 1000 * gpus / table.gpus_per_node
+    return max(0.9, 1 - rate * 0.5 / 24)
+
+
+def fit() -> Fit:
+    """The fit of all rows that are not kept out."""
+    outside = published.kept_out("steps")
+    rows = [row for row in published.rows().values() if row.question == "steps" and row.group not in outside]
+    choice = {name: values[len(values) // 2] for name, values in CHOICES.items()}
+    for _ in range(ROUNDS):
+        for name, values in CHOICES.items():
+            choice[name] = min(values, key=lambda value: _loss(rows, {**choice, name: value}))
+    base = _constants(choice)
+    coefficients = _solve(rows, base)
+    spread = _spread(rows, base)
+    made = base.model_copy(update={"steps": coefficients, "spread": spread, "rows": _kinds()})
+    run, run_spread = _runs(made)
+    return made.model_copy(update={"run": run, "run_spread": run_spread})
+
+
+def _kinds() -> dict[str, int]:
+    rows = (row for row in published.rows().values() if row.question == "steps")
+    return dict(sorted(Counter(setting(row).likeness for row in rows).items()))
+
+
+def _constants(choice: Mapping[str, float]) -> Fit:
+    return Fit(
+        attention={"A100": choice["A100"], "Hopper": choice["Hopper"], "Blackwell": choice["Hopper"],
+                   "megatron": choice["megatron"]},
+        fp8=choice["fp8"], fp8_experts=choice["fp8_experts"],
+        recompute={"none": 1.0, "selective": choice["selective"], "full": choice["full"]},
+        steps={}, spread={}, run={}, run_spread=1.0, rows={},
+    )  # fmt: skip
+
+
+def _loss(rows: Sequence[Row], choice: Mapping[str, float]) -> float:
+    base = _constants(choice)
+    coefficients = _solve(rows, base)
+    weights = _weights(rows)
+    return sum(weight * _residual(row, base, coefficients) ** 2 for row, weight in zip(rows, weights, strict=True))
+
+
+def _weights(rows: Sequence[Row]) -> list[float]:
+    count = Counter(row.group for row in rows)
+    return [1 / count[row.group] for row in rows]
+
+
+def _target(row: Row, base: Fit) -> float:
+    at = setting(row)
+    return math.log(row.speed * at.work(base) / at.rate)
+
+
+def _residual(row: Row, base: Fit, coefficients: Mapping[str, float]) -> float:
+    features = setting(row).features
+    return _target(row, base) - sum(coefficients[name] * value for name, value in features.items())
+
+
+def _solve(rows: Sequence[Row], base: Fit) -> dict[str, float]:
+    features = [setting(row).features for row in rows]
+    return least_squares(features, [_target(row, base) for row in rows], _weights(rows))
+
+
+def _spread(rows: Sequence[Row], base: Fit) -> dict[str, float]:
+    """Spread of groups that were left out one by one, each weighing the same."""
+    squares: dict[str, list[float]] = {"dense": [], "experts": []}
+    for group in sorted({row.group for row in rows}):
+        rest = _solve([row for row in rows if row.group != group], base)
+        own = [row for row in rows if row.group == group]
+        kind = "experts" if own[0].architecture.experts else "dense"
+        squares[kind].append(sum(_residual(row, base, rest) ** 2 for row in own) / len(own))
+    return {kind: math.sqrt(sum(values) / len(values)) for kind, values in squares.items()}
+
+
+def _runs(made: Fit) -> tuple[dict[str, float], float]:
+    outside = published.kept_out("run")
+    rows = [row for row in published.rows().values() if row.question == "run" and row.group not in outside]
+    features = [speed.run_features(setting(row)) for row in rows]
+    targets = [math.log(row.speed / steps_of(row, made) / uninterrupted(row.gpus or UNKNOWN_GPUS)) for row in rows]
+    coefficients = least_squares(features, targets, [1.0] * len(rows))
+    squares = []
+    for index in range(len(rows)):
+        keep = [other for other in range(len(rows)) if other != index]
+        rest = least_squares([features[other] for other in keep], [targets[other] for other in keep], [1.0] * len(keep))
+        squares.append((targets[index] - sum(rest[name] * value for name, value in features[index].items())) ** 2)
+    return coefficients, math.sqrt(sum(squares) / len(squares))
+
+
+def steps_of(row: Row, made: Fit) -> float:
+    """Tokens per second of one GPU in steps alone, as a fit predicts them for a row."""
+    at = setting(row)
+    logarithm = sum(made.steps[name] * value for name, value in at.features.items())
+    return math.exp(logarithm) * at.rate / at.work(made)
+
+
+def least_squares(
+    features: Sequence[Mapping[str, float]], targets: Sequence[float], weights: Sequence[float]
+) -> dict[str, float]:
+    """Coefficients by name, with a ridge on all but the constant."""
+    names = list(features[0])
+    size = len(names)
+    matrix = [[0.0] * (size + 1) for _ in range(size)]
+    for row, target, weight in zip(features, targets, weights, strict=True):
+        values = [row[name] for name in names]
+        for i, left in enumerate(values):
+            matrix[i][size] += weight * left * target
+            for j, right in enumerate(values):
+                matrix[i][j] += weight * left * right
+    for i in range(size):
+        matrix[i][i] += RIDGE if names[i] != "constant" else 0.0
+    for i in range(size):
+        pivot = max(range(i, size), key=lambda row: abs(matrix[row][i]))
+        matrix[i], matrix[pivot] = matrix[pivot], matrix[i]
+        for j in range(size):
+            if j != i and matrix[j][i]:
+                ratio = matrix[j][i] / matrix[i][i]
+                matrix[j] = [one - ratio * other for one, other in zip(matrix[j], matrix[i], strict=True)]
+    return {name: matrix[i][size] / matrix[i][i] for i, name in enumerate(names)}
+
+
+HEAD = """# What `python -m hyperpod_ray.planner.fitting` makes of published.yaml; do not edit it. docs/plan-agreement.md judges it.
+about:
+  - what: "the fit of published training speeds"
+    as_of: {day}
+    source: "hyperpod_ray/planner/data/published.yaml, fitted by hyperpod_ray/planner/fitting.py"
+    stale_after_days: 365
+
+"""
+
+
+def text() -> str:
+    """The file."""
+    import yaml
+
+    made = fit().model_dump()
+    day = max(source.as_of for source in published.sources().values())
+    return HEAD.format(day=day) + yaml.safe_dump(_rounded(made), sort_keys=False, default_flow_style=None, width=120)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

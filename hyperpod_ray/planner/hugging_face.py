@@ -1,0 +1,236 @@
+"""The architecture of a Hugging Face `config.json`, read by its keys and not by a list of models.
+
+Families name the same figure differently; `NAMES` holds the words. What the planner has no formula for is refused by
+what the file says: layers that are not attention, an encoder, an adapter's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hyperpod_ray.planner import PlanError, reading
+from hyperpod_ray.planner.architecture import Architecture
+
+FIX = "give the config.json of a decoder, or --params instead"
+LARGEST_MODEL = 1e14
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "width": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+    "head_width": ("head_dim",),
+    "feed": ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    "experts_active": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k"),
+    "expert_feed": ("moe_intermediate_size", "intermediate_size", "ffn_hidden_size"),
+    "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    "shared_feed": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+    "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
+}
+BOUNDS: dict[str, tuple[int, int]] = {
+    "layers": (1, 10_000), "width": (16, 1_000_000), "heads": (1, 10_000), "kv_heads": (1, 10_000),
+    "head_width": (1, 100_000), "feed": (1, 10_000_000), "vocabulary": (2, 10_000_000), "experts": (0, 100_000),
+    "experts_active": (1, 100_000), "expert_feed": (1, 10_000_000), "shared": (0, 1000), "shared_feed": (0, 10_000_000),
+    "first_dense": (0, 10_000),
+}  # fmt: skip
+"""Smallest and largest value of each figure."""
+
+UNGATED = {
+    "gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "starcoder2",
+    "codegen", "persimmon", "nemotron",
+}  # fmt: skip
+"""Families with two matrices in a feed-forward layer whose activation does not tell them apart."""
+WITH_BIAS = {"gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "mpt", "phi", "starcoder2"}
+TIED = {"gpt2", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "cohere", "cohere2", "starcoder2"}
+"""Families whose head is the embedding where the file does not say."""
+ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "global_attention", "attention", "local"}
+
+
+def architecture(path: Path) -> Architecture:
+    """The architecture of a file.
+
+    Raises:
+        PlanError: it cannot be read, lacks a figure, has an impossible one, or describes what is not modelled.
+    """
+    whole = reading.json_object(path, option="--config", fix=FIX)
+    inner = whole.get("text_config") or whole.get("llm_config")
+    raw: Mapping[str, Any] = {**whole, **inner} if isinstance(inner, dict) else whole
+    _refuse(path, raw)
+    model = _Fields(path, raw).architecture(multimodal=isinstance(inner, dict))
+    if not 1e6 <= model.parameters <= LARGEST_MODEL:
+        raise PlanError(
+            f"--config {path}: {model.parameters:.3g} parameters", expected="1M to 100T parameters in all", fix=FIX
+        )
+    return model
+
+
+def _refuse(path: Path, raw: Mapping[str, Any]) -> None:
+    if any(raw.get(key) for key in ("peft_type", "lora_alpha", "base_model_name_or_path")):
+        raise PlanError(
+            f"--config {path}: the file of an adapter (peft)",
+            expected="the base model's config.json",
+            fix="give the base model's config.json, and --lora-rank for LoRA",
+        )
+    if raw.get("is_encoder_decoder") or "encoder_layers" in raw or "num_encoder_layers" in raw:
+        raise PlanError(
+            f"--config {path}: a model with an encoder",
+            expected="a decoder: no formula counts an encoder here",
+            fix=FIX,
+        )
+    classes = [str(name) for name in raw.get("architectures") or [] if isinstance(raw.get("architectures"), list)]
+    decoders = ("CausalLM", "LMHead", "ConditionalGeneration", "ImageTextToText")
+    if "type_vocab_size" in raw or (classes and not any(word in name for name in classes for word in decoders)):
+        raise PlanError(
+            f"--config {path}: {', '.join(classes) or raw.get('model_type')} is no decoder that writes text",
+            expected="a model for causal language modelling",
+            fix=FIX,
+        )
+    layers = raw.get("layer_types") or raw.get("layers_block_type") or []
+    others = sorted({str(layer) for layer in layers} - ATTENTION) if isinstance(layers, list) else [str(layers)[:40]]
+    keys = [key for key in raw if key.startswith(("ssm_", "mamba_", "linear_num_", "rwkv")) and raw[key]]
+    keys += [key for key in ("hybrid_override_pattern", "attn_layer_period", "state_size") if raw.get(key)]
+    if others or keys:
+        raise PlanError(
+            f"--config {path}: layers that are not attention ({', '.join((others or keys)[:3])})",
+            expected="a transformer: no formula counts other layers here",
+            fix="measure a short run and give --params of its active parameters with --tokens-per-second",
+        )
+
+
+class _Fields:
+    """Figures of one file by the planner's names."""
+
+    def __init__(self, path: Path, raw: Mapping[str, Any]) -> None:
+        self.path, self.raw = path, raw
+        self.family = str(raw.get("model_type", ""))
+
+    def get(self, name: str, default: int | None = None) -> int:
+        """A figure by any of its names; `default` where none is there."""
+        low, high = BOUNDS[name]
+        for key in NAMES[name]:
+            if self.raw.get(key) is not None:
+                value = self.raw[key]
+                return int(
+                    reading.number(
+                        value, name=f"--config {self.path}: {key}", low=low, high=high, fix=FIX, integer=True
+                    )
+                )
+        if default is None:
+            raise PlanError(
+                f"--config {self.path}: no {NAMES[name][0]}", expected=f"one of {', '.join(NAMES[name])}", fix=FIX
+            )
+        return default
+
+    def optional(self, key: str, high: int) -> int:
+        """A figure that may be absent or null: then 0."""
+        value = self.raw.get(key)
+        if value is None:
+            return 0
+        name = f"--config {self.path}: {key}"
+        return int(reading.number(value, name=name, low=0, high=high, fix=FIX, integer=True))
+
+    def architecture(self, *, multimodal: bool) -> Architecture:
+        layers, width, heads = self.get("layers"), self.get("width"), self.get("heads")
+        one_key = self.raw.get("multi_query") is True and not self.raw.get("new_decoder_architecture")
+        latent = self.optional("kv_lora_rank", 1_000_000)
+        rope = self.optional("qk_rope_head_dim", 100_000) if latent else 0
+        head_width = (
+            self.optional("qk_nope_head_dim", 100_000) + rope if latent else self.get("head_width", width // heads)
+        )
+        if not head_width:
+            raise PlanError(
+                f"--config {self.path}: {heads} heads in a width of {width}", expected="at most one per unit", fix=FIX
+            )
+        window, full = self._window(layers)
+        experts = self._experts(layers)
+        return Architecture(
+            name=str(self.raw.get("_name_or_path") or self.path.name)[:80],
+            layers=layers,
+            width=width,
+            heads=heads,
+            kv_heads=min(heads, self.get("kv_heads", 1 if one_key else heads)),
+            head_width=head_width,
+            feed=self._feed(width, experts),
+            vocabulary=self.get("vocabulary"),
+            tied=bool(self.raw.get("tie_word_embeddings", self.family in TIED or self.family.startswith("gemma"))),
+            attention_bias=bool(self.raw.get("attention_bias", self.family.startswith("qwen2"))),
+            gated=self._gated(),
+            linear_bias=self.family in WITH_BIAS and not self.raw.get("no_bias"),
+            query_key_norm=self.family.startswith(("qwen3", "gemma3", "olmo2", "olmo3")),
+            positions=self.optional("n_positions", 10_000_000) if self.family in {"gpt2", "gpt_bigcode"} else 0,
+            window=window,
+            full_layers=full,
+            query_rank=self.optional("q_lora_rank", 1_000_000) if latent else 0,
+            kv_rank=latent,
+            rope_width=rope,
+            value_width=self.optional("v_head_dim", 100_000) if latent else 0,
+            **experts,
+            source=str(self.path),
+            assumed="of a model with several kinds of input, only the text part is counted" if multimodal else "",
+        )
+
+    def _gated(self) -> bool:
+        activation = str(self.raw.get("hidden_act") or self.raw.get("hidden_activation") or "silu").lower()
+        if self.family in UNGATED:
+            return False
+        plain = activation in {"relu", "relu2", "gelu", "gelu_new", "gelu_fast"}
+        return not plain or self.family.startswith("gemma")
+
+    def _feed(self, width: int, experts: Mapping[str, int]) -> int:
+        if experts and not experts["dense_layers"]:
+            return 0
+        ratio = self.optional("expansion_ratio", 100) or (4 if self.family in UNGATED or "n_embd" in self.raw else 0)
+        return self.get("feed", ratio * width or None)
+
+    def _experts(self, layers: int) -> dict[str, int]:
+        experts = self.get("experts", 0)
+        if experts < 2:
+            return {}
+        active = self.get("experts_active")
+        if active > experts:
+            raise PlanError(
+                f"--config {self.path}: {active} of {experts} experts for a token",
+                expected=f"at most {experts}",
+                fix=FIX,
+            )
+        feed = self.get("expert_feed")
+        shared = self.get("shared_feed", 0) or self.get("shared", 1 if self.family.startswith("llama4") else 0) * feed
+        return {
+            "experts": experts,
+            "experts_active": active,
+            "expert_feed": feed,
+            "shared_feed": shared,
+            "dense_layers": min(layers, self._dense_layers(layers)),
+        }
+
+    def _dense_layers(self, layers: int) -> int:
+        listed = self.raw.get("mlp_only_layers")
+        if isinstance(listed, list) and listed:
+            return len(listed)
+        frequency = self.raw.get("moe_layer_freq")
+        if isinstance(frequency, list):
+            return sum(1 for value in frequency if not value)
+        first = self.get("first_dense", 0)
+        step = (
+            self.optional("interleave_moe_layer_step", 10_000)
+            or self.optional("decoder_sparse_step", 10_000)
+            or (0 if frequency is None else self.optional("moe_layer_freq", 10_000))
+            or 1
+        )
+        rest = max(0, layers - first)
+        return first + rest - rest // step
+
+    def _window(self, layers: int) -> tuple[int, int]:
+        """Width of the sliding window, and the layers without it."""
+        if self.raw.get("use_sliding_window") is False:
+            return 0, 0
+        window = self.optional("sliding_window", 1_000_000_000)
+        kinds = self.raw.get("layer_types")
+        if isinstance(kinds, list):
+            return (window, sum(1 for layer in kinds if layer == "full_attention")) if window else (0, 0)
+        pattern = self.optional("sliding_window_pattern", 10_000)
+        return window, layers // pattern if pattern else 0

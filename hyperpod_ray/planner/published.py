@@ -1,0 +1,126 @@
+"""Published speeds, whole runs and memory of training (`data/published.yaml`), in the planner's own terms.
+
+Reading and checking all rows takes a while: only the fit and the page about it do so. A plan uses the fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hyperpod_ray.planner import architecture, data
+from hyperpod_ray.planner.architecture import Architecture
+from hyperpod_ray.planner.data import Positive
+from hyperpod_ray.planner.job import Precision, Stack
+from hyperpod_ray.planner.memory import Recompute
+from hyperpod_ray.planner.parallel import Parallel
+
+Question = Literal["steps", "run", "memory"]
+
+
+class Source(BaseModel):
+    """A page that rows come from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    text: Annotated[str, Field(min_length=8)]
+    url: Annotated[str, Field(pattern=r"^https://")]
+    as_of: date
+
+
+class Row(BaseModel):
+    """One published figure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    question: Question
+    gpu: str
+    model: str
+    sequence: int
+    gpus: int | None = None
+    precision: Precision
+    stack: Stack
+    recompute: Recompute | None = None
+    method: Literal["full", "lora"] = "full"
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    sequences_per_gpu: int | None = None
+    compiled: bool = False
+    tokens_per_second: Positive | None = None
+    tflops: Positive | None = None
+    tokens: Positive | None = None
+    gpu_hours: Positive | None = None
+    memory_gib: Positive | None = None
+    gpu_memory_gib: Positive | None = None
+    """Of the accelerator, where it is not the usual one."""
+    what: str
+    printed: str
+    published: Annotated[str, Field(pattern=r"^20\d\d-\d\d$")]
+    source: str
+    origin: Literal["read", "recorded"] = "read"
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Row:
+        forms = (self.tokens_per_second, self.tflops, self.gpu_hours and self.tokens)
+        if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
+            raise ValueError("give tokens_per_second, tflops, or tokens with gpu_hours; memory has none of them")
+        return self
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model."""
+        return architecture.named(self.model)
+
+    @property
+    def parallel(self) -> Parallel:
+        """How layers are split."""
+        return Parallel(tensor=self.tp, context=self.cp, pipeline=self.pp, expert=self.ep)
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second of one GPU."""
+        if self.tokens_per_second is not None:
+            return self.tokens_per_second
+        if self.tflops is not None:
+            return self.tflops * 1e12 / self.architecture.flop_per_token(self.sequence)
+        if self.tokens is None or self.gpu_hours is None:
+            raise ValueError(f"{self.what}: no speed")
+        return self.tokens / self.gpu_hours / 3600
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Rows that share source, model and accelerator are kept out of the fit together, or used together."""
+        model = self.architecture
+        words = (self.question, self.gpu[:4], self.stack, str(bool(model.experts)), f"{math.log10(model.active):07.4f}")
+        return (*words, self.model, self.gpu, self.source)
+
+
+@functools.cache
+def sources() -> Mapping[str, Source]:
+    """Pages by the name that rows use."""
+    return {name: Source.model_validate(row) for name, row in _table()["sources"].items()}
+
+
+@functools.cache
+def rows() -> Mapping[str, Row]:
+    """All rows by their id."""
+    return {name: Row.model_validate(row) for name, row in _table()["rows"].items()}
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, object]]:
+    return data._load("published.yaml")
+
+
+def kept_out(question: Question) -> frozenset[tuple[str, ...]]:
+    """Groups that the fit does not see: every third in the order of accelerator, software, kind and size of model.
+
+    The order spreads the third over all kinds; nobody chooses.
+    """
+    groups = sorted({row.group for row in rows().values() if row.question == question})
+    return frozenset(group for index, group in enumerate(groups) if index % 3 == 1)
