@@ -7,18 +7,20 @@ span the range from the low to the high rate as well as one Gamma distribution c
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-import yaml
 from pydantic import ValidationError
 
-from hyperpod_ray.planner import PlanError, data
+from hyperpod_ray.planner import PlanError, data, reading
 from hyperpod_ray.planner.data import Interruptions, Level
 from hyperpod_ray.planner.ranges import DAY, Range
 
 LEVELS: tuple[Level, ...] = get_args(Level)
+MOST_PER_DAY = 24
+"""Interruptions of one node in a day that a record can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,25 +53,30 @@ def from_file(path: Path) -> Rates:
     Raises:
         PlanError: the file cannot be read, or lacks a figure or its source.
     """
+    raw = reading.yaml_mapping(path, option="--failures", fix="give low, central, high or a file with your own record")
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
         found = Interruptions.model_validate(raw)
-    except (OSError, yaml.YAMLError) as error:
-        raise PlanError(
-            f"{path}: {str(error).splitlines()[0]}", expected="a readable file", fix="give low, central, high or a file"
-        ) from None
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors()[:5])
         raise PlanError(
-            f"{path}: {wrong}",
+            f"--failures {path}: {wrong}",
             expected="what, events, node_days, read and source",
             fix="count interruptions and node-days, and name their source",
         ) from None
     if found.events is None or found.node_days is None:
         raise PlanError(
-            f"{path}: no events and node_days",
+            f"--failures {path}: no events and node_days",
             expected="both: a rate without its exposure has no span",
             fix="count interruptions (events) and the nodes times the days (node_days)",
+        )
+    count = "count interruptions (events) and the nodes times the days (node_days)"
+    reading.number(found.events, name=f"--failures {path}: events", low=0, high=1_000_000, fix=count)
+    days = reading.number(found.node_days, name=f"--failures {path}: node_days", low=0.1, high=1e9, fix=count)
+    if found.events > MOST_PER_DAY * days:
+        raise PlanError(
+            f"--failures {path}: {found.events:,} events in {days:,.6g} node-days",
+            expected=f"at most {MOST_PER_DAY} for a node and day: a node that fails more often trains nothing",
+            fix=count,
         )
     low, high = poisson_interval(found.events)
     low = low or gamma_quantile(0.05, 0.5)  # nothing was counted: Jeffreys' lower bound, for a rate is never zero
@@ -116,7 +123,10 @@ def prior(rates: Rates) -> Belief:
 
 
 def gamma_quantile(share: float, shape: float) -> float:
-    """Quantile of a Gamma distribution with scale 1."""
+    """Quantile of a Gamma distribution with scale 1; of large shapes by Wilson and Hilferty, to a millionth."""
+    if shape > 10_000:
+        normal = statistics.NormalDist().inv_cdf(share)
+        return shape * (1 - 1 / (9 * shape) + normal / (3 * math.sqrt(shape))) ** 3
     low, high = 0.0, max(10.0, 10 * shape)
     for _ in range(200):
         middle = (low + high) / 2

@@ -13,6 +13,8 @@ from hyperpod_ray.planner import PlanError
 
 MOST_BYTES = 1_000_000
 """No configuration of a model, record of interruptions or report is larger."""
+MOST_YAML = 10_000
+DEEPEST = 50
 
 
 def json_object(path: Path, *, option: str, fix: str) -> dict[str, Any]:
@@ -36,6 +38,13 @@ def json_object(path: Path, *, option: str, fix: str) -> dict[str, Any]:
 def yaml_mapping(path: Path, *, option: str, fix: str) -> dict[str, Any]:
     """The mapping of a YAML file; see `json_object`. Anchors are refused: they can expand without bound."""
     text = _text(path, option=option, fix=fix)
+    if len(text) > MOST_YAML or text.count("{") + text.count("[") > DEEPEST:
+        # the parser's time grows with the square of both
+        raise PlanError(
+            f"{option} {path}: {len(text):,} characters, or more than {DEEPEST} braces and brackets",
+            expected=f"a mapping of a few lines, at most {MOST_YAML:,} characters",
+            fix=fix,
+        )
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise PlanError(f"{option} {path}: it has an alias", expected="plain values", fix=fix)

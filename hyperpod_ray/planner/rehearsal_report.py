@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from hyperpod_ray.planner import PlanError
+from hyperpod_ray.planner import PlanError, reading
 from hyperpod_ray.planner.outlook import Rehearsed
 
 
@@ -15,16 +14,19 @@ def read(path: Path) -> Rehearsed:
     Raises:
         PlanError: the file is no report, or holds no lost node that was recovered from.
     """
+    fix = "give the report.json that it wrote"
+    raw = reading.json_object(path, option="--rehearsal", fix=fix)
     try:
-        faults = json.loads(path.read_text(encoding="utf-8"))["faults"]
-        lost = [one for one in faults if one["fault"] == "node" and one["survived"]]
-        times = [(float(one["detected_after_s"]), float(one["resumed_after_s"])) for one in lost]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        lost = [fault for fault in raw["faults"] if fault["fault"] == "node" and fault["survived"]]
+        times = [(fault["detected_after_s"], fault["resumed_after_s"]) for fault in lost]
+    except (KeyError, TypeError) as error:
         raise PlanError(
-            f"--rehearsal {path}: no report of a rehearsal ({error})",
-            expected="a report of a rehearsal",
-            fix="give the report.json that it wrote",
+            f"--rehearsal {path}: no report of a rehearsal ({error})", expected="a report of a rehearsal", fix=fix
         ) from None
+    for detected, resumed in times:
+        name = f"--rehearsal {path}: "
+        at = reading.number(detected, name=f"{name}detected_after_s", low=0, high=86_400, fix=fix)
+        reading.number(resumed, name=f"{name}resumed_after_s", low=at, high=86_400, fix=fix)
     if not times:
         raise PlanError(
             f"--rehearsal {path}: no lost node that was recovered from",

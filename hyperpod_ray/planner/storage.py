@@ -69,10 +69,10 @@ def parse(text: str) -> FileSystem:
     Raises:
         PlanError: it is written otherwise, or FSx has no such size.
     """
-    match = re.match(r"^(\d+)@(125|250|500|1000)(\+efa)?$", text)
+    match = re.fullmatch(r"(\d{1,9})@(125|250|500|1000)(\+efa)?", text, flags=re.ASCII)
     if match is None:
         raise PlanError(
-            f"--storage: {text}", expected="GIB@MBS with 125, 250, 500 or 1000 MB/s per TiB", fix="write 4800@500"
+            f"--storage: {text[:60]}", expected="GIB@MBS with 125, 250, 500 or 1000 MB/s per TiB", fix="write 4800@500"
         )
     capacity, tier, efa = int(match[1]), int(match[2]), bool(match[3])
     refusal = next(iter(fsx.capacity(capacity, deployment="PERSISTENT_2", efa_throughput=tier if efa else None)), None)

@@ -181,7 +181,7 @@ def test_a_config_is_the_model_that_it_describes(tmp_path: Path, capsys: pytest.
         ((*RUN, "--storage", "9601@1000"), "9601"),
         ((*RUN, "--storage", "2400@1000+efa"), "steps by 4800 GiB"),
         ((*RUN, "--failures", "nowhere.yaml"), "nowhere.yaml"),
-        ((*RUN, "--rehearsal", "nowhere.json"), "no report of a rehearsal"),
+        ((*RUN, "--rehearsal", "nowhere.json"), "--rehearsal nowhere.json: No such file"),
     ],
 )
 def test_bad_use_is_one_message(
