@@ -181,7 +181,7 @@ def _fit() -> Iterator[str]:
         yield f"| a whole run against its steps: {name} | {value:+.3f} |"
     yield ""
     yield (
-        f"Spread of the logarithm, groups left out one by one: dense {fit.spread['dense']:.2f}, experts "
+        f"Spread of the logarithm, each group omitted once: dense {fit.spread['dense']:.2f}, experts "
         f"{fit.spread['experts']:.2f}, whole runs {fit.run_spread:.2f}."
     )
 

@@ -107,7 +107,7 @@ def _solve(rows: Sequence[Row], base: Fit) -> dict[str, float]:
 
 
 def _spread(rows: Sequence[Row], base: Fit) -> dict[str, float]:
-    """Spread of groups that were left out one by one, each weighing the same."""
+    """Spread of groups, each predicted by a fit of the others; all weigh the same."""
     squares: dict[str, list[float]] = {"dense": [], "experts": []}
     for group in sorted({row.group for row in rows}):
         rest = _solve([row for row in rows if row.group != group], base)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hyperpod_ray.planner import architecture, data
+from hyperpod_ray.planner import PlanError, architecture, data
 from hyperpod_ray.planner.architecture import Architecture
 from hyperpod_ray.planner.data import Positive
 from hyperpod_ray.planner.job import Precision, Stack
@@ -68,7 +68,11 @@ class Row(BaseModel):
     def _one_form(self) -> Row:
         forms = (self.tokens_per_second, self.tflops, self.gpu_hours and self.tokens)
         if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
-            raise ValueError("give tokens_per_second, tflops, or tokens with gpu_hours; memory has none of them")
+            raise PlanError(
+                f"published.yaml: {self.what}: not one speed",
+                expected="tokens_per_second, tflops, or tokens with gpu_hours; none of them in a row about memory",
+                fix="correct the row",
+            )
         return self
 
     @property
@@ -89,7 +93,7 @@ class Row(BaseModel):
         if self.tflops is not None:
             return self.tflops * 1e12 / self.architecture.flop_per_token(self.sequence)
         if self.tokens is None or self.gpu_hours is None:
-            raise ValueError(f"{self.what}: no speed")
+            raise PlanError(f"published.yaml: {self.what}: no speed", expected="a row with one", fix="correct the row")
         return self.tokens / self.gpu_hours / 3600
 
     @property

@@ -74,7 +74,7 @@ def _mapping(value: Any, path: Path, *, option: str, fix: str, form: str) -> dic
 
 
 def _form_of(value: Any) -> str:
-    names = {list: "a list", str: "a text", bool: "a truth value", int: "a number", float: "a number"}
+    names = {list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
     return names.get(type(value), "nothing")
 
 

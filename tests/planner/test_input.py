@@ -257,7 +257,8 @@ def test_any_configuration_is_read_or_refused(tmp_path: Path) -> None:
     source = random.Random(1)
     keys = sorted({key for names in hugging_face.NAMES.values() for key in names} | {
         "model_type", "layer_types", "sliding_window", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim",
-        "qk_nope_head_dim", "moe_layer_freq", "mlp_only_layers", "decoder_sparse_step", "expansion_ratio", "text_config",
+        "qk_nope_head_dim", "moe_layer_freq", "mlp_only_layers", "decoder_sparse_step", "expansion_ratio",
+        "text_config",
         "multi_query", "sliding_window_pattern", "use_sliding_window", "architectures", "tie_word_embeddings",
     })  # fmt: skip
     file = tmp_path / "config.json"
@@ -282,7 +283,8 @@ def test_any_options_make_a_run_or_a_refusal() -> None:
     planned = 0
     for _ in range(6_000):
         wish = Wish(
-            model=source.choice(["", "llama-3.1-8b", "qwen3-30b-a3b", "x" * 99]), parameters=source.choice(["", "", *TEXTS]),
+            model=source.choice(["", "llama-3.1-8b", "qwen3-30b-a3b", "x" * 99]),
+            parameters=source.choice(["", "", *TEXTS]),
             tokens=source.choice(["1T", "2T", "1T", "2T", source.choice(TEXTS)]),
             batch_tokens=source.choice(["", "", "4M", source.choice(TEXTS)]),
             sequence=source.choice([None, None, 8192, 1, -1, 10**30]), keep=source.choice([None, None, 3, 0, 10**9]),

@@ -108,7 +108,7 @@ class Fit(BaseModel):
     steps: dict[str, float]
     """Coefficients of the logarithm of the share of the dense rate, by feature."""
     spread: dict[str, Positive]
-    """Standard deviation of that logarithm, groups left out one by one: dense, experts."""
+    """Standard deviation of that logarithm, each group omitted once: dense, experts."""
     run: dict[str, float]
     """Coefficients of the logarithm of a whole run's speed over that of its steps, without interruptions."""
     run_spread: Positive
