@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/plan_agreement.py [--check]
 
-It fits the speed model first (`hyperpod_ray/planner/data/speed.yaml`), so that data, fit and page change together. `--check`: exit
+It fits the speed model first (`speed.yaml` of the planner), so that data, fit and page change together. `--check`: exit
 code 3 where the fit or the page is stale.
 """
 
@@ -99,7 +99,7 @@ def _lines() -> Iterator[str]:
     yield ""
     impossible = [name for name, _, fit in ran if fit.verdict == "no"]
     yield (
-        f"{len(ran)} configurations with PyTorch ran with a printed micro-batch. The planner calls {len(impossible)} of "
+        f"{len(ran)} PyTorch configurations ran with a printed micro-batch. The planner calls {len(impossible)} of "
         "them impossible."
     )
     yield ""

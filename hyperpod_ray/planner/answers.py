@@ -562,7 +562,7 @@ def _copies(outlook: Outlook) -> list[Row]:
             what=f"a lost rank is back, of {cluster.world} ranks",
             value=back,
             unit="s",
-            source="hand-over of a copy, groups by rank, rebuild and NCCL (hyperpod_ray/planner/data/times.yaml); one step again",
+            source="hand-over of a copy, groups by rank, rebuild and NCCL (planner/data/times.yaml); one step again",
         ),
     ]
 

@@ -163,7 +163,8 @@ def least_squares(
     return {name: matrix[i][size] / matrix[i][i] for i, name in enumerate(names)}
 
 
-HEAD = """# What `python -m hyperpod_ray.planner.fitting` makes of published.yaml; do not edit it. docs/plan-agreement.md judges it.
+HEAD = """# What `python -m hyperpod_ray.planner.fitting` makes of published.yaml; do not edit it.
+# docs/plan-agreement.md judges it.
 about:
   - what: "the fit of published training speeds"
     as_of: {day}
