@@ -1,9 +1,13 @@
 """Process groups that open and end inside one living process.
 
-Three traps, each with a test in `tests/resilience/test_groups.py`:
+Traps, each with a test in `tests/resilience/test_groups.py`:
 
 - gloo has no abort (torch 2.13: it returns and unblocks nothing). A rank that waits for a dead peer raises at once
   when the group's sockets are shut, so the sockets that a group opens are noted.
+- a rank that opens a group waits for the connection of a peer, and has no socket yet that could be shut. So ranks
+  first meet in the store, whose socket can be shut, and then connect within a short limit.
+- torch counts the groups of a process, and their names are this number. A default group that failed to open has
+  counted: the process and its peers would wait for each other under two names.
 - DTensor caches results by mesh equality, which ignores this process's rank and the age of the mesh. After a change of
   rank or group `param.device_mesh` would be the old one, and checkpoint offsets another rank's.
 - a store's keys outlive the group: each generation has a prefix of its own.
@@ -12,21 +16,36 @@ Three traps, each with a test in `tests/resilience/test_groups.py`:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.ranks import set_limit
 
-_CONNECT_SHARE = 4
-"""Rank 0's store is connected to within a quarter of the limit of a collective (5 s): its node may be gone."""
+CONNECT_S = 5.0
+"""Rank 0's store is connected to within this: its node may be gone."""
+OPENING_S, OPENING_PER_RANK_S = 10.0, 0.05
+"""Ranks that have met connect to each other within this: one that dies there is not waited for any longer."""
+_AGAIN_S = 0.1
+"""A generation that has ended is cut again and again: its main thread may be about to open a socket."""
+_INTERRUPT_AFTER_S, _INTERRUPT_EVERY_S = 2.0, 5.0
+"""A loop that is in no collective, but in Python, is interrupted."""
+
+
+class GenerationOverError(BaseException):
+    """The generation has ended while the loop was in its own code. No `Exception`: loops handle those."""
 
 
 class Groups:
@@ -44,24 +63,37 @@ class Groups:
         self.store = dist.TCPStore(node, 0, is_master=True, wait_for_workers=False)
         self._sockets: set[int] = set()
         self._before: set[int] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._over: Callable[[], bool] = lambda: False
+        self._left = threading.Event()
+        self._left.set()
+        self._cutter: threading.Thread | None = None
+        self._thread_id, self._gen = 0, -1
+        self._real: Any = None
+
+    @contextlib.contextmanager
+    def _noting(self) -> Any:
+        """Sockets that are opened inside are the generation's."""
+        with self._lock:
+            self._before = open_sockets()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._take_note()
+                self._before = None
 
     def _take_note(self) -> None:
         if self._before is not None:
             self._sockets |= open_sockets() - self._before
-
-    def all_open(self) -> None:
-        """The library and the loop have opened their groups: sockets from now on are somebody else's."""
-        with self._lock:
-            self._take_note()
-            self._before = None
 
     def open(
         self, *, gen: int, rank: int, world: int, host: str, port: int, over: Callable[[], bool] = lambda: False
     ) -> None:
         """Open the default group of a generation on rank 0's store.
 
-        Sockets are noted from here until `all_open`, since the loop opens groups too.
+        Groups that the library and the loop open later, until `let_go`, are opened the same way: the ranks meet in the
+        store, then connect.
 
         Args:
             gen: The generation.
@@ -69,15 +101,18 @@ class Groups:
             world: Ranks of the generation.
             host: Rank 0's node.
             port: Rank 0's store.
-            over: Whether the generation has ended already. Then ConnectionError is raised.
+            over: Whether the generation has ended already. Then ConnectionError is raised, by each group that is
+                opened.
         """
         with self._lock:
-            self._sockets, self._before = set(), open_sockets()
-        # rank 0 connects to its own store too: a wait on the store object itself could not be cut
-        store = dist.TCPStore(host, port, is_master=False, timeout=self.timeout / _CONNECT_SHARE)
+            self._sockets, self._over, self._thread_id, self._gen = set(), over, threading.get_ident(), gen
+            self._left = threading.Event()
+            self._real, c10d._new_process_group_helper = c10d._new_process_group_helper, self._open_group
+        forget_groups()
+        with self._noting():
+            # rank 0 connects to its own store too: a wait on the store object itself could not be cut
+            store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
         store.set_timeout(self.timeout)
-        if over():  # it was cut before there was a socket to shut: nobody else would end the wait below
-            raise ConnectionError(f"generation {gen} ended while its groups were being opened")
         # read by libraries that make no group where there is one (Accelerate)
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR=host, MASTER_PORT=str(port))
         dist.init_process_group(
@@ -88,26 +123,98 @@ class Groups:
             timeout=self.timeout,
         )
 
+    def _open_group(
+        self, size: int, rank: int, members: list[int], backend: Any, store: Any, name: str, *rest: Any, **options: Any
+    ) -> Any:
+        """torch's way to make a group, after a meeting of its members."""
+        self._refuse_if_over()
+        timeout = options.get("timeout", self.timeout)
+        mine = not members or dist.get_rank() in members
+        if size > 1 and mine and not rest:
+            meet(store, name, size, timeout)
+            self._refuse_if_over()
+            soon = timedelta(seconds=OPENING_S + OPENING_PER_RANK_S * size)
+            options["timeout"] = min(timeout, soon)
+        with self._noting():
+            group, prefix = self._real(size, rank, members, backend, store, name, *rest, **options)
+        if group is not None and group is not dist.GroupMember.NON_GROUP_MEMBER:
+            set_limit(group, timeout)
+        return group, prefix
+
+    def _refuse_if_over(self) -> None:
+        # it was cut before there was a socket to shut: nobody else would end the wait that follows
+        if self._over():
+            raise ConnectionError(f"generation {self._gen} ended while its groups were being opened")
+
     def cut(self) -> None:
-        """Make every collective of this generation raise, in whichever thread it waits."""
+        """Make every collective of this generation raise, in whichever thread it waits, until it is let go."""
         with self._lock:
-            self._take_note()  # somebody may be lost while the groups are being opened
-            sockets, self._sockets, self._before = self._sockets, set(), None
-        for handle in sockets:
-            _shut(handle)
+            if not self._left.is_set() and (self._cutter is None or not self._cutter.is_alive()):
+                self._cutter = threading.Thread(
+                    target=self._cut_on, args=(self._left,), name="resilience-cut", daemon=True
+                )
+                self._cutter.start()
+
+    def _shut_all(self) -> None:
+        with self._lock:
+            self._take_note()  # somebody may be lost while a group is being opened
+            for handle in self._sockets:
+                _shut(handle)
+            self._sockets = set()
         if torch.cuda.is_available() and dist.is_initialized():
             with contextlib.suppress(Exception):
-                dist.distributed_c10d._abort_process_group()
+                c10d._abort_process_group()
+
+    def _cut_on(self, left: threading.Event) -> None:
+        interrupt_t = time.monotonic() + _INTERRUPT_AFTER_S
+        while not left.is_set():
+            self._shut_all()
+            with self._lock:
+                if not left.is_set() and time.monotonic() >= interrupt_t:
+                    interrupt_t += _INTERRUPT_EVERY_S
+                    _raise_in(self._thread_id, GenerationOverError)
+            left.wait(_AGAIN_S)
 
     def let_go(self) -> None:
         """Forget this generation; never raises, whatever state its groups are in."""
-        self.cut()
-        for forget in (forget_ranks, dist.destroy_process_group):
+        with self._lock:
+            self._left.set()
+            if self._thread_id == threading.get_ident():
+                _raise_in(self._thread_id, None)
+        self._shut_all()
+        if self._real is not None:
+            c10d._new_process_group_helper, self._real = self._real, None
+        for forget in (forget_ranks, dist.destroy_process_group, forget_groups):
             try:
-                if dist.is_initialized() or forget is forget_ranks:
+                if dist.is_initialized() or forget is not dist.destroy_process_group:
                     forget()
             except Exception as error:
                 log(f"letting go of a generation: {type(error).__name__}: {error}")
+
+
+def meet(store: Any, name: str, size: int, timeout: timedelta) -> None:
+    """Wait until so many ranks have come to open this group."""
+    if store.add(f"{name}/come", 1) >= size:
+        store.set(f"{name}/all", "1")
+    store.wait([f"{name}/all"], timeout)
+
+
+def forget_groups() -> None:
+    """Put torch's count of groups back where no group is open: its names must be those of a new process."""
+    if not dist.is_initialized():
+        world = c10d._world
+        for known in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config, world.pg_to_tag,
+                      world.tags_to_pg, world.pg_coalesce_state):  # fmt: skip
+            known.clear()
+        c10d._unregister_all_process_groups()
+        world.group_count = 0
+
+
+def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
+    """Raise in another thread, once it is in Python; None takes back what has not been raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread_id), None if error is None else ctypes.py_object(error)
+    )
 
 
 def open_sockets() -> set[int]:

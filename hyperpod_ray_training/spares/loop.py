@@ -20,7 +20,7 @@ import torch.distributed as dist
 from hyperpod_ray_training.errors import MARK
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.open_runs import closing
-from hyperpod_ray_training.spares.groups import Groups, collectives_begun
+from hyperpod_ray_training.spares.groups import GenerationOverError, Groups, collectives_begun
 from hyperpod_ray_training.spares.member import CoordinatorLostError, Ended, Member, Message
 from hyperpod_ray_training.spares.ray_view import shown
 from hyperpod_ray_training.spares.store import Store
@@ -121,7 +121,9 @@ class Survivor:
     ) -> None:
         self.loop, self.config, self.plan = closing(loop), config, plan
         settings = config["run"].settings
-        self.groups = Groups(node=node, timeout_s=settings.process_group_timeout_s, backend=plan.backend)
+        # the coordinator judges who hangs, and knows more than a limit of a collective does
+        limit = max(settings.process_group_timeout_s, settings.patience_s)
+        self.groups = Groups(node=node, timeout_s=limit, backend=plan.backend)
         self.store = Store()
         self.member = Member(
             find=find, token=plan.token, node=node, port=self.groups.store.port, order=order, group=group,
@@ -183,6 +185,15 @@ class Survivor:
 
     def _train(self, message: Message) -> tuple[Any] | None:
         """One generation: its result where the run is finished, None where it broke."""
+        try:
+            return self._train_one(message)
+        except GenerationOverError:  # it came while the generation was being left already
+            self.groups.let_go()
+        finally:
+            self.member.now.rank, self.member.now.saving = None, False
+        return None
+
+    def _train_one(self, message: Message) -> tuple[Any] | None:
         global _current  # noqa: PLW0603 - `Resumable` is made deep inside the user's loop
         member, now = self.member, self.member.now
         begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
@@ -203,7 +214,7 @@ class Survivor:
             return (Ended(len(nodes), result),)
         except HandOverError:
             member.send("handed over", gen=gen)
-        except Exception as error:
+        except (Exception, GenerationOverError) as error:
             if member.newest_gen <= gen and not is_network(error):
                 raise  # the user's own error: Ray hears of it
             log(f"generation {gen}, rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -214,7 +225,6 @@ class Survivor:
         finally:
             now.seq, _current = (lambda: 0), None
             self.groups.let_go()
-        now.rank, now.saving = None, False
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return None

@@ -105,7 +105,6 @@ def memory_of(
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
     # a save and a copy run beside the loop and may be slow: no sign of a hang
     generation.quiet_groups = {quiet, group}
-    generation.groups.all_open()
     if not settings.memory_every_steps:
         return None
     snapshot = Snapshot(state)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from hyperpod_ray_training.spares import warm_up
 from hyperpod_ray_training.spares.groups import Groups, forget_meshes
@@ -28,7 +29,6 @@ def waits_for_a_dead_peer(rank: int, pipe: Any) -> None:
     port = pipe.recv()
     opened.open(gen=1, rank=rank, world=2, host=NODE, port=port)
     dist.new_group(backend="gloo")  # a loop opens groups of its own
-    opened.all_open()
     dist.all_reduce(torch.ones(1))
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -69,6 +69,11 @@ def test_a_generation_that_ended_before_its_store_was_reached_is_not_waited_for(
         opening.open(gen=1, rank=0, world=2, host=NODE, port=opening.store.port, over=lambda: True)
     assert is_network(error.value)
     assert not dist.is_initialized()
+    opening.let_go()
+    opening.open(gen=2, rank=0, world=1, host=NODE, port=opening.store.port)
+    # the group that failed has counted, and a newcomer's first group has the name "0"
+    assert distributed_c10d._get_default_group().group_name == "0"
+    opening.let_go()
 
 
 @pytest.mark.parametrize(
