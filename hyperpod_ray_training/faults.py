@@ -4,6 +4,7 @@ A file in `<run>/faults/` triggers the fault once and is removed by the rank tha
 
 - `hang-rank-N`: rank N stops at the start of a step and does not continue;
 - `die-rank-N`: rank N is killed (SIGKILL) at the start of a step;
+- `gpu-error-rank-N`: rank N raises what a GPU with an uncorrectable memory error does, at the start of a step;
 - `die-before-shard-rank-N`: killed in the middle of a save, before its shard is written;
 - `die-after-shard-rank-N`: killed in the middle of a save, after its shard is on disk;
 - `die-before-metadata-rank-0`: killed when all shards are on disk and only the completeness mark is missing;
@@ -17,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,9 +49,12 @@ class FaultHooks:
         """Called at the start of a step."""
         if self._take("die"):
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._take("gpu-error"):
+            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         if self._take("hang"):
-            while True:
-                time.sleep(3600)
+            stuck = threading.Lock()
+            with stuck:
+                stuck.acquire()  # as a thread that waits for its device, or for a lock that nobody returns
 
         if self._take("clock-jump"):
             real = time.time

@@ -60,8 +60,8 @@ class Settings:
         spare_wait_s: How long a submitted run waits for the places of its spares; then it starts with fewer.
         beat_s: How often a worker of a run with spares tells the coordinator that it lives.
         silence_s: A worker that was not heard for so long is lost: its process or its node stands still.
-        patience_s: With spares, so long a rank may compute, read data or sleep while others wait for it in a collective;
-            also the limit of a collective then.
+        patience_s: With spares, so long a rank may compute, read data or sleep while others wait for it in a
+            collective; also the limit of a collective then.
         hang_s: So long no rank gets on while one is behind, and that one is lost. At least `hang_steps` steps.
         hang_steps: The same limit as a multiple of the median step.
         memory_every_steps: A copy of each rank's state goes to a neighbour on another node after so many steps;

@@ -12,6 +12,7 @@ from ray.train import UserCallback
 
 from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
 from hyperpod_ray_training.fresh_view import FreshView
+from hyperpod_ray_training.hardware import SIGNS
 from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.submissions import cause_of
 
@@ -29,7 +30,7 @@ _HARDWARE = (
     "ActorUnavailable",
     "Worker",
     "Barrier",
-    "CUDA error",
+    *SIGNS,
 )
 
 

@@ -311,7 +311,7 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
 
 
 FAULT_NAMES = (
-    "worker", "node", "freeze", "hang", "hung-job", "drain", "elastic", "driver", "head",
+    "worker", "node", "freeze", "hang", "gpu-error", "hung-job", "drain", "elastic", "driver", "head",
     "two-at-once", "during-recovery", "flap", "spares-exhausted", "coordinator", "writer",
     "disk-full", "read-only", "slow-storage", "clock-jump",
 )  # fmt: skip

@@ -45,7 +45,7 @@ def parse(line: str) -> Event | None:
         return Event(
             t=float(raw.pop("t")), kind=str(raw.pop("kind")), step=None if step is None else int(step), values=raw
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

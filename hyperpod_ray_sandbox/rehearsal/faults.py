@@ -127,6 +127,17 @@ class Hang(Fault):
         return event.t, "rank 1"
 
 
+class GpuError(Fault):
+    """One rank raises what a GPU with an uncorrectable memory error does."""
+
+    name = "gpu-error"
+    nodes = 2
+
+    def inject(self, scene: Scene) -> Harm:
+        event = scene.arm("gpu-error", rank=1)
+        return event.t, "rank 1"
+
+
 class HungJob(Hang):
     """The same, and the library's own limit is far away: the stand-in agent ends the workers that write no step."""
 
@@ -368,7 +379,7 @@ class ClockJump(Fault):
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
-        Worker(), Node(), Freeze(), Hang(), HungJob(), Drain(), Elastic(), Driver(), Head(),
+        Worker(), Node(), Freeze(), Hang(), GpuError(), HungJob(), Drain(), Elastic(), Driver(), Head(),
         TwoAtOnce(), DuringRecovery(), Flap(), SparesExhausted(), CoordinatorKilled(),
         WriterKilled(), DiskFull(), ReadOnly(), SlowStorage(), ClockJump(),
     )

@@ -30,7 +30,7 @@ from hyperpod_ray_sandbox.rehearsal.report import Injected, compare, measure
 from hyperpod_ray_sandbox.rehearsal.terminal import Show
 
 # what is killed, and how often; the middle of a checkpoint three ways (see hyperpod_ray_training/faults.py)
-KINDS = {"worker": 6, "node": 2, "die-before-shard": 3, "die-after-shard": 3, "die-before-metadata": 3}
+KINDS = {"worker": 6, "node": 2, "gpu-error": 2, "die-before-shard": 3, "die-after-shard": 3, "die-before-metadata": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Kill:
 
     Args:
         number: from 1.
-        kind: worker or node (from outside), or a moment inside a save.
+        kind: worker or node (from outside), gpu-error (an exception of a rank), or a moment inside a save.
         rank: which rank (inside a save) or which of the training pods (from outside).
         steps: after how many steps since the last resume.
         seconds: how long after that step; what puts a kill anywhere in a step or a save.
@@ -236,7 +236,7 @@ def _kill(scene: Scene, job: Job, run: str, kill: Kill, *, since: float) -> floa
     scene.until(run, job, due, doing=f"before kill {kill.number}")
     cluster = scene.cluster
     armed = time.time()
-    if kill.kind.startswith("die"):
+    if kill.kind.startswith("die") or kill.kind == "gpu-error":
         job.arm(cluster, run=run, fault=kill.kind, rank=kill.rank)
         scene.until(
             run,

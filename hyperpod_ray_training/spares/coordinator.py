@@ -100,6 +100,7 @@ class Coordinator:
             "ready": lambda: table.is_ready(now, uid, int(message["gen"])),
             "handed over": lambda: table.handed_over(now, uid, int(message["gen"])),
             "done": lambda: table.done(uid),
+            "broken": lambda: table.lost(now, uid, str(message["message"])),
         }
         return out.get(str(kind), list)()
 

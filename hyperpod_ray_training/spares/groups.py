@@ -123,21 +123,18 @@ class Groups:
             timeout=self.timeout,
         )
 
-    def _open_group(
-        self, size: int, rank: int, members: list[int], backend: Any, store: Any, name: str, *rest: Any, **options: Any
-    ) -> Any:
-        """torch's way to make a group, after a meeting of its members."""
+    def _open_group(self, size: int, rank: int, members: list[int], *rest: Any, **options: Any) -> Any:
+        """What torch opens a group with (`rest`: backend, store, name), after a meeting of its members."""
         self._refuse_if_over()
-        timeout = options.get("timeout", self.timeout)
-        mine = not members or dist.get_rank() in members
-        if size > 1 and mine and not rest:
+        _, store, name = rest
+        timeout = options["timeout"]
+        if size > 1 and (not members or dist.get_rank() in members):
             meet(store, name, size, timeout)
             self._refuse_if_over()
-            soon = timedelta(seconds=OPENING_S + OPENING_PER_RANK_S * size)
-            options["timeout"] = min(timeout, soon)
+            options["timeout"] = min(timeout, timedelta(seconds=OPENING_S + OPENING_PER_RANK_S * size))
         with self._noting():
-            group, prefix = self._real(size, rank, members, backend, store, name, *rest, **options)
-        if group is not None and group is not dist.GroupMember.NON_GROUP_MEMBER:
+            group, prefix = self._real(size, rank, members, *rest, **options)
+        if isinstance(group, dist.ProcessGroup):
             set_limit(group, timeout)
         return group, prefix
 

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training.errors import MARK
+from hyperpod_ray_training.hardware import check_device, sign_of
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.spares.groups import GenerationOverError, Groups, collectives_begun
@@ -30,6 +31,7 @@ WARM_UP_LIMIT_S = 120.0
 FIND_S = 120.0
 """So long the coordinator may take to start."""
 _IDLE_S = 0.5
+_FENCE_S = 1.0
 # what a lost peer or network looks like from a healthy rank; torch's own types do not cover gloo's RuntimeError
 _NETWORK = (
     "gloo",
@@ -170,11 +172,21 @@ class Survivor:
                 with shown(rank=0, world=self.plan.active):
                     warm_up(self.loop, self.config, world=self.plan.active)
             except Exception as error:
+                self._end_if_broken(error)
                 log(f"spare: the loop cannot be rehearsed ({type(error).__name__}: {error}); it starts cold")
                 self.member.send("cold")
             finally:
                 ended.set()
         self.member.send("warm", seconds=round(time.monotonic() - started, 2))
+
+    def _end_if_broken(self, error: BaseException) -> None:
+        """End this process where its device or node has failed: a spare elsewhere takes the rank over."""
+        sign = sign_of(error)
+        if sign is not None:
+            log(f"this device or node has failed ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+            self.member.send("broken", message=f"hardware error: {sign}")
+            time.sleep(_FENCE_S)  # the coordinator answers with a fence, after it has noted why
+            self.member.fence()
 
     def _limit(self, ended: threading.Event) -> None:
         """A loop that waits for others in its rehearsal never ends: this spare goes, and the next does not rehearse."""
@@ -199,6 +211,7 @@ class Survivor:
         begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
         now.gen, now.rank, now.world, now.warm, member.move_asked = gen, rank, len(nodes), True, False
         try:
+            check_device()
             self.groups.open(
                 gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]),
                 over=lambda: member.newest_gen > gen,
@@ -215,6 +228,7 @@ class Survivor:
         except HandOverError:
             member.send("handed over", gen=gen)
         except (Exception, GenerationOverError) as error:
+            self._end_if_broken(error)
             if member.newest_gen <= gen and not is_network(error):
                 raise  # the user's own error: Ray hears of it
             log(f"generation {gen}, rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")

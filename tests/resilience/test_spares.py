@@ -273,6 +273,27 @@ def test_rank_zero_too(party: Any, truth: Any) -> None:
     check(run, truth(2), redone=2)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gpu_s_error_ends_its_own_rank_and_no_other(party: Any, truth: Any, rank: int) -> None:
+    run = party(**HELD)
+    run.start(3)
+    run.until_warm(1)
+    run.until_gate()
+    before = run.rank_pids()
+    faults = run.url / "faults"
+    faults.mkdir()
+    (faults / f"gpu-error-rank-{rank}").touch()  # looked at when the gate has let a rank through: at the next step
+    (run.folder / f"go-{GATE}").touch()
+    run.until_done()
+    after = run.rank_pids()
+    assert (after[1 - rank], after[rank] != before[rank]) == (before[1 - rank], True)
+    (lost,) = (event["message"] for event in run.events("lost") if event["rank"] == rank)
+    assert lost == "hardware error: uncorrectable ECC error"
+    assert not run.events("fallback")
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    check(run, truth(2), redone=2)
+
+
 @pytest.mark.parametrize("phase", ["group", "build", "state", "step"])
 def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase: str) -> None:
     run = party(spares=3, **HELD)

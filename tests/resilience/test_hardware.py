@@ -1,0 +1,98 @@
+"""Which errors are a device's own: texts that others have met and written down, and texts that only look alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hyperpod_ray_training import Unrecoverable, hardware
+from hyperpod_ray_training.hardware import DeviceBrokenError, check_device, sign_of
+
+ECC = """CUDA error: uncorrectable ECC error encountered
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1.
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sign"),
+    [
+        (RuntimeError(ECC), "uncorrectable ECC error"),
+        (torch.AcceleratorError(ECC), "uncorrectable ECC error"),
+        (RuntimeError("CUDA error: unknown error"), "CUDA error: unknown error"),
+        (RuntimeError("CUDA error: uncorrectable NVLink error detected during the execution"), "NVLink"),
+        (RuntimeError("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"), "device handle"),
+        (RuntimeError("DataLoader worker (pid 12) is killed by signal: Bus error. It is possible that"), "Bus error"),
+        (DeviceBrokenError("the GPU failed a check: 3 instead of 5"), "failed a check"),
+        # of the user's code, of a peer, or of memory that is too small
+        (RuntimeError("CUDA error: device-side assert triggered"), None),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), None),
+        (RuntimeError("CUDA error: unspecified launch failure"), None),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), None),
+        (RuntimeError("NCCL error: unhandled system error, remote process exited"), None),
+        (RuntimeError("NCCL error in: …, unhandled cuda error (run with NCCL_DEBUG=INFO for details)"), None),
+        (ValueError("label 'uncorrectable ECC error' is not in the vocabulary"), None),
+        (RuntimeError("shapes do not match"), None),
+        (Unrecoverable("3 saves in a row failed: uncorrectable ECC error"), None),
+    ],
+)
+def test_whose_an_error_is(error: BaseException, sign: str | None) -> None:
+    got = sign_of(error)
+    assert (got is None) if sign is None else (got is not None and sign in got)
+    wrapped = KeyError("in the loop")
+    wrapped.__cause__ = error
+    assert sign_of(wrapped) == got
+
+
+class Card:
+    """CUDA as a process sees it that has used it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, initialized: bool = True) -> None:
+        self.asked = 0
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: initialized)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        real = torch.ones
+
+        def ones(*size: int, device: str) -> torch.Tensor:
+            assert device == "cuda"
+            self.asked += 1
+            return self.made(real(*size))
+
+        monkeypatch.setattr(torch, "ones", ones)
+
+    def made(self, whole: torch.Tensor) -> torch.Tensor:
+        return whole
+
+
+def test_a_device_that_computes_right_may_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch)
+    check_device()
+    assert card.asked == 1
+
+
+def test_a_device_that_computes_wrong_or_fails_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch)
+    card.made = lambda whole: whole.index_put((torch.tensor([3]), torch.tensor([3])), torch.tensor(2.0))  # type: ignore[method-assign]
+    with pytest.raises(DeviceBrokenError, match="instead of 262144"):
+        check_device()
+
+    def fails(_: Any) -> Any:
+        raise RuntimeError(ECC)
+
+    card.made = fails  # type: ignore[method-assign]
+    with pytest.raises(DeviceBrokenError, match=r"uncorrectable ECC error encountered$"):
+        check_device()
+
+
+def test_a_process_without_cuda_is_not_given_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch, initialized=False)
+    check_device()
+    assert card.asked == 0
+
+
+def test_each_sign_has_a_source() -> None:
+    assert all(source and sign for sign, source in hardware.SIGNS.items())
