@@ -191,6 +191,77 @@ def test_the_best_checkpoint_of_all_runs(storage: Path, capfd: pytest.CaptureFix
     assert "did you mean 'accuracy'?" in capfd.readouterr().err
 
 
+HOSTILE = {
+    "stray": '{"t": 1790000001.5, "note": "mine"}',
+    "a kind that is none": '{"t": 1790000001.5, "kind": ["step"], "step": 3}',
+    "torn": '{"t": 1790000001.5, "kind": "st',
+    "deep": '{"t": 1790000001.5, "kind": "step", "step": 3, "x": ' + "[" * 200_000 + "]" * 200_000 + "}",
+    "as deep as a reader allows": '{"t": 1790000001.5, "kind": "save", "step": 3, "x": ' + "[" * 900 + "]" * 900 + "}",
+    "no time": '{"t": NaN, "kind": "start"}',
+    "endless time": '{"t": 1e999, "kind": "start"}',
+    "a long integer": '{"t": 1' + "0" * 400 + ', "kind": "error", "message": "x"}',
+    "a long step": '{"t": 1790000001.5, "kind": "save", "step": 1' + "0" * 400 + "}",
+    "beyond integers": '{"t": 1' + "0" * 5000 + ', "kind": "error"}',
+    "true is no number": '{"t": true, "kind": "step", "step": true}',
+    "half a character": '{"t": 1790000001.5, "kind": "error", "message": "\\ud800 \\u001b[2J"}',
+    "a kind of half a character": '{"t": 1790000001.5, "kind": "\\udfff"}',
+    "a text without end": '{"t": 1790000001.5, "kind": "error", "message": "' + "a" * 3_000_000 + '"}',
+    "a list": "[1, 2]",
+    "a loss that is a text": '{"t": 1790000001.5, "kind": "step", "step": 3, "loss": "low"}',
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
+def test_a_line_that_the_library_did_not_write_harms_no_other_run(
+    storage: Path, capfd: pytest.CaptureFixture[str], line: str
+) -> None:
+    here = ("--here", str(storage))
+    before = run_state.read_here([str(storage / "second")])[0].curve
+    with (storage / "first" / "events.jsonl").open("a") as stream:
+        stream.write(line + "\n")
+    listed = json.loads(run("list", "demo", *here, "-o", "json", capfd=capfd))["runs"]
+    assert {one["name"] for one in listed} >= {"first", "second"}
+    run("list", "demo", *here, capfd=capfd)
+    shown = run("show", "demo", "first", *here, capfd=capfd)
+    assert "32 of 100" in shown
+    assert "\x1b[2J" not in shown
+    states = {state.training.name: state for state in run_state.read_here([str(storage)], whole=True)}
+    assert states["second"].curve == before
+    assert [point[1] for point in states["first"].curve] == list(range(1, 33))
+    assert run("best", "demo", *here, capfd=capfd)
+    assert len(json.dumps(reader.read(str(storage / "first")))) < 300_000
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 200_000, '{"state": ["x"], "metrics": 3, "pauses_s": {"a": 1}}', "\0", '{"name": "\\ud800"}']
+)
+def test_a_progress_file_that_the_library_did_not_write_harms_no_other_run(
+    storage: Path, capfd: pytest.CaptureFixture[str], content: str
+) -> None:
+    (storage / "first" / "progress.json").write_text(content)
+    here = ("--here", str(storage))
+    listed = json.loads(run("list", "demo", *here, "-o", "json", capfd=capfd))["runs"]
+    assert len(listed) >= 2
+    assert "second" in {one["name"] for one in listed}
+    assert "second" in run("list", "demo", *here, capfd=capfd)
+
+
+def test_a_folder_that_cannot_be_read_is_a_row_that_says_so(
+    storage: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = reader.read
+
+    def read(folder: str) -> dict[str, Any]:
+        if folder.endswith("/first"):
+            raise RuntimeError("a stale file handle")
+        return real(folder)
+
+    monkeypatch.setattr(reader, "read", read)
+    here = ("--here", str(storage))
+    listed = {one["name"]: one for one in json.loads(run("list", "demo", *here, "-o", "json", capfd=capfd))["runs"]}
+    assert "stale file handle" in json.dumps(listed["first"])
+
+
 def test_pictures_of_runs(storage: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     here = ("--here", str(storage))
     out = tmp_path / "loss.svg"

@@ -12,6 +12,7 @@ import math
 import re
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ MOST_BYTES = 64 << 20
 RATE_STEPS = 50
 """Newest steps that count for the rate."""
 NUMBERS = (int, float)
+MOST_TEXT, MOST_VALUES, MOST_DEPTH = 2000, 200, 2
+"""Of what a run says of itself: characters of a text, values of a list or an object, and how deep those may lie."""
 CHECKPOINT = re.compile(r"step-(\d{8})-([0-9a-f]{6})")
 
 
@@ -77,8 +80,8 @@ def read(folder: str) -> dict[str, Any]:
     progress = _object(store.text("progress.json"))
     events = _events(store.text("events.jsonl"))
     checkpoints = _checkpoints(store)
-    steps = [event for event in events if event.get("kind") == "step" and isinstance(event.get("step"), int)]
-    others = [event for event in events if event.get("kind") != "step"]
+    steps = [event for event in events if event["kind"] == "step"]
+    others = [event for event in events if event["kind"] != "step"]
     pauses = sorted((after["t"] - before["t"] for before, after in _pairs(steps)), reverse=True)
     newest = steps[-RATE_STEPS:]
     spans = sorted(after["t"] - before["t"] for before, after in _pairs(newest))
@@ -89,8 +92,8 @@ def read(folder: str) -> dict[str, Any]:
         "progress": progress,
         "step_seconds": spans[len(spans) // 2] if spans else None,
         "longest_pause_seconds": pauses[1] if len(pauses) > 1 else None,
-        "started": next((event["t"] for event in events if event.get("kind") == "start"), None),
-        "counts": {kind: sum(event.get("kind") == kind for event in events) for kind in {*_kinds(events)}},
+        "started": next((event["t"] for event in events if event["kind"] == "start"), None),
+        "counts": Counter(event["kind"] for event in events),
         "curve": _curve(steps),
         "events": others[-EVENTS:],
         "checkpoints": checkpoints,
@@ -101,8 +104,21 @@ def read_all(storage: str) -> list[dict[str, Any]]:
     """Every run folder of a storage folder."""
     store = Store(storage)
     base = storage.rstrip("/")
-    found = [name for name in sorted(store.names()) if not name.startswith(".")]
-    return [one for name in found if (one := read(f"{base}/{name}"))["found"]]
+    names = [name for name in sorted(store.names()) if not name.startswith(".")]
+    return [run for name in names if (run := _read_or_blank(f"{base}/{name}"))["found"]]
+
+
+def _read_or_blank(folder: str) -> dict[str, Any]:
+    """One run among many: where it cannot be read it is a row that says so, and the others are read all the same."""
+    try:
+        return read(folder)
+    except Exception as error:
+        problem = f"this folder cannot be read: {type(error).__name__}: {error}"[:MOST_TEXT]
+        return {
+            "folder": folder, "found": True, "at": time.time(), "progress": {"last_error": problem},
+            "step_seconds": None, "longest_pause_seconds": None, "started": None, "counts": {}, "curve": [],
+            "events": [], "checkpoints": [],
+        }  # fmt: skip
 
 
 def _pairs(listed: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -110,25 +126,50 @@ def _pairs(listed: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str,
     return [(listed[place - 1], listed[place]) for place in range(1, len(listed))]
 
 
-def _kinds(events: list[dict[str, Any]]) -> set[str]:
-    return {str(event.get("kind")) for event in events}
-
-
 def _object(text: str | None) -> dict[str, Any]:
+    """A JSON object, without what no run writes: it must not harm who reads many runs."""
     try:
         content = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return _plain(content, MOST_DEPTH) if isinstance(content, dict) else {}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """A value as a run may have written it: texts that can be printed, finite numbers, and not deep."""
+    if isinstance(value, str):
+        return value[:MOST_TEXT].encode("utf-8", "replace").decode()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, NUMBERS):
+        return value if _finite(value) else None
+    if isinstance(value, dict) and depth:
+        return {_plain(str(key), 0): _plain(value[key], depth - 1) for key in list(value)[:MOST_VALUES]}
+    if isinstance(value, list) and depth:
+        return [_plain(one, depth - 1) for one in value[:MOST_VALUES]]
+    return None
+
+
+def _finite(value: Any) -> bool:
+    """Whether a number is one that a time, a step or a metric can have: JSON's integers have no end."""
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _events(text: str | None) -> list[dict[str, Any]]:
-    found = []
-    for line in (text or "").splitlines():
-        event = _object(line)  # a first line that was cut, or a last one that is being written, is none
-        if isinstance(event.get("t"), NUMBERS):
-            found.append(event)
-    return sorted(found, key=lambda event: event["t"])
+    # a first line that was cut, or a last one that is being written, is none
+    events = [event for event in map(_object, (text or "").splitlines()) if _is_event(event)]
+    return sorted(events, key=lambda event: event["t"])
+
+
+def _is_event(event: dict[str, Any]) -> bool:
+    """Whether a line is one of the training library's. A script may write lines of its own to the same file."""
+    if _number(event.get("t")) is None or not isinstance(event.get("kind"), str):
+        return False
+    step = event.get("step")
+    return event["kind"] != "step" or (isinstance(step, int) and not isinstance(step, bool))
 
 
 def _curve(steps: list[dict[str, Any]]) -> list[list[float | None]]:
@@ -142,7 +183,7 @@ def _curve(steps: list[dict[str, Any]]) -> list[list[float | None]]:
 
 def _number(value: Any) -> float | None:
     number = isinstance(value, NUMBERS) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None
+    return float(value) if number and _finite(value) else None
 
 
 def _checkpoints(store: Store) -> list[dict[str, Any]]:

@@ -27,16 +27,20 @@ def mapping(text: str) -> Json:
     """A JSON object; empty where the text is none."""
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def number(value: object) -> float | None:
     """A finite number. JSON has no others, and Python writes them all the same."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:  # an integer of JSON may be of any length
+        return None
+    return found if math.isfinite(found) else None
 
 
 def whole(value: object) -> int | None:
@@ -62,8 +66,13 @@ def moment(value: object) -> datetime | None:
 
 def first_line(value: object) -> str:
     """The first line of a text, cut where it is long."""
-    lines = str(value or "").strip().splitlines()
-    return lines[0][:LONGEST_TEXT] if lines else ""
+    return text(next(iter(str(value or "").strip().splitlines()), ""))
+
+
+def text(value: object) -> str:
+    """A text that can be printed: no control characters, nothing that has no UTF-8, cut where it is long."""
+    cut = str(value or "")[:LONGEST_TEXT].encode("utf-8", "replace").decode()
+    return "".join(char if char.isprintable() else " " for char in cut)
 
 
 def events(lines: Iterable[str]) -> list[Json]:
@@ -101,17 +110,17 @@ def run_of(
         namespace: Namespace of the RayCluster.
         folder: Its folder; empty: the folder of its newest checkpoint.
     """
-    known = [RunEvent(**_shown(event)) for event in happened]
+    known = [RunEvent(**_shown(event)) for event in happened if _is_event(event)]
     metrics = numbers(progress.get("metrics"))
     pauses = [pause for pause in map(number, _list(progress.get("pauses_s"))) if pause is not None]
     part_pauses = [pause for pause in map(number, _list(progress.get("part_pauses_s"))) if pause is not None]
     starts = filter(None, (moment(progress.get(key)) for key in ("started_t", "begun_t")))
     return Run(
-        name=str(progress.get("name") or name),
+        name=text(progress.get("name") or name),
         job=job,
         cluster=cluster,
         namespace=namespace,
-        state=str(progress.get("state") or ""),
+        state=text(progress.get("state")),
         at=at,
         step=whole(progress.get("last_step")),
         steps_total=whole(progress.get("total_steps")),
@@ -148,7 +157,7 @@ def _shown(event: Mapping[str, Any]) -> Json:
     keys = ("path",) if event["kind"] == BACK else ("message", "why", "reason", "node", "path")
     return {
         "at": moment(event["t"]),
-        "kind": event["kind"],
+        "kind": text(event["kind"]),
         "step": whole(event.get("step")),
         "loss": number(event.get("loss")),
         "seconds": number(event.get("seconds")),
