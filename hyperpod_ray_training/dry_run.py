@@ -50,6 +50,11 @@ class Rehearsed(Resumable):
         """Nothing."""
 
     @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Nothing."""
+        yield
+
+    @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
         """Nothing."""
         yield

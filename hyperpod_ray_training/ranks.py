@@ -28,11 +28,14 @@ class Ranks:
 
     def __init__(self, settings: Settings) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.agreement = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
+        # as patient as the training's own group, which in a run with spares leaves it to the coordinator who hangs
+        limit = timedelta(seconds=settings.process_group_timeout_s)
+        limit = max(limit, _limit_of(dist.distributed_c10d._get_default_group()) or limit)
+        self.agreement = dist.new_group(backend="gloo", timeout=limit)
         self.patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
         self.meeting = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
         # questions overlap the training, so they need a group that no `agree` runs on
-        self.questions = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
+        self.questions = dist.new_group(backend="gloo", timeout=limit)
         self._asked: tuple[Any, torch.Tensor] | None = None
 
     def agree(self, *values: float) -> list[float]:

@@ -255,8 +255,24 @@ class Resumable(Looping):
             self.journal.update(now=True, state=self._running)
 
     @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Announce what takes long on this rank, while others may wait for it: an evaluation, a download.
+
+        Only the ranks that do it enter it. With spares, this rank does not count as hung inside. Without spares,
+        collectives of the others still end after `process_group_timeout_s`: let every rank enter `pause` then.
+
+        Args:
+            name: What it is, for whoever looks at the run.
+        """
+        self.journal.update(now=True, phase=name)
+        with self.unhurried():
+            yield
+        self.parts.pace.left()
+        self.journal.update(now=True, phase="")
+
+    @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
-        """While inside, no rank counts as hung: for a validation or a download that only some ranks do."""
+        """As `phase`, without a name."""
         if self.generation is None:
             yield
             return

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_training.journal import Journal, log
-from hyperpod_ray_training.spares.members import Limits, member_fields
+from hyperpod_ray_training.spares.members import BEAT, Limits, member_fields
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
 TICK_S = 0.1
@@ -90,8 +90,7 @@ class Coordinator:
     def _hear(self, uid: str, message: Message) -> Out:
         now, table, kind = time.monotonic(), self.table, message.get("type")
         if kind == "beat":
-            fields = {name: message[name] for name in ("step", "seq", "busy", "saving") if name in message}
-            return table.beat(now, uid, **fields)
+            return table.beat(now, uid, **{name: message[name] for name in BEAT if name in message})
         if kind == "cold":
             table.cold(uid)
         out: dict[str, Callable[[], Out]] = {

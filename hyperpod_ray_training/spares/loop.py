@@ -24,6 +24,7 @@ from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.spares.groups import GenerationOverError, Groups, collectives_begun
 from hyperpod_ray_training.spares.member import CoordinatorLostError, Ended, Member, Message
 from hyperpod_ray_training.spares.ray_view import shown
+from hyperpod_ray_training.spares.stance import Stance
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.spares.warm_up import warm_up
 
@@ -221,6 +222,7 @@ class Survivor:
                 groups=self.groups, store=self.store,
             )  # fmt: skip
             now.seq = lambda: collectives_begun(generation.quiet_groups)
+            now.stance = Stance().look
             with shown(rank=rank, world=len(nodes)):
                 result = self.loop(dict(self.config))
             member.send("done")
@@ -237,7 +239,7 @@ class Survivor:
             if member.newest_gen <= gen:
                 member.send("broke", gen=gen)
         finally:
-            now.seq, _current = (lambda: 0), None
+            now.seq, now.stance, _current = (lambda: 0), (lambda _: {}), None
             self.groups.let_go()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -52,6 +52,7 @@ class Now:
     saving: bool = False
     warm: bool = False
     seq: Callable[[], int] = field(default=lambda: 0)
+    stance: Callable[[float], dict[str, Any]] = field(default=lambda _: {})
 
 
 class Member:
@@ -107,7 +108,7 @@ class Member:
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """While inside, this rank waits for something that may take long (storage, a validation): it does not hang."""
+        """While inside, this rank does something that may take long (storage, a validation): it does not hang."""
         self.now.busy += 1
         self._say_beat()  # at once: what comes may keep the next one back
         try:
@@ -131,13 +132,14 @@ class Member:
 
     def _beat(self) -> None:
         while not self.over.wait(self.beat_s):
-            try:
-                seq = {"seq": self.now.seq()}
-            except Exception:  # the groups are being changed by the main thread
-                seq = {}
-            self._say_beat(**seq)
+            fields: dict[str, Any] = {}
+            with contextlib.suppress(Exception):  # the groups are being changed by the main thread
+                fields["seq"] = self.now.seq()
+            with contextlib.suppress(Exception):  # a frame or a file may be gone when it is looked at
+                fields |= self.now.stance(time.monotonic())
+            self._say_beat(**fields)
 
-    def _say_beat(self, **fields: int) -> None:
+    def _say_beat(self, **fields: Any) -> None:
         now = self.now
         self.send("beat", step=now.step, busy=now.busy > 0, saving=now.saving, **fields)
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from hyperpod_ray_training.settings import Settings
 
+BEAT = ("step", "seq", "busy", "saving", "still", "place", "at")
+"""What a beat says."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -15,8 +18,11 @@ class Limits:
 
     Args:
         silence_s: No beat from a member that trains.
-        hang_s: Least seconds in which no rank gets on while one is behind the others.
+        hang_s: Least seconds that a rank stands still in a lock or a device while others wait for it.
         hang_steps: The same as a multiple of the median step.
+        floor_s: The same until the run has shown regular steps, and where nobody can tell what the rank waits for.
+        patience_s: The same for a rank that is at work.
+        together_s: So long all ranks may stand in collectives without one that gets on.
         ready_s: From the end of a generation until every survivor has let go of it.
         barren: So many generations in a row without a step end in a restart from the checkpoint.
         gather_s: The first generation waits so long for the spares too, so that neighbours in rank are neighbours on
@@ -28,6 +34,9 @@ class Limits:
     silence_s: float = 1.5
     hang_s: float = 2.5
     hang_steps: float = 6.0
+    floor_s: float = 60.0
+    patience_s: float = 1800.0
+    together_s: float = 20.0
     ready_s: float = 30.0
     barren: int = 5
     gather_s: float = 5.0
@@ -38,6 +47,8 @@ class Limits:
         """Those of a run. Where a worker may be silent for minutes it may take them to let go, too."""
         return cls(
             silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps,
+            floor_s=max(cls.floor_s, settings.hang_s), patience_s=max(settings.patience_s, settings.hang_s),
+            together_s=max(settings.process_group_timeout_s, settings.hang_s),
             ready_s=max(cls.ready_s, settings.silence_s),
         )  # fmt: skip
 
@@ -58,6 +69,10 @@ class Member:
     seq: int = 0
     busy: bool = False
     saving: bool = False
+    still: float = 0.0
+    place: str = ""
+    at: str = ""
+    """Where its loop stands, and for how long: `hyperpod_ray_training.spares.stance`."""
     leaving: bool = False
     proven: bool = False
     """It has finished a step or rehearsed one: nothing is imported for the first time any more."""

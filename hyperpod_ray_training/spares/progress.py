@@ -1,19 +1,43 @@
 """How far the ranks of a generation are, and which of them hangs. Decisions only: no clock.
 
-A rank hangs where nobody begins a further collective and this one has begun fewer than the others.
+A rank hangs where nobody begins a further collective, others wait for this one, and it stands still. How long it may
+depends on what it waits for, and on what the run has shown so far: see `Limits`.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections import deque
-from collections.abc import Collection
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hyperpod_ray_training.spares.members import Limits, Member
+from hyperpod_ray_training.spares.stance import BACKWARD, COLLECTIVE, LOCK, WORK
 
-_YOUNG_STEPS, _YOUNG_FACTOR = 3, 8.0
-"""The first steps of a generation may compile, restore or meet again: the limit for a hang is longer."""
+_YOUNG_STEPS = 3
+"""The first steps of a generation may compile, restore or meet again."""
+_REGULAR_STEPS = 10
+"""So many steps of a run show how long one takes."""
+_PAUSE_FACTOR = 2.0
+"""A pause that ended by itself may be as long again, and as much."""
+WAY_OUT = 'with training.phase("evaluate"): around what takes long on some ranks only'
+
+
+@dataclass
+class Habits:
+    """What a run has shown, over all its generations.
+
+    That is how long steps take, how long a rank has stood in a lock and come back, and where ranks were fenced.
+    """
+
+    durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
+    longest_lock_s: float = 0.0
+    fenced: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def regular(self) -> bool:
+        """Whether the time of a step is known."""
+        return len(self.durations) >= _REGULAR_STEPS
 
 
 @dataclass
@@ -25,27 +49,45 @@ class Progress:
     steps: int = 0
     first_step: int | None = None
     step_t: float | None = None
-    durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
+    habits: Habits = field(default_factory=Habits)
+    stood_s: float = 0.0
 
     def behind(self, now: float, holders: Collection[Member], limits: Limits) -> list[tuple[Member, str]]:
         """The ranks that hang, each with what shows it."""
-        if any(member.busy for member in holders):  # storage is slow, not a rank
-            self.since = now
-            return []
         self._count_steps(now, max((member.step for member in holders), default=0))
         total = sum(member.seq for member in holders)
         if total != self.total:
-            self.total, self.since = total, now
+            self.habits.longest_lock_s = max(self.habits.longest_lock_s, self.stood_s)
+            self.total, self.since, self.stood_s = total, now, 0.0
             return []
-        limit = self.hang_limit_s(limits)
-        if not total or now - self.since <= limit:
-            return []
-        least, most = min(member.seq for member in holders), max(member.seq for member in holders)
-        self.since = now
-        if least == most:
-            return []  # nobody is behind: the process group's own limit decides
-        why = f"hangs for {limit:.1f} s: {least} collectives begun, others {most}"
-        return [(member, why) for member in holders if member.seq == least]
+        hung = []
+        for member in holders:
+            if member.busy or not _is_waited_for(member, holders):
+                continue
+            if member.place == LOCK:
+                self.stood_s = max(self.stood_s, member.still)
+            limit = self.limit_s(member, limits)
+            still = member.still if member.place not in WORK | {""} else now - self.since
+            if min(still, now - self.since) > limit:
+                self.habits.fenced[member.at] += 1
+                hung.append((member, self._why(member, limit)))
+        if hung:
+            self.since = now
+        return hung
+
+    def _why(self, member: Member, limit: float) -> str:
+        where = f" at {member.at}" if member.at else ""
+        doing = f" ({member.place})" if member.place else ""
+        return f"hangs for {limit:.1f} s{where}{doing} while others wait for it. Where it is at work: {WAY_OUT}"
+
+    def together(self, now: float, holders: Sequence[Member], limits: Limits) -> str | None:
+        """Why the generation cannot go on though nobody hangs: all wait in collectives, and none gets on."""
+        if not self.total or any(member.busy or member.place not in {COLLECTIVE, BACKWARD} for member in holders):
+            return None
+        limit = max(limits.together_s, self.hang_limit_s(limits))
+        if now - self.since <= limit or min(member.still for member in holders) <= limit:
+            return None
+        return f"all ranks have waited in collectives for {limit:.0f} s"
 
     def _count_steps(self, now: float, step: int) -> None:
         if self.first_step is None:
@@ -53,11 +95,39 @@ class Progress:
         done = step - self.first_step
         if done > self.steps:
             if self.step_t is not None:
-                self.durations.append((now - self.step_t) / (done - self.steps))
+                self.habits.durations.append((now - self.step_t) / (done - self.steps))
             self.steps, self.step_t = done, now
 
+    def limit_s(self, member: Member, limits: Limits) -> float:
+        """So long this rank may stand where it stands while others wait for it."""
+        again = self.habits.fenced[member.at] if member.at else 0
+        if member.place in WORK or again > 1:  # where two others were fenced it is the script, not a machine
+            return limits.patience_s
+        if member.place != LOCK or again:
+            return max(limits.floor_s, self.hang_limit_s(limits))
+        return self.hang_limit_s(limits)
+
     def hang_limit_s(self, limits: Limits) -> float:
-        """So long nobody may get on, while one rank is behind, before that rank counts as hung."""
-        median = statistics.median(self.durations) if self.durations else 0.0
-        limit = max(limits.hang_s, limits.hang_steps * median)
-        return limit * (_YOUNG_FACTOR if self.steps < _YOUNG_STEPS else 1.0)
+        """So long a rank may stand in a lock; the least where steps are regular."""
+        durations = self.habits.durations
+        median = statistics.median(durations) if durations else 0.0
+        limit = max(limits.hang_s, limits.hang_steps * median, _PAUSE_FACTOR * self.habits.longest_lock_s)
+        if self.steps < _YOUNG_STEPS or not self.habits.regular:
+            return max(limit, limits.floor_s)
+        return limit
+
+
+def _is_waited_for(member: Member, holders: Collection[Member]) -> bool:
+    """Whether others stand in a collective that this rank has not begun.
+
+    Collectives of other groups may be fewer (a stage of a pipeline, say), so that a number alone blames nobody.
+    """
+    if member.place == COLLECTIVE:
+        return False
+    others = [other for other in holders if other is not member]
+    behind = any(other.seq > member.seq for other in others)
+    if member.place in {"", BACKWARD} and not behind:
+        return False  # it may be one of those that wait
+    return any(
+        other.place in {COLLECTIVE, BACKWARD} or (not other.place and other.seq > member.seq) for other in others
+    )

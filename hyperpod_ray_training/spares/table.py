@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_training.spares.members import Limits, Member
-from hyperpod_ray_training.spares.progress import Progress
+from hyperpod_ray_training.spares.members import BEAT, Limits, Member
+from hyperpod_ray_training.spares.progress import Habits, Progress
 
 Message = dict[str, Any]
 Out = list[tuple[str, Message]]
@@ -62,7 +62,8 @@ class Table:
         self.rehearse = True
         self.draining: frozenset[str] = frozenset()
         self.barren = 0
-        self._progress = Progress()
+        self._habits = Habits()
+        self._progress = Progress(habits=self._habits)
         self._broken_since: float | None = None
         self._forming_since: float | None = None
         self._first_hello: float | None = None
@@ -89,7 +90,7 @@ class Table:
             member.proven = True
             self._rejoin_until, self.size = now + self.limits.gather_s, world or self.active
             if len(self.ranks) == self.size:
-                self.running, self._progress, self._rejoin_until = True, Progress(since=now), None
+                self.running, self._progress, self._rejoin_until = True, Progress(since=now, habits=self._habits), None
             return out
         return out + self._form(now)
 
@@ -102,7 +103,7 @@ class Table:
             self._remember_gap(now, now - member.beat)
         member.beat = now
         member.proven = member.proven or fields.get("step", 0) > member.step
-        for name in ("step", "seq", "busy", "saving"):
+        for name in BEAT:
             if name in fields:
                 setattr(member, name, fields[name])
         return []
@@ -255,13 +256,14 @@ class Table:
             return []
         host = self.members[self.ranks[0]]
         nodes = [self.members[self.ranks[rank]].node for rank in range(self.size)]
-        self.running, self._progress = True, Progress(since=now)
+        self.running, self._progress = True, Progress(since=now, habits=self._habits)
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
         for rank, uid in self.ranks.items():
             member = self.members[uid]
             member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
+            member.still, member.place, member.at = 0.0, "", ""
             out.append(
                 (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": nodes, "host": host.node,
                        "port": host.port})
@@ -304,12 +306,13 @@ class Table:
         return out
 
     def _hung(self, now: float) -> Out:
-        """One rank is behind and nobody gets on."""
+        """Others wait for a rank that stands still, or all wait."""
         holders = [self.members[uid] for _, uid in sorted(self.ranks.items()) if uid in self.members]
         out: Out = []
         for member, why in self._progress.behind(now, holders, self.limits):
             out += self.lost(now, member.uid, why)
-        return out
+        why = None if out else self._progress.together(now, holders, self.limits)
+        return out if why is None else self._end(now, why) + self._form(now)
 
     def _move(self, now: float) -> Out:
         """Ask all ranks to hand over at the end of a step, where others should train after it.

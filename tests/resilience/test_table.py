@@ -62,20 +62,31 @@ class World:
                 self.alive[uid] |= {"gen": message["gen"], "seq": 0}
 
     def run(
-        self, seconds: float, *, stuck: tuple[str, ...] = (), silent: tuple[str, ...] = (), step_s: float = 0.2
+        self,
+        seconds: float,
+        *,
+        stuck: tuple[str, ...] = (),
+        silent: tuple[str, ...] = (),
+        step_s: float = 0.2,
+        place: str = "lock",
+        at: str = "train.py:7 in main",
     ) -> None:
-        """Let everybody train, except those who stand still; a rank that waits for one begins one collective more."""
+        """Let everybody train, except those who stand still: they stand in `place`, the others in a collective."""
         until = self.t + seconds
-        started = self.t
+        started, first = self.t, {uid: state["step"] for uid, state in self.alive.items()}
         while self.t < until:
             self.t += 0.1
             for uid, state in list(self.alive.items()):
                 if uid in silent:
                     continue
+                stance: dict[str, Any] = {"place": "moves", "still": 0.0, "at": at}
                 if not stuck and uid in self.table.ranks.values():
-                    state["step"] = int((self.t - started) / step_s) + 1
+                    state["step"] = first.get(uid, 0) + int((self.t - started) / step_s) + 1
                     state["seq"] += 1
-                self.take(self.table.beat(self.t, uid, step=state["step"], seq=state["seq"], busy=False))
+                elif stuck:
+                    still = 0.0 if uid in stuck and place == "moves" else self.t - started
+                    stance = {"place": place if uid in stuck else "collective", "still": still, "at": at}
+                self.take(self.table.beat(self.t, uid, step=state["step"], seq=state["seq"], busy=False, **stance))
             self.take(self.table.tick(self.t))
 
     def kill(self, uid: str) -> None:
@@ -181,21 +192,133 @@ def test_a_spare_that_imports_may_be_silent_longer() -> None:
     assert spare not in world.alive
 
 
-def test_a_rank_that_hangs_is_found_by_what_it_has_begun() -> None:
-    world = World()
+def trained(**options: Any) -> World:
+    """A world whose steps are regular, and a rank 0 that waits in a collective that rank 1 has not begun."""
+    world = World(**options)
     world.run(4)
-    hung, other = world.holder(1), world.holder(0)
-    world.alive[other]["seq"] = world.alive[hung]["seq"] + 1  # it waits in a collective that the other never begins
+    world.alive[world.holder(0)]["seq"] += 1
+    return world
+
+
+def test_a_rank_that_stands_in_a_lock_while_others_wait_hangs() -> None:
+    world = trained()
+    hung = world.holder(1)
     world.run(2.4, stuck=(hung,))
     assert world.holder(1) == hung
-    world.run(0.5, stuck=(hung,))
+    world.run(1.0, stuck=(hung,))
+    assert world.holder(1) == hung, "it has moved in between"
+    world.run(2.7, stuck=(hung,))
     assert world.holder(1) != hung
-    assert "hangs" in world.notes[-2][1]["message"]
+    (lost,) = (fields["message"] for kind, fields in world.notes if kind == "lost")
+    assert lost.startswith("hangs for 2.5 s at train.py:7 in main (lock) while others wait for it")
+    assert 'with training.phase("evaluate")' in lost, "the way out"
+
+
+@pytest.mark.parametrize("place", ["moves", "sleep", "data", "storage", "compile", "debugger", "input"])
+def test_a_rank_at_work_does_not_hang_however_long_others_wait(place: str) -> None:
+    world = trained()
+    works = world.holder(1)
+    world.run(1700, stuck=(works,), place=place)
+    assert world.kinds().count("lost") == 0
+    world.run(1900, stuck=(works,), place=place)
+    assert world.holder(1) != works
+
+
+@pytest.mark.parametrize("place", ["thread", "package", "process", "unknown"])
+def test_where_nobody_can_tell_the_limit_is_a_minute(place: str) -> None:
+    world = trained()
+    unsure = world.holder(1)
+    world.run(55, stuck=(unsure,), place=place)
+    assert world.holder(1) == unsure
+    world.run(62, stuck=(unsure,), place=place)
+    assert world.holder(1) != unsure
+
+
+def test_until_steps_are_regular_the_limit_is_a_minute() -> None:
+    world = World()
+    world.run(1.5)  # seven steps
+    world.alive[world.holder(0)]["seq"] += 1
+    new = world.holder(1)
+    world.run(55, stuck=(new,))
+    assert world.holder(1) == new
+    world.run(62, stuck=(new,))
+    assert world.holder(1) != new
+
+
+def test_the_first_steps_of_a_generation_may_take_a_minute_too() -> None:
+    world = trained()
+    world.kill(world.holder(1))
+    world.run(0.5)
+    world.alive[world.holder(0)]["seq"] += 1
+    new = world.holder(1)
+    world.run(55, stuck=(new,))
+    assert world.holder(1) == new
+
+
+def test_who_stands_in_the_collective_with_fewer_begun_is_not_blamed() -> None:
+    """A stage of a pipeline begins fewer collectives than the next one, which hangs."""
+    world = trained()
+    world.alive[world.holder(1)]["seq"] += 50
+    hung, waits = world.holder(1), world.holder(0)
+    world.run(3, stuck=(hung,))
+    assert world.holder(0) == waits
+    assert world.holder(1) != hung
+
+
+def test_all_in_locks_and_nobody_in_a_collective_blame_nobody() -> None:
+    world = trained()
+    world.run(100, stuck=tuple(world.alive))
+    assert world.kinds().count("lost") == 0
+
+
+def test_a_lock_that_opened_again_is_given_twice_as_long() -> None:
+    world = trained()
+    slow = world.holder(1)
+    world.run(2.4, stuck=(slow,))
+    world.run(1)
+    assert world.table._progress.hang_limit_s(world.table.limits) == pytest.approx(4.7, abs=0.3)
+    world.alive[world.holder(0)]["seq"] += 1
+    world.run(4, stuck=(slow,))
+    assert world.holder(1) == slow
+
+
+def test_where_two_were_fenced_it_is_the_script_and_nobody_else_is() -> None:
+    world = trained(spares=4)
+    times = []
+    for limit in (2.7, 61.0):
+        standing = world.holder(1)
+        world.run(limit, stuck=(standing,))
+        assert world.holder(1) != standing, limit
+        times.append(limit)
+        world.run(4)
+        world.alive[world.holder(0)]["seq"] = world.alive[world.holder(1)]["seq"] + 1
+    third = world.holder(1)
+    world.run(1000, stuck=(third,))
+    assert world.holder(1) == third
+    world.run(2.7, stuck=(third,), at="train.py:90 in other")
+    assert world.holder(1) != third, "another line has a limit of its own"
+
+
+def test_a_rank_that_says_nothing_of_itself_is_given_a_minute() -> None:
+    world = trained()
+    silent = world.holder(1)
+    for _ in range(550):
+        world.t += 0.1
+        for uid, state in world.alive.items():
+            world.take(world.table.beat(world.t, uid, step=state["step"], seq=state["seq"], place="", still=0.0))
+        world.take(world.table.tick(world.t))
+    assert world.holder(1) == silent
+    for _ in range(100):
+        world.t += 0.1
+        for uid, state in list(world.alive.items()):
+            world.take(world.table.beat(world.t, uid, step=state["step"], seq=state["seq"], place="", still=0.0))
+        world.take(world.table.tick(world.t))
+    assert world.holder(1) != silent
 
 
 def test_long_steps_are_not_a_hang() -> None:
     world = World(hang_steps=6.0)
-    world.run(20, step_s=2.0)
+    world.run(30, step_s=2.0)
     assert world.table._progress.hang_limit_s(world.table.limits) == pytest.approx(12.0, rel=0.2)
 
 
@@ -207,28 +330,52 @@ def test_slow_storage_is_not_a_hang() -> None:
         world.t += 0.1
         for uid, state in world.alive.items():
             busy = uid == world.holder(1)
-            world.take(world.table.beat(world.t, uid, step=state["step"], seq=state["seq"], busy=busy))
+            stance = {"place": "lock" if busy else "collective", "still": 99.0}
+            world.take(world.table.beat(world.t, uid, step=state["step"], seq=state["seq"], busy=busy, **stance))
         world.take(world.table.tick(world.t))
     assert world.kinds().count("lost") == 0
 
 
-def test_a_generation_s_first_steps_may_take_longer() -> None:
-    world = World()
-    world.alive[world.holder(0)]["seq"] = 1
-    world.run(10, stuck=("all",))
-    assert world.kinds().count("lost") == 0
-    world.run(12, stuck=("all",))
-    assert world.kinds().count("lost") == 1
+def test_all_waiting_in_collectives_start_again_and_nobody_is_lost() -> None:
+    world = trained()
+    members = dict(world.table.ranks)
+    world.alive[world.holder(1)]["seq"] = world.alive[world.holder(0)]["seq"]
+    world.run(19, stuck=("nobody",))
+    assert world.table.gen == 0
+    world.run(21, stuck=("nobody",))
+    assert (world.table.gen, world.table.ranks, world.kinds().count("lost")) == (1, members, 0)
 
 
-def test_everybody_stuck_alike_is_left_to_the_process_group() -> None:
-    world = World()
-    world.run(4)
-    seq = max(state["seq"] for state in world.alive.values())
-    for state in world.alive.values():
-        state["seq"] = seq
-    world.run(30, stuck=("all",))
-    assert world.kinds().count("lost") == 0
+def test_one_that_is_announced_keeps_all_from_starting_again() -> None:
+    world = trained()
+    for _ in range(1000):
+        world.t += 0.1
+        for uid in world.alive:
+            busy = uid == world.holder(1)
+            world.take(world.table.beat(world.t, uid, seq=50, busy=busy, place="collective", still=99.0))
+        world.take(world.table.tick(world.t))
+    assert world.table.gen == 0
+
+
+def test_a_word_of_an_older_generation_changes_nothing() -> None:
+    world = World(spares=2)
+    world.run(2)
+    survivor = world.holder(0)
+    world.kill(world.holder(1))
+    assert (world.table.gen, world.table.running) == (1, True)
+    world.take(world.table.broke(world.t, survivor, 0))  # it was said before the loss was known
+    world.run(3)
+    assert world.table.gen == 1
+    world.obedient = False
+    world.kill(world.holder(1))
+    newcomer = world.holder(1)
+    world.take(world.table.is_ready(world.t, newcomer, 2))
+    world.take(world.table.is_ready(world.t, survivor, 1))
+    assert not world.table.running, "it is ready for a generation that has passed"
+    world.take(world.table.is_ready(world.t, survivor, 2))
+    assert world.table.running
+    world.take(world.table.handed_over(world.t, survivor, 1))
+    assert world.table.gen == 2
 
 
 def test_a_broken_collective_alone_starts_the_same_members_again() -> None:
