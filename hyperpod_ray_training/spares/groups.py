@@ -106,7 +106,7 @@ class Groups:
         """
         with self._lock:
             self._sockets, self._over, self._thread_id, self._gen = set(), over, threading.get_ident(), gen
-            self._left = threading.Event()
+            self._left, self._cutter = threading.Event(), None
             self._real, c10d._new_process_group_helper = c10d._new_process_group_helper, self._open_group
         forget_groups()
         with self._noting():
@@ -146,7 +146,7 @@ class Groups:
     def cut(self) -> None:
         """Make every collective of this generation raise, in whichever thread it waits, until it is let go."""
         with self._lock:
-            if not self._left.is_set() and (self._cutter is None or not self._cutter.is_alive()):
+            if not self._left.is_set() and self._cutter is None:
                 self._cutter = threading.Thread(
                     target=self._cut_on, args=(self._left,), name="resilience-cut", daemon=True
                 )
@@ -165,9 +165,11 @@ class Groups:
     def _cut_on(self, left: threading.Event) -> None:
         interrupt_t = time.monotonic() + _INTERRUPT_AFTER_S
         while not left.is_set():
-            self._shut_all()
             with self._lock:
-                if not left.is_set() and time.monotonic() >= interrupt_t:
+                if left.is_set():  # the next generation's sockets are none of this one's
+                    return
+                self._shut_all()
+                if time.monotonic() >= interrupt_t:
                     interrupt_t += _INTERRUPT_EVERY_S
                     _raise_in(self._thread_id, GenerationOverError)
             left.wait(_AGAIN_S)

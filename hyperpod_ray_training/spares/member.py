@@ -123,8 +123,10 @@ class Member:
         now = self.now
         hello = {
             "type": "hello", "token": self.token, "uid": self.uid, "order": self.order, "node": self.node,
-            "port": self.port, "pid": os.getpid(), "gen": now.gen, "rank": now.rank, "warm": now.warm,
-            "world": now.world, "group": self.group,
+            "port": self.port, "pid": os.getpid(), "gen": max(now.gen, self.newest_gen),
+            # a generation that has ended is none that a new coordinator could take up
+            "rank": now.rank if now.gen >= self.newest_gen else None,
+            "warm": now.warm, "world": now.world, "group": self.group,
         }  # fmt: skip
         connection.sendall((json.dumps(hello) + "\n").encode())
         with self._sending:

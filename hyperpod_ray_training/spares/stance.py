@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-COLLECTIVE, BACKWARD = "collective", "backward"
-"""Waits for other ranks; may wait for them (DDP does in C++)."""
+COLLECTIVE, BACKWARD, COPY = "collective", "backward", "copy"
+"""Waits for other ranks; may wait for them (DDP does in C++); waits for a copy, which may be large."""
 WORK = frozenset({"data", "storage", "compile", "debugger", "sleep", "input", "moves"})
 """Legitimate for as long as it takes: it reads, writes, compiles, sleeps until a moment, or is being looked at."""
 LOCK = "lock"
@@ -45,7 +45,7 @@ _MARKS = (
     (BACKWARD, ("/torch/autograd/", "/torch/nn/parallel/distributed")),
 )  # fmt: skip
 _OWN = {
-    "ranks.py": COLLECTIVE, "spares/neighbour.py": COLLECTIVE, "spares/memory.py": COLLECTIVE,
+    "ranks.py": COLLECTIVE, "spares/neighbour.py": COPY, "spares/memory.py": COPY,
     "rows.py": "data", "batches.py": "data", "saving.py": "storage", "restoring.py": "storage", "folder.py": "storage",
     "writers.py": "storage", "tiered.py": "storage", "merging.py": "storage", "journal.py": "storage",
 }  # fmt: skip

@@ -69,6 +69,7 @@ class Table:
         self._first_hello: float | None = None
         self._ticked: float | None = None
         self._moving = False
+        self._newest_step = 0
         self._gap = (0.0, 0.0)
         self._rejoin_until: float | None = None
 
@@ -78,7 +79,7 @@ class Table:
         """A process has connected. One that trains already (the coordinator is new) keeps its rank."""
         rank, gen, world = fields.pop("rank", None), int(fields.pop("gen", -1)), fields.pop("world", 0)
         self._group = fields.pop("group", 0) or self._group
-        member = Member(beat=now, **fields)
+        member = Member(beat=now, gen=gen, **fields)
         self.members[member.uid] = member
         self._first_hello = now if self._first_hello is None else self._first_hello
         if self.over:
@@ -212,6 +213,10 @@ class Table:
         for rank, member in zip(free, spares, strict=False):
             self.ranks[rank] = member.uid
             out.append((member.uid, {"type": "abandon", "gen": self.gen}))
+        newest = max((self.members[uid].gen for uid in self.ranks.values()), default=-1)
+        if newest >= self.gen:  # a coordinator before this one gave that number, and its keys are in some store
+            self.gen, self.ready = newest + 1, set()
+            out = [(uid, {"type": "abandon", "gen": self.gen}) for uid in self.ranks.values()]
         self._forming_since = now if self._forming_since is None and self.ranks else self._forming_since
         if self.least <= len(self.ranks) < self.size:
             self._shrink()
@@ -277,7 +282,9 @@ class Table:
         if not self.running:
             # lost while a generation was forming: the same number again, with somebody else
             return []
-        self.barren = 0 if self._progress.steps else self.barren + 1
+        newest = max((self.members[uid].step for uid in self.ranks.values() if uid in self.members), default=0)
+        self.barren = 0 if self._progress.steps or newest > self._newest_step else self.barren + 1
+        self._newest_step = max(newest, self._newest_step)
         if self.barren >= self.limits.barren:
             return self._give_up(f"{self.barren} generations in a row without a step, last: {why}")
         self.running, self.gen, self.ready = False, self.gen + 1, set()

@@ -8,6 +8,7 @@ output.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -30,8 +31,8 @@ from torch.distributed.fsdp import fully_shard
 
 from hyperpod_ray_training import Resumable, Rows, Run, Settings, resumable, saving, writers
 from hyperpod_ray_training.ranks import set_limit
+from hyperpod_ray_training.spares import groups, memory, neighbour
 from hyperpod_ray_training.spares import loop as spares
-from hyperpod_ray_training.spares import memory
 
 GIVEN: dict[str, Any] = {}
 
@@ -49,6 +50,46 @@ def phase(name: str) -> None:
     if surprise.exists():
         surprise.unlink()
         raise ValueError(f"nobody thought of this in {name}")
+
+
+def opening(store: Any, name: str, *rest: Any) -> None:
+    """The meeting before a group is opened: a rank may die on its way there, or with all others waiting to connect."""
+    die_at(f"meet-{name}")
+    meet(store, name, *rest)
+    die_at(f"met-{name}")
+
+
+def die_at(moment: str) -> None:
+    """Die here, in whichever generation, if this rank has been asked to."""
+    flag = Path(GIVEN["storage"], f"kill-{moment}-rank-{os.environ['RANK']}")
+    if flag.exists():
+        flag.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+meet = groups.meet
+groups.meet = opening  # type: ignore[assignment]
+
+
+def handing(self: neighbour.Neighbour, *rest: Any) -> Any:
+    """State moves from one rank to another."""
+    phase("hand")
+    return hand(self, *rest)
+
+
+hand = neighbour.Neighbour._hand
+neighbour.Neighbour._hand = handing  # type: ignore[method-assign]
+
+
+def evaluate(step: int) -> None:
+    """Compute for a minute in a rank of its own, if it has been asked to; a recovery must not wait for that."""
+    flag = Path(GIVEN["storage"], f"evaluate-rank-{dist.get_rank()}")
+    if flag.exists():
+        flag.unlink()
+        Path(GIVEN["storage"], f"evaluates-{os.getpid()}").touch()
+        until = time.monotonic() + GIVEN.get("evaluate_s", 60)
+        while time.monotonic() < until:
+            torch.randn(64, 64).sum()
 
 
 def train(config: dict[str, Any]) -> None:
@@ -76,6 +117,7 @@ def train(config: dict[str, Any]) -> None:
     with Resumable(config["run"], model=model, optimizer=optimizer, extra=extra) as training:
         for step in training.steps(GIVEN["steps"]):
             phase("step")
+            evaluate(step)
             generator = torch.Generator().manual_seed(step * 100 + dist.get_rank())
             x = torch.randn(4, 8, generator=generator)
             loss = model(x).square().mean()
@@ -185,7 +227,8 @@ def address() -> tuple[str, int]:
 def main() -> None:
     torch.set_num_threads(1)
     # a process that is short of processor time is slow, not lost
-    spares.WARM_UP_LIMIT_S = 3600.0
+    if not GIVEN.get("product_limits"):
+        spares.WARM_UP_LIMIT_S = 3600.0
     settings = Settings(**GIVEN.get("settings", {}))
     run = Run(storage=GIVEN["storage"], name=GIVEN["name"], save_every_steps=GIVEN["every"], settings=settings)
     resumable.report_alone = lambda *_: None  # type: ignore[attr-defined]  # no Ray here
@@ -210,6 +253,7 @@ def worker(given: dict[str, Any]) -> NoReturn:
     os.dup2(output, 1)
     os.dup2(output, 2)
     GIVEN.update(given)
+    faulthandler.register(signal.SIGUSR1)  # a rank that stands says where
     code = 0
     try:
         main()

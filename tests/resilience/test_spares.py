@@ -294,7 +294,9 @@ def test_a_gpu_s_error_ends_its_own_rank_and_no_other(party: Any, truth: Any, ra
     check(run, truth(2), redone=2)
 
 
-@pytest.mark.parametrize("phase", ["group", "build", "state", "step"])
+@pytest.mark.parametrize(
+    "phase", ["meet-0", "met-0", "group", "meet-2", "met-2", "met-4", "build", "state", "hand", "step"]
+)
 def test_killed_again_in_every_phase_of_a_recovery(party: Any, truth: Any, phase: str) -> None:
     run = party(spares=3, **HELD)
     run.start(5)
@@ -324,6 +326,26 @@ def test_a_surprise_in_any_phase_of_a_recovery_goes_back_to_the_checkpoint(party
     paths = [Path(event["path"]).name for event in run.events("restore")]
     assert sum(path.startswith("step-") for path in paths) >= 4
     check(run, truth(2), redone=STEPS)
+
+
+def test_a_survivor_that_computes_alone_does_not_hold_a_recovery_up(party: Any, truth: Any) -> None:
+    """It is in no collective that could be cut: its loop is interrupted, and its process and copies stay."""
+    run = party(evaluate_s=3600, **HELD)
+    run.start(3)
+    run.until_warm(1)
+    run.until_gate()
+    before = run.rank_pids()
+    (run.folder / "evaluate-rank-0").touch()
+    (run.folder / f"go-{GATE}").touch()
+    run.until((run.folder / f"evaluates-{before[0]}").exists)
+    os.kill(before[1], signal.SIGKILL)
+    run.until_done()
+    after = run.rank_pids()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    assert "GenerationOverError" in run.log()
+    check(run, truth(2), redone=1)
 
 
 def test_killed_again_while_the_first_loss_is_being_noticed(party: Any, truth: Any) -> None:

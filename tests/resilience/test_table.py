@@ -486,6 +486,30 @@ def test_a_new_coordinator_takes_up_the_generation_that_trains() -> None:
     assert world.holder(1) == spare
 
 
+def test_a_generation_s_number_is_never_given_twice_whatever_coordinators_there_were() -> None:
+    """All have left generation 8 when the new coordinator comes: none has a rank, and each ignores a lower number."""
+    world = World(spares=0, active=0)
+    world.table = Table(active=2, expected=3, limits=Limits(), note=lambda kind, **f: world.notes.append((kind, f)))
+    first = world.join(0, node="node-0", gen=8, warm=True)
+    second = world.join(1, node="node-1", gen=8, warm=True)
+    world.run(6)
+    assert (world.table.running, world.table.gen, set(world.table.ranks.values())) == (True, 9, {first, second})
+    late = world.join(2, node="node-2", gen=12, warm=True)  # it had heard of more, and was away for longer
+    world.run(3)
+    world.kill(second)
+    assert (world.table.running, world.table.gen, set(world.table.ranks.values())) == (True, 13, {first, late})
+    assert [message["gen"] for uid, message in world.sent if message["type"] == "assign"] == [9, 9, 13, 13]
+
+
+def test_steps_that_no_tick_has_seen_count_too() -> None:
+    world = World(spares=20, barren=3)
+    for step in range(1, 9):
+        for rank in (0, 1):
+            world.take(world.table.beat(world.t, world.holder(rank), step=step, seq=step))
+        world.kill(world.holder(1))
+    assert "fallback" not in world.kinds()
+
+
 def test_a_rank_that_does_not_come_back_to_a_new_coordinator_is_replaced() -> None:
     world = World(spares=0, active=0)
     world.table = Table(active=2, expected=3, limits=Limits(), note=lambda kind, **f: world.notes.append((kind, f)))
