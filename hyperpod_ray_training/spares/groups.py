@@ -5,7 +5,7 @@ Traps, each with a test in `tests/resilience/test_groups.py`:
 - gloo has no abort (torch 2.13: it returns and unblocks nothing). A rank that waits for a dead peer raises at once
   when the group's sockets are shut, so the sockets that a group opens are noted.
 - a rank that opens a group waits for the connection of a peer, and has no socket yet that could be shut. So ranks
-  first meet in the store, whose socket can be shut, and then connect within a short limit.
+  first meet in the store, whose socket can be shut, and then connect within a short limit (`OPENING_S`).
 - torch counts the groups of a process, and their names are this number. A default group that failed to open has
   counted: the process and its peers would wait for each other under two names.
 - DTensor caches results by mesh equality, which ignores this process's rank and the age of the mesh. After a change of
@@ -36,8 +36,8 @@ from hyperpod_ray_training.ranks import set_limit
 
 CONNECT_S = 5.0
 """Rank 0's store is connected to within this: its node may be gone."""
-OPENING_S, OPENING_PER_RANK_S = 10.0, 0.05
-"""Ranks that have met connect to each other within this: one that dies there is not waited for any longer."""
+OPENING_S, OPENING_PER_RANK_S = 2.0, 0.01
+"""Ranks that have met exchange addresses within this, and connect within five times as long (gloo's own factor)."""
 _AGAIN_S = 0.1
 """A generation that has ended is cut again and again: its main thread may be about to open a socket."""
 _INTERRUPT_AFTER_S, _INTERRUPT_EVERY_S = 2.0, 5.0

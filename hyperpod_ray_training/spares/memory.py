@@ -46,7 +46,7 @@ class Memory:
 
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
-        if step % self.every == 0 or settle:
+        if step % (self.every * self.neighbour.stretch) == 0 or settle:
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):
                 self.store.put(self.neighbour.rank, step, buffer)
@@ -102,7 +102,8 @@ def memory_of(
 
     Raises InputError where the copies do not fit this node.
     """
-    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.process_group_timeout_s))
+    # copies may be slow, and are skipped then; a peer that is lost is seen by others
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
     # a save and a copy run beside the loop and may be slow: no sign of a hang
     generation.quiet_groups = {quiet, group}
     if not settings.memory_every_steps:

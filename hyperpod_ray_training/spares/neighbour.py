@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,15 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.snapshot import numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
 
 Inventory = Sequence[tuple[int, int]]
+LONG_WAIT_S = 2.0
+"""A step that waits for the copy before it for longer than this, and than it took itself, waits too long."""
+MOST_STRETCH, QUICK_EXCHANGES = 64, 20
+"""At most one copy in so many is made; after so many exchanges that nobody waited for, twice as many again."""
 
 
 def neighbour_distance(nodes: Sequence[str]) -> int:
@@ -126,11 +132,20 @@ class Neighbour:
         self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
         distance = neighbour_distance(nodes)
         self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
+        self.stretch = 1
+        """A copy after so many times as many steps as asked for: the same on every rank."""
         self._sizes: list[int] | None = None
         self._under_way: tuple[list[Any], int, torch.Tensor] | None = None
+        self._vote: tuple[Any, torch.Tensor] | None = None
+        self._sent_t: float | None = None
+        self._quick = 0
 
     def send(self, step: int, buffer: torch.Tensor) -> None:
-        """Begin to exchange copies of `step`; the exchange before is over when this returns."""
+        """Begin to exchange copies of `step`; the exchange before is over when this returns.
+
+        Where that takes long, the ranks agree to skip the copies of some steps: one is under way at a time.
+        """
+        begun, before = time.monotonic(), self.stretch
         self.settle()
         if self.world < 2:
             return
@@ -147,6 +162,21 @@ class Neighbour:
             dist.irecv(received, self.source, group=self.group, tag=1),
         ]
         self._under_way = (works, step, received)
+        self._ask(waited=time.monotonic() - begun, now=begun, changed=self.stretch != before)
+
+    def _ask(self, *, waited: float, now: float, changed: bool) -> None:
+        """Say how often this rank would have copies; the answer is read when this exchange is over."""
+        between = now if self._sent_t is None or changed else now - self._sent_t
+        self._sent_t = now + waited
+        slow = waited > max(LONG_WAIT_S, between)
+        self._quick = 0 if waited > LONG_WAIT_S else self._quick + 1
+        ask = self.stretch
+        if slow:
+            ask = min(2 * self.stretch, MOST_STRETCH)
+        elif self._quick >= QUICK_EXCHANGES:
+            ask = max(1, self.stretch // 2)
+        vote = torch.tensor([ask])
+        self._vote = dist.all_reduce(vote, op=dist.ReduceOp.MAX, group=self.group, async_op=True), vote
 
     def settle(self) -> None:
         """Wait until the exchange under way is over."""
@@ -157,6 +187,14 @@ class Neighbour:
         for work in works:
             work.wait()
         self._keep(step, received)
+        if self._vote is not None:
+            work, vote = self._vote
+            work.wait()
+            if self.stretch != int(vote):
+                self._quick = 0
+                if self.rank == 0:
+                    log(f"memory: one copy in {int(vote)} is made; a copy takes longer than the steps it covers")
+            self.stretch, self._vote = int(vote), None
 
     def _keep(self, step: int, received: torch.Tensor) -> None:
         length, _, _, next_size, next_own = numbers_of(received)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hyperpod_ray_training.spares.members import Limits, Member
-from hyperpod_ray_training.spares.stance import BACKWARD, COLLECTIVE, LOCK, WORK
+from hyperpod_ray_training.spares.stance import BACKWARD, COLLECTIVE, COPY, LOCK, WORK
 
 _YOUNG_STEPS = 3
 """The first steps of a generation may compile, restore or meet again."""
@@ -122,12 +122,12 @@ def _is_waited_for(member: Member, holders: Collection[Member]) -> bool:
 
     Collectives of other groups may be fewer (a stage of a pipeline, say), so that a number alone blames nobody.
     """
-    if member.place == COLLECTIVE:
+    if member.place in {COLLECTIVE, COPY}:
         return False
     others = [other for other in holders if other is not member]
     behind = any(other.seq > member.seq for other in others)
     if member.place in {"", BACKWARD} and not behind:
         return False  # it may be one of those that wait
     return any(
-        other.place in {COLLECTIVE, BACKWARD} or (not other.place and other.seq > member.seq) for other in others
+        other.place in {COLLECTIVE, BACKWARD, COPY} or (not other.place and other.seq > member.seq) for other in others
     )

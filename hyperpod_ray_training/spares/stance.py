@@ -110,9 +110,9 @@ class Stance:
         if caller is None:
             return "unknown"
         file = caller.f_code.co_filename
-        known = _OWN.get(file.removeprefix(_LIBRARY).replace(os.sep, "/")) or _marked(caller)
+        known = _own(caller) or _marked(caller)
         if known is not None:
-            return known
+            return COPY if known == COLLECTIVE and _copies(caller) else known
         called = self._call()
         if called not in {LOCK, "unknown"}:
             return called
@@ -136,6 +136,21 @@ def _is_standard(frame: FrameType) -> bool:
     """Whether a frame is the standard library's; installed packages lie below it."""
     file = frame.f_code.co_filename
     return file.startswith(_STANDARD) and _PACKAGES not in file
+
+
+def _own(frame: FrameType) -> str | None:
+    """What a file of this library waits for."""
+    return _OWN.get(frame.f_code.co_filename.removeprefix(_LIBRARY).replace(os.sep, "/"))
+
+
+def _copies(frame: FrameType) -> bool:
+    """Whether a collective is one of the copies': some frame around it is theirs."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        if _own(caller) == COPY:
+            return True
+        caller = caller.f_back
+    return False
 
 
 def _is_torch(file: str) -> bool:

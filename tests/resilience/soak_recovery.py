@@ -152,10 +152,11 @@ class Recovery(Soak):
         """Wait for a step that is newer than all that were there at the last loss; note how long it took."""
 
         def goes_on() -> bool:
-            losses = [event["t"] for event in self.party.events("lost") if event["t"] > begun]
-            if not losses:
+            # a new coordinator does not know those that died with the one before it: there is no loss then
+            changes = [e["t"] for kind in ("lost", "generation") for e in self.party.events(kind) if e["t"] > begun]
+            if not any(event["t"] > begun for event in self.party.events("generation")):
                 return False
-            restored = [event["t"] for event in self.party.events("restore") if event["t"] > max(losses)]
+            restored = [event["t"] for event in self.party.events("restore") if event["t"] > max(changes)]
             return bool(restored) and any(event["t"] > max(restored) for event in self.party.events("step"))
 
         if not self.within(goes_on):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import random
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from hyperpod_ray_training import Resumable
+from hyperpod_ray_training.spares import neighbour
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts
@@ -278,3 +282,65 @@ def test_who_leaves_a_broken_generation_waits_for_no_save() -> None:
     training.generation = None
     training.leave(failed=True)
     assert left == ["salvage", "abandon"]
+
+
+class Clock:
+    """Stands for `time` in `neighbour`: a second a step, and as long as a copy is said to take."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def slow_copies(rank: int, port: int, pipe: Any) -> None:
+    """Two ranks; the copies of rank 1 take seven seconds until step 20."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    clock = Clock()
+    neighbour.time = clock  # type: ignore[assignment]
+    exchange = Neighbour(store=Store(), group=dist.new_group(backend="gloo"), nodes=["a", "b"], rank=rank)
+    at, keep, copied = [0], exchange._keep, []
+
+    def slow(step: int, received: torch.Tensor) -> None:
+        clock.now += 7.0 if rank and at[0] < 20 else 0.0
+        keep(step, received)
+
+    def take(step: int, store: Store) -> torch.Tensor:
+        copied.append(step)
+        head = b"".join(number.to_bytes(8, "big") for number in (8, 8, 48, 56, 48))
+        return torch.tensor([*head, *(step % 256,) * 16], dtype=torch.uint8)
+
+    exchange._keep = slow  # type: ignore[method-assign]
+    memory = Memory(snapshot=SimpleNamespace(take=take), neighbour=exchange, every=1)  # type: ignore[arg-type]
+    for step in range(1, 700):
+        at[0], clock.now = step, clock.now + 1.0
+        memory.finished(step)
+    exchange.settle()
+    held = {owner: [s for o, s in exchange.store.inventory() if o == owner] for owner in (0, 1)}
+    whole = all(int(exchange.store.held[key][-1]) == key[1] % 256 for key in exchange.store.inventory())
+    pipe.send((copied, exchange.stretch, held, whole))
+
+
+def test_copies_that_are_slower_than_steps_are_skipped_at_the_same_steps_everywhere() -> None:
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in range(2)]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ranks = [context.Process(target=slow_copies, args=(rank, store.port, pipes[rank][1])) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        assert all(pipe.poll(900) for pipe, _ in pipes)
+        (copied, stretch, held, whole), second = (pipe.recv() for pipe, _ in pipes)
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+    assert (copied, stretch, held, whole) == second, "a step that one rank has and another has not is whole nowhere"
+    assert whole
+    early = [step for step in copied if 8 <= step < 24]
+    assert len(early) <= 4, "while copies were slow, most were skipped"
+    assert stretch == 1, "they are quick again"
+    assert copied[-3:] == [697, 698, 699]
+    assert held == {0: [697, 698, 699], 1: [697, 698, 699]}

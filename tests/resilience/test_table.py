@@ -216,11 +216,12 @@ def test_a_rank_that_stands_in_a_lock_while_others_wait_hangs() -> None:
 
 @pytest.mark.parametrize("place", ["moves", "sleep", "data", "storage", "compile", "debugger", "input"])
 def test_a_rank_at_work_does_not_hang_however_long_others_wait(place: str) -> None:
-    world = trained()
+    assert Limits.of(Settings()).patience_s == 1800
+    world = trained(patience_s=180.0)
     works = world.holder(1)
-    world.run(1700, stuck=(works,), place=place)
+    world.run(175, stuck=(works,), place=place)
     assert world.kinds().count("lost") == 0
-    world.run(1900, stuck=(works,), place=place)
+    world.run(6, stuck=(works,), place=place)
     assert world.holder(1) != works
 
 
@@ -293,7 +294,7 @@ def test_where_two_were_fenced_it_is_the_script_and_nobody_else_is() -> None:
         world.run(4)
         world.alive[world.holder(0)]["seq"] = world.alive[world.holder(1)]["seq"] + 1
     third = world.holder(1)
-    world.run(1000, stuck=(third,))
+    world.run(200, stuck=(third,))
     assert world.holder(1) == third
     world.run(2.7, stuck=(third,), at="train.py:90 in other")
     assert world.holder(1) != third, "another line has a limit of its own"
@@ -344,6 +345,29 @@ def test_all_waiting_in_collectives_start_again_and_nobody_is_lost() -> None:
     assert world.table.gen == 0
     world.run(21, stuck=("nobody",))
     assert (world.table.gen, world.table.ranks, world.kinds().count("lost")) == (1, members, 0)
+
+
+def test_a_copy_that_all_wait_for_is_no_standstill() -> None:
+    world = trained()
+    for _ in range(1000):
+        world.t += 0.1
+        for uid in world.alive:
+            place = "copy" if uid == world.holder(0) else "collective"
+            world.take(world.table.beat(world.t, uid, seq=50, busy=False, place=place, still=99.0))
+        world.take(world.table.tick(world.t))
+    assert (world.table.gen, world.kinds().count("lost")) == (0, 0)
+
+
+def test_a_rank_that_hangs_while_another_waits_for_its_copy_is_found() -> None:
+    world = trained()
+    hung = world.holder(1)
+    for _ in range(30):
+        world.t += 0.1
+        for uid, state in list(world.alive.items()):
+            place = "lock" if uid == hung else "copy"
+            world.take(world.table.beat(world.t, uid, seq=state["seq"], busy=False, place=place, still=99.0))
+        world.take(world.table.tick(world.t))
+    assert world.holder(1) != hung
 
 
 def test_one_that_is_announced_keeps_all_from_starting_again() -> None:
