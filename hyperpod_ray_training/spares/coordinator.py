@@ -41,6 +41,7 @@ class Coordinator:
         self.journal = Journal(run.folder(), name=run.name, enabled=False)
         self.table = Table(active=active, least=least, expected=active + spares, limits=limits, note=self._note)
         self.writers: dict[str, asyncio.StreamWriter] = {}
+        self.pulses: dict[str, asyncio.StreamWriter] = {}
         self.server: asyncio.Server | None = None
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -71,7 +72,12 @@ class Coordinator:
         uid = None
         try:
             hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
-            if hello.get("type") != "hello" or not hmac.compare_digest(str(hello.get("token")), self.token):
+            if not hmac.compare_digest(str(hello.get("token")), self.token):
+                return
+            if hello.get("type") == "pulse":
+                await self._serve_pulse(str(hello["uid"]), reader, writer)
+                return
+            if hello.get("type") != "hello":
                 return
             fields = member_fields(hello)
             uid = fields["uid"]
@@ -86,6 +92,18 @@ class Coordinator:
                 self._send(self.table.lost(time.monotonic(), uid, "connection closed"))
                 self.writers.pop(uid, None)
             writer.close()
+
+    async def _serve_pulse(self, uid: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What beats beside a member. Its end says nothing: the member's own connection does."""
+        self.pulses[uid] = writer
+        try:
+            while line := await reader.readline():
+                beat = json.loads(line)
+                now = time.monotonic()
+                self._send(self.table.pulse(now, uid, state=str(beat["state"]), ticks=int(beat["ticks"])))
+        finally:
+            if self.pulses.get(uid) is writer:
+                del self.pulses[uid]
 
     def _hear(self, uid: str, message: Message) -> Out:
         now, table, kind = time.monotonic(), self.table, message.get("type")
@@ -105,8 +123,8 @@ class Coordinator:
 
     def _send(self, out: Out) -> None:
         for uid, message in out:
-            writer = self.writers.get(uid)
-            if writer is not None:
+            ways = [self.writers.get(uid), self.pulses.get(uid) if message["type"] == "fence" else None]
+            for writer in filter(None, ways):
                 with contextlib.suppress(OSError, RuntimeError):
                     writer.write((json.dumps(message) + "\n").encode())
 

@@ -12,6 +12,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.spares import pulse
 
 Message = dict[str, Any]
 
@@ -94,6 +97,7 @@ class Member:
         self._heard = threading.Condition()
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
+        self._pulse: subprocess.Popen[bytes] | None = None
         self._connect()
         for work in (self._listen, self._beat):
             threading.Thread(target=work, name=f"resilience{work.__name__}", daemon=True).start()
@@ -131,6 +135,32 @@ class Member:
         connection.sendall((json.dumps(hello) + "\n").encode())
         with self._sending:
             self._socket = connection
+        self._start_pulse(*connection.getpeername()[:2])
+
+    def _start_pulse(self, host: str, port: int) -> None:
+        """A process beats beside this one, for times in which Python's lock is held: see `hyperpod_ray_training.spares.pulse`."""
+        self._end_pulse()
+        options = {
+            "host": host, "port": port, "token": self.token, "uid": self.uid, "pid": os.getpid(), "beat_s": self.beat_s,
+        }  # fmt: skip
+        try:
+            self._pulse = subprocess.Popen([sys.executable, "-I", "-S", pulse.__file__], stdin=subprocess.PIPE)
+            assert self._pulse.stdin is not None  # noqa: S101
+            # the token goes there, and not on a command line that everybody can read
+            self._pulse.stdin.write((json.dumps(options) + "\n").encode())
+            self._pulse.stdin.flush()
+        except OSError as error:
+            log(f"pulse: {error}; a call that holds Python's lock for long will look like a lost worker")
+
+    def _end_pulse(self) -> None:
+        process, self._pulse = self._pulse, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+                process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
 
     def _beat(self) -> None:
         while not self.over.wait(self.beat_s):
@@ -201,6 +231,7 @@ class Member:
     def close(self) -> None:
         """The run is over for this process."""
         self.over.set()
+        self._end_pulse()
         with self._sending, contextlib.suppress(OSError):
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)

@@ -17,7 +17,7 @@ class Limits:
     """When a member counts as lost.
 
     Args:
-        silence_s: No beat from a member that trains.
+        silence_s: No beat from a member that trains, nor from the process beside it.
         hang_s: Least seconds that a rank stands still in a lock or a device while others wait for it.
         hang_steps: The same as a multiple of the median step.
         floor_s: The same until the run has shown regular steps, and where nobody can tell what the rank waits for.
@@ -74,6 +74,12 @@ class Member:
     at: str = ""
     """Where its loop stands, and for how long: `hyperpod_ray_training.spares.stance`."""
     leaving: bool = False
+    pulse: float = float("-inf")
+    """When the process beside it last beat: it lives, though it may say nothing (`hyperpod_ray_training.spares.pulse`)."""
+    state: str = ""
+    ticks: int = 0
+    computed: float = float("-inf")
+    """When its processor time last grew."""
     proven: bool = False
     """It has finished a step or rehearsed one: nothing is imported for the first time any more."""
 

@@ -29,6 +29,12 @@ _GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
 """A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
 
 
+_LEAST_TICKS, _COMPUTES_S = 2, 5.0
+"""A process whose processor time has grown by so many ticks within so many seconds computes."""
+_STOPPED, _TRACED = frozenset("TZXx"), "t"
+"""States of `/proc`: stopped by a signal, or ended; stopped by a debugger."""
+
+
 class Table:
     """The members and ranks of one run.
 
@@ -109,6 +115,15 @@ class Table:
                 setattr(member, name, fields[name])
         return []
 
+    def pulse(self, now: float, uid: str, *, state: str, ticks: int) -> Out:
+        """The process beside a member has looked at it."""
+        member = self.members.get(uid)
+        if member is not None:
+            if ticks - member.ticks >= _LEAST_TICKS:
+                member.ticks, member.computed = ticks, now
+            member.pulse, member.state = now, state
+        return []
+
     def warmed(self, now: float, uid: str) -> Out:
         """A spare has rehearsed the loop."""
         if uid in self.members:
@@ -167,6 +182,8 @@ class Table:
         if late > 0:  # this process stood still: nobody could be heard, so nobody is to blame
             for member in self.members.values():
                 member.beat += late
+                member.pulse += late
+                member.computed += late
             self._progress.since += late
         out: Out = []
         for member in list(self.members.values()):
@@ -174,7 +191,7 @@ class Table:
             factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
             if member.busy or member.saving or not member.proven:
                 factor = max(factor, _SAVING_SILENCE_FACTOR)
-            limit = self.silence_limit_s(now) * factor
+            limit = max(self.silence_limit_s(now) * factor, self._mute_limit_s(now, member))
             if now - member.beat > limit:
                 out += self.lost(now, member.uid, f"no beat for {now - member.beat:.1f} s")
         if not self.running:
@@ -182,6 +199,14 @@ class Table:
         if self._broken_since is not None and now - self._broken_since > _BREAK_S:
             return out + self._end(now, "a collective broke and nobody was lost") + self._form(now)
         return out + self._hung(now) + self._move(now)
+
+    def _mute_limit_s(self, now: float, member: Member) -> float:
+        """So long a member may be silent whose process is known to live: something holds Python's lock."""
+        if now - member.pulse > self.silence_limit_s(now) or member.state in _STOPPED:
+            return 0.0
+        if member.state == _TRACED or now - member.computed <= _COMPUTES_S:
+            return self.limits.patience_s
+        return self.limits.floor_s
 
     def _remember_gap(self, now: float, gap: float) -> None:
         if gap > self._gap[0] or now - self._gap[1] > _GAP_MEMORY_S:

@@ -153,8 +153,9 @@ class Recovery(Soak):
 
         def goes_on() -> bool:
             # a new coordinator does not know those that died with the one before it: there is no loss then
-            changes = [e["t"] for kind in ("lost", "generation") for e in self.party.events(kind) if e["t"] > begun]
-            if not any(event["t"] > begun for event in self.party.events("generation")):
+            formed = [event["t"] for event in self.party.events("generation") if event["t"] > begun]
+            changes = formed + [event["t"] for event in self.party.events("lost") if event["t"] > begun]
+            if not formed:
                 return False
             restored = [event["t"] for event in self.party.events("restore") if event["t"] > max(changes)]
             return bool(restored) and any(event["t"] > max(restored) for event in self.party.events("step"))

@@ -86,7 +86,7 @@ class Soak:
         if kind != "spare":
             party.until(lambda: self.formed(generations))
         if kind == "stop":
-            os.kill(victims[0], signal.SIGKILL)  # the fence is not heard by a process that stands still
+            party.until(lambda: not alive(victims[0]))  # the process beside it obeys the fence
         self.refill()
 
     def covered(self) -> bool:

@@ -8,6 +8,7 @@ output.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -92,6 +93,14 @@ def evaluate(step: int) -> None:
             torch.randn(64, 64).sum()
 
 
+def hold_lock() -> None:
+    """Hold Python's lock in calls of C that take seconds, one after another, as a pickle of much does."""
+    pickled = ctypes.PyDLL(None).usleep  # called with the lock, which other functions give back
+    pickled(4_000_000)
+    sum(range(30_000_000))
+    Path(GIVEN["storage"], "held-1").touch()
+
+
 def train(config: dict[str, Any]) -> None:
     torch.manual_seed(0)
     world = dist.get_world_size()
@@ -118,6 +127,8 @@ def train(config: dict[str, Any]) -> None:
         for step in training.steps(GIVEN["steps"]):
             phase("step")
             evaluate(step)
+            if step == GIVEN.get("hold_lock_at") and dist.get_rank() == 1:
+                hold_lock()
             generator = torch.Generator().manual_seed(step * 100 + dist.get_rank())
             x = torch.randn(4, 8, generator=generator)
             loss = model(x).square().mean()

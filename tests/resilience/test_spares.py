@@ -390,10 +390,19 @@ def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) ->
     run.notice_silence(frozen, generations=2)
     (lost,) = (event["message"] for event in run.events("lost") if event["rank"] == 1)
     assert lost.startswith("no beat for")
-    os.kill(frozen, signal.SIGCONT)
-    run.until(lambda: not alive(frozen))
+    run.until(lambda: not alive(frozen))  # though it stands still: the process beside it obeys
     run.until_done()
     check(run, truth(2), redone=1)
+
+
+def test_one_long_call_that_holds_python_s_lock_is_no_loss(party: Any, truth: Any) -> None:
+    """With the product's limit for silence: the process beside the worker says that it lives."""
+    run = party(spares=0, settings={"silence_s": 1.5}, hold_lock_at=12)
+    run.start(2)
+    run.until_done()
+    assert (run.folder / "held-1").exists()
+    assert not run.events("lost")
+    check(run, truth(2), redone=0)
 
 
 def test_training_goes_on_without_its_coordinator_and_the_next_one_covers_a_loss(party: Any, truth: Any) -> None:

@@ -155,6 +155,52 @@ def test_silence_of_a_rank_is_a_loss_and_it_is_fenced() -> None:
     assert (frozen, {"type": "fence"}) in world.sent
 
 
+def beside(world: World, uid: str, seconds: float, state: str, *, computes: bool) -> None:
+    """A member says nothing; the process beside it looks at it."""
+    ticks = world.table.members[uid].ticks if uid in world.table.members else 0
+    for _ in range(round(seconds * 10)):
+        ticks += 10 if computes else 0
+        world.take(world.table.pulse(world.t, uid, state=state, ticks=ticks))
+        world.run(0.1, silent=(uid,))
+
+
+@pytest.mark.parametrize(
+    ("state", "computes", "lives_s", "dies_s"),
+    [
+        ("R", True, 170.0, 190.0),  # one long call holds Python's lock: a sort, a pickle
+        ("S", False, 55.0, 62.0),  # it waits for something, and holds the lock
+        ("D", False, 55.0, 62.0),
+        ("t", False, 170.0, 190.0),  # a debugger has stopped it
+        ("T", False, 1.3, 1.8),  # somebody has stopped it
+        ("Z", False, 1.3, 1.8),
+    ],
+)
+def test_a_silent_process_that_lives_is_given_longer(state: str, computes: bool, lives_s: float, dies_s: float) -> None:
+    world = World(patience_s=180.0)
+    world.run(2)
+    mute = world.holder(1)
+    beside(world, mute, lives_s, state, computes=computes)
+    assert world.holder(1) == mute
+    beside(world, mute, dies_s - lives_s, state, computes=computes)
+    assert world.holder(1) != mute
+    assert (mute, {"type": "fence"}) in world.sent
+
+
+def test_a_node_that_stands_still_silences_both() -> None:
+    world = World()
+    world.run(2)
+    mute = world.holder(1)
+    beside(world, mute, 10, "R", computes=True)
+    assert world.holder(1) == mute
+    world.run(1.8, silent=(mute,))
+    assert world.holder(1) != mute
+
+
+def test_a_pulse_of_nobody_is_no_news() -> None:
+    world = World()
+    assert world.table.pulse(world.t, "stranger", state="R", ticks=5) == []
+
+
 def test_a_machine_short_of_time_is_given_more_of_it() -> None:
     """Beats that come a second late are heard late from everybody; a silence of two is then no sign of death."""
     world = World()
