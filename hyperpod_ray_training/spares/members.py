@@ -75,7 +75,7 @@ class Member:
     """Where its loop stands, and for how long: `hyperpod_ray_training.spares.stance`."""
     leaving: bool = False
     pulse: float = float("-inf")
-    """When the process beside it last beat: it lives, though it may say nothing (`hyperpod_ray_training.spares.pulse`)."""
+    """When the process beside it last beat: it lives, though it may say nothing (`pulse.py`)."""
     state: str = ""
     ticks: int = 0
     computed: float = float("-inf")
