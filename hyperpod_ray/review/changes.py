@@ -97,6 +97,10 @@ class Changes:
         """Changes of resources of a type."""
         return (change for change in self.resources.values() if change.type in types)
 
+    def text(self, change: ResourceChange, name: str) -> str:
+        """A property of the base as text."""
+        return self.base_reader.text(change.before(name), self.base.stacks[change.key.stack])
+
     def of_kind(self, *kinds: Kind) -> Iterator[ResourceChange]:
         """Changes of a kind."""
         return (change for change in self.resources.values() if change.kind in kinds)

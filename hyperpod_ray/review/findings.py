@@ -37,7 +37,7 @@ class Effect(IntEnum):
 
 _WORDS = {
     Effect.SAFE: "safe",
-    Effect.WEAKENS: "weakens security or recovery",
+    Effect.WEAKENS: "weakens security, recovery or alarms",
     Effect.INTERRUPTS: "interrupts training",
     Effect.REJECTED: "will be rejected by the service",
     Effect.LOSES_NODES: "loses nodes",
@@ -65,7 +65,7 @@ class Row:
     where: str = ""
     """Construct path."""
     lost: tuple[tuple[str, int], ...] = ()
-    """What goes, with its number: `(("ml.p5.48xlarge node", 9),)`. The headline has the sum."""
+    """What goes, with its number: `(("ml.p5.48xlarge node", 9),)`. The headline has the sum. 0: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Remark:
 
     @property
     def weakens(self) -> bool:
-        """Whether the change weakens security or recovery."""
+        """Whether the change weakens security, recovery or alarms."""
         return self.direction in {"broadened", "switched off"}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core import names
-from hyperpod_ray.review.facts import load_yaml
+from hyperpod_ray.review.facts import load_yaml, source
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.references import references
 
@@ -31,6 +31,12 @@ def entry(resource_type: str) -> dict[str, Any]:
     """What the table has of a type. A type that it lacks interrupts when it goes."""
     found: dict[str, Any] = table()["types"].get(resource_type, {"removed": "interrupts"})
     return found
+
+
+def of_class(name: str) -> dict[str, Any]:
+    """`effect` and `source` of a class of changes, as a row takes them. KeyError when there is none."""
+    found = table()["classes"][name]
+    return {"effect": Effect.of(found["effect"]), "source": source(found["source"])}
 
 
 def holds(resource_type: str) -> str:
@@ -63,10 +69,11 @@ def when_removed(change: ResourceChange, changes: Changes) -> Effect:
     found = entry(change.type)
     if change.kept:
         return when_gone(change.type, kept=True)
-    if "guard" in found and followed(change, changes):
+    of_guard = change.before("Namespace") == names.GUARD  # its identity: `effects.guard` reports what goes with it
+    if of_guard or ("guard" in found and followed(change, changes)):
         return Effect.SAFE
-    if (change.base or {}).get("Properties", {}).get("Namespace") == names.GUARD:
-        return Effect.SAFE  # the node guard's identity: `effects.guard` reports what goes with it
+    if (only := found.get("only_for")) and changes.text(change, only["property"]).endswith(only["ends"]):
+        return Effect.of(only["effect"])
     if "helper" in found and of_helpers(change, changes):
         return Effect.of(found["helper"])
     if "unused" in found and not _used(change, changes):

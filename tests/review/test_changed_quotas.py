@@ -39,8 +39,8 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "another type": (
         QUOTA, f"{CONFIG}/ComputeQuotaResources/0/InstanceType", "ml.p5e.48xlarge", "quota-lowered", "interrupts"
     ),
-    "no borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/Strategy", "Lend", "sharing-narrowed", "interrupts"),
-    "less borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 10, "sharing-narrowed", "interrupts"),
+    "no borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/Strategy", "Lend", "sharing-narrowed", "weakens"),
+    "less borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 10, "sharing-narrowed", "weakens"),
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
     "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),

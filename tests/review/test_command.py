@@ -129,7 +129,7 @@ def test_safe_rows_are_folded_beneath_the_others(tmp_path: Path) -> None:
         < text.index("<details><summary>🟢 safe (1)")
         < text.index("4 ml.g5.48xlarge nodes created")
     )
-    assert "loses nodes (1 ml.p5.48xlarge node), weakens security or recovery (1)" in text.splitlines()[1]
+    assert "loses nodes (1 ml.p5.48xlarge node), weakens security, recovery or alarms (1)" in text.splitlines()[1]
 
 
 @pytest.mark.parametrize("count", [300, 1500])

@@ -205,7 +205,7 @@ SUBNET = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-2"]}
         (group(2, InstanceGroupName="others"), "group-renamed", Effect.LOSES_NODES),
         (group(2, OverrideVpcConfig=SUBNET), "group-immutable", Effect.REJECTED),
         (group(2, CapacityRequirements={"Spot": {}}), "group-immutable", Effect.REJECTED),
-        (group(2, AutoPatchConfig={"PatchingStrategy": "WhenIdle"}), "patches", Effect.SAFE),
+        (group(2, AutoPatchConfig={"PatchingStrategy": "WhenIdle"}), "patches", Effect.WEAKENS),
         (group(2, OnStartDeepHealthChecks=["InstanceStress"]), "deep-checks-off", Effect.WEAKENS),
         (lambda request: request.update(NodeRecovery="None"), "node-recovery-off", Effect.WEAKENS),
         (lambda request: request.pop("NodeProvisioningMode"), "provisioning-mode", Effect.REJECTED),

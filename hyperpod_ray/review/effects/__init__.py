@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.review.effects import eks, general, hyperpod, kubernetes, slurm, storage, teams
+from hyperpod_ray.review.effects import alarms, eks, general, hyperpod, kubernetes, rights, slurm, storage, teams
 
-RULES = (general.find, hyperpod.find, storage.find, eks.find, kubernetes.find, teams.find, slurm.find)
+RULES = (
+    general.find,
+    hyperpod.find,
+    storage.find,
+    eks.find,
+    kubernetes.find,
+    teams.find,
+    slurm.find,
+    alarms.find,
+    rights.find,
+)
 """In the order of the report's rows of equal effect."""

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from hyperpod_ray.core import names
+from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange, differing
 from hyperpod_ray.review.effects.general import only_tags
 from hyperpod_ray.review.facts import source
@@ -19,6 +20,7 @@ _ADD_ONS = {
     names.PROXY_ADDON: "Its pods are rolled over the nodes one by one; connections that run stay.",
     "coredns": "Its two replicas are rolled; names resolve all the while.",
     names.POD_IDENTITY_ADDON: "Its pods are rolled node by node; a pod that asks for credentials then retries.",
+    names.OBSERVABILITY_ADDON: "Its collectors restart: metrics have a gap of minutes. Training does not use them.",
     names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait until then.",
 }
 
@@ -30,7 +32,7 @@ def find(changes: Changes, findings: Findings) -> None:
             _cluster(change, findings)
     for change in changes.of_type("AWS::EKS::Addon"):
         if change.kind is Kind.CHANGED and not only_tags(change):
-            _addon(change, findings)
+            _addon(change, changes, findings)
 
 
 def _cluster(change: ResourceChange, findings: Findings) -> None:
@@ -91,10 +93,22 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
     )
 
 
-def _addon(change: ResourceChange, findings: Findings) -> None:
+def _addon(change: ResourceChange, changes: Changes, findings: Findings) -> None:
     name = str(change.now("AddonName"))
+    before, now = _texts(change, changes)
     pointers = ", ".join(sorted({pointer[0] for pointer in change.changed} - {"ConfigurationValues"}))
-    modes = [_policy_mode(get("ConfigurationValues")) for get in (change.before, change.now)]
+    modes = [_policy_mode(text) for text in (before, now)]
+    if name == names.OBSERVABILITY_ADDON and _logs(before) and not _logs(now):
+        findings.add(
+            Row(
+                code="container-logs-off",
+                what=f"EKS add-on {name}",
+                change="logs of containers are no longer sent to CloudWatch Logs",
+                consequence="Training does not notice. What containers write from then on is on their nodes alone.",
+                where=change.title,
+                **severity.of_class("logs-off"),
+            )
+        )
     if modes[0] != modes[1]:
         findings.add(_policy_modes(change, *modes))
     known = name in _ADD_ONS
@@ -103,7 +117,7 @@ def _addon(change: ResourceChange, findings: Findings) -> None:
             effect=Effect.SAFE if known else Effect.INTERRUPTS,
             code="add-on",
             what=f"EKS add-on {name}",
-            change="; ".join(part for part in (pointers, *_configuration(change)) if part),
+            change="; ".join(part for part in (pointers, *_configuration(before, now)) if part),
             consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
             where=change.title,
         )
@@ -138,12 +152,23 @@ def _minor(version: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _configuration(change: ResourceChange) -> list[str]:
-    """Entries of an add-on's configuration that differ; it is JSON inside a string."""
-    before, now = (_parsed(get("ConfigurationValues")) for get in (change.before, change.now))
+def _texts(change: ResourceChange, changes: Changes) -> tuple[str, str]:
+    """An add-on's configuration before and after: JSON, with what it refers to as text."""
+    key, name = change.key, "ConfigurationValues"
+    before = changes.base_reader.json_text(change.before(name), changes.base.stacks[key.stack])
+    return before, changes.head_reader.json_text(change.now(name), changes.head.stacks[key.stack])
+
+
+def _logs(configuration: str) -> bool:
+    return bool(at(_parsed(configuration) or {}, ("logging", "enabled")))
+
+
+def _configuration(before: str, now: str) -> list[str]:
+    """Entries of an add-on's configuration that differ."""
+    old, new = _parsed(before), _parsed(now)
     return [
-        f"{'.'.join(pointer) or 'configuration'} {_short(at(before, pointer))} → {_short(at(now, pointer))}"
-        for pointer in differing(before, now)
+        f"{'.'.join(pointer) or 'configuration'} {_short(at(old, pointer))} → {_short(at(new, pointer))}"
+        for pointer in differing(old, new)
     ]
 
 

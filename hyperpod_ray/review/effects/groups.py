@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 Group = dict[str, Any]
+UNCOUNTED = 0
+"""In the place of a number: as many as autoscaling has added, which no template shows."""
 
 
 def groups(resource: dict[str, Any] | None) -> dict[str, Group]:
@@ -24,6 +26,14 @@ def instance_type(group: Group) -> str:
     return str(group.get("InstanceType") or " or ".join(types) or "?")
 
 
+def scaled(resource: dict[str, Any] | None) -> dict[str, Group]:
+    """Groups that managed Karpenter scales: the template has a count of 0, and nodes exist all the same."""
+    scaler = (resource or {}).get("Properties", {}).get("AutoScaling") or {}
+    if scaler.get("Mode") != "Enable":
+        return {}
+    return {name: group for name, group in groups(resource).items() if not count(group)}
+
+
 def storage(group: Group, kind: str) -> list[Any]:
     """Entries of a kind in its `InstanceStorageConfigs`: `EbsVolumeConfig`, `FsxLustreConfig`, `FsxOpenZfsConfig`."""
     return [one[kind] for one in group.get("InstanceStorageConfigs") or [] if kind in one]
@@ -36,10 +46,14 @@ def nodes(number: int, group: Group) -> str:
 
 def lost(resource: dict[str, Any] | None) -> tuple[tuple[str, int], ...]:
     """Every node of a cluster, as a headline counts them."""
-    return tuple((f"{instance_type(group)} node", count(group)) for group in groups(resource).values() if count(group))
+    return (
+        *((f"{instance_type(group)} node", count(group)) for group in groups(resource).values() if count(group)),
+        *((f"{instance_type(group)} node", UNCOUNTED) for group in scaled(resource).values()),
+    )
 
 
 def inventory(resource: dict[str, Any] | None) -> str:
     """Every node of a cluster by type; empty for other resources."""
-    found = [nodes(count(group), group) for group in groups(resource).values() if count(group)]
-    return ", ".join(found)
+    fixed = [nodes(count(group), group) for group in groups(resource).values() if count(group)]
+    added = [f"the {instance_type(group)} nodes of group {name}" for name, group in scaled(resource).items()]
+    return ", ".join([*fixed, *added])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hyperpod_ray.core import names
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.kubernetes import KubernetesObject
 
@@ -21,6 +23,7 @@ def find(before: KubernetesObject | None, now: KubernetesObject | None, findings
     elif before is None or now is None:
         _switched(item, findings, on=now is not None)
     else:
+        _slower(before, now, findings)
         findings.add(
             Row(
                 effect=Effect.SAFE,
@@ -31,6 +34,35 @@ def find(before: KubernetesObject | None, now: KubernetesObject | None, findings
                 where=item.where,
             )
         )
+
+
+def _slower(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
+    old, new = _patience(before), _patience(now)
+    if old is None or new is None or new <= old:
+        return
+    change = f"asks about a silent node after {old} → {new} s"
+    findings.add(
+        Row(
+            code="node-guard-slower",
+            what=str(now.id),
+            change=change,
+            consequence="After the deploy, the loss of a node stops training for that much longer.",
+            where=now.where,
+            **(severity.of_class("outage-longer") | {"source": source("node-recovery")}),
+        )
+    )
+    findings.remark(Remark(direction="switched off", what="speed of the node guard", detail=change))
+
+
+def _patience(item: KubernetesObject) -> int | None:
+    """Seconds of its argument `--not-ready-seconds`; None where it has none."""
+    pod = ((item.data.get("spec") or {}).get("template") or {}).get("spec") or {}
+    for container in pod.get("containers") or []:
+        for argument in container.get("args") or []:
+            name, _, value = str(argument).partition("=")
+            if name == "--not-ready-seconds" and value.isdigit():
+                return int(value)
+    return None
 
 
 def _switched(item: KubernetesObject, findings: Findings, *, on: bool) -> None:

@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 from hyperpod_ray.core.names import INSTANCE_GROUP_LABEL
+from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.general import only_tags
-from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type, nodes, storage
+from hyperpod_ray.review.effects.groups import UNCOUNTED, Group, count, groups, instance_type, nodes, scaled, storage
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 
@@ -82,6 +83,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
             )
         )
     _tier(change, findings)
+    _autoscaling(change, findings)
     for name, words in _CLUSTER_SETTINGS.items():
         if change.differs(name) and (name != "TieredStorageConfig" or _tiered(change.now(name))):
             findings.add(
@@ -102,6 +104,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
         "ClusterName",
         "VpcConfig",
         "Orchestrator",
+        "AutoScaling",
         *_CLUSTER_SETTINGS,
     }
     for name in sorted({pointer[0] for pointer in change.changed} - known):
@@ -117,6 +120,42 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 where=change.title,
             )
         )
+
+
+def _autoscaling(change: ResourceChange, findings: Findings) -> None:
+    if not change.differs("AutoScaling"):
+        return
+    before, now = (side is not None and side.get("Mode") == "Enable" for side in _sides(change, "AutoScaling"))
+    off = before and not now
+    common: dict[str, Any] = {
+        "what": f"HyperPod cluster {change.now('ClusterName')}",
+        "change": f"AutoScaling {_value(change.before('AutoScaling'))} → {_value(change.now('AutoScaling'))}",
+        "where": change.title,
+    }
+    if off:
+        row = Row(
+            code="autoscaling-off",
+            consequence="Managed Karpenter ends: pods that wait for a node of an autoscaled group wait for ever, and "
+            "nobody replaces or removes the nodes that it added. AWS does not say what becomes of them.",
+            unavailable="new nodes of autoscaled groups",
+            **severity.of_class("autoscaling-off"),
+            **common,
+        )
+        _switched_off(row, what="autoscaling", was=change.before("AutoScaling"), findings=findings)
+        return
+    findings.add(
+        Row(
+            effect=Effect.SAFE,
+            code="cluster-setting",
+            consequence="In place; from then on managed Karpenter adds nodes for waiting pods and removes empty ones.",
+            source=source("autoscaling"),
+            **common,
+        )
+    )
+
+
+def _sides(change: ResourceChange, name: str) -> tuple[Any, Any]:
+    return change.before(name), change.now(name)
 
 
 def _tiered(config: Any) -> bool:
@@ -143,7 +182,6 @@ def _tier(change: ResourceChange, findings: Findings) -> None:
 
 _CLUSTER_SETTINGS = {
     "Tags": "In place; nodes are not touched.",
-    "AutoScaling": "In place; from then on managed Karpenter adds nodes for waiting pods and removes empty ones.",
     "ClusterRole": "In place: the role that managed Karpenter acts with.",
     "TieredStorageConfig": "In place; the memory that holds checkpoints is taken from what pods can have.",
     "DeletionPolicy": "Says what happens on deletion; nodes are not touched.",
@@ -156,14 +194,22 @@ _CLUSTER_SETTINGS = {
 
 def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> None:
     before, now = groups(change.base), groups(change.head)
+    autoscaled = scaled(change.base)
     gone = {name: group for name, group in before.items() if name not in now}
     new = {name: group for name, group in now.items() if name not in before}
     for name, group in list(gone.items()):
         renamed = next((other for other, twin in new.items() if _same_but_name(group, twin)), None)
         if renamed is not None:
-            findings.add(_renamed(name, renamed, group, new[renamed], change))
+            findings.add(
+                _autoscaled(name, group, f"renamed to {renamed}", change, code="group-renamed")
+                if name in autoscaled
+                else _renamed(name, renamed, group, new[renamed], change)
+            )
             del gone[name], new[renamed]
     for name, group in gone.items():
+        if name in autoscaled:
+            findings.add(_autoscaled(name, group, "removed", change, code="group-removed"))
+            continue
         findings.add(
             Row(
                 effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
@@ -195,6 +241,21 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
     _replaced_networks(change, changes, findings)
 
 
+def _autoscaled(name: str, group: Group, words: str, change: ResourceChange, *, code: str) -> Row:
+    """A group that Karpenter scales goes or becomes another: the template's count of 0 says nothing of its nodes."""
+    return Row(
+        code=code,
+        what=f"group {name}",
+        change=words,
+        consequence=f"Managed Karpenter scales this group: its count of 0 is where it starts, and no template shows "
+        f"how many {instance_type(group)} nodes there are. All of them go, and the pods on them; {_REST}.",
+        unavailable=f"the {instance_type(group)} nodes of group {name}",
+        where=change.title,
+        lost=((f"{instance_type(group)} node", UNCOUNTED),),
+        **severity.of_class("autoscaled-nodes-go"),
+    )
+
+
 def _lost(group: Group, number: int) -> tuple[tuple[str, int], ...]:
     return ((f"{instance_type(group)} node", number),) if number else ()
 
@@ -224,7 +285,14 @@ def _group(  # noqa: PLR0917
 ) -> None:
     common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
     system = _runs_system(name, changes)
-    if instance_type(before) != instance_type(now):
+    autoscaled = name in scaled(change.base)
+    if autoscaled and instance_type(before) != instance_type(now):
+        words = f"type {instance_type(before)} → {instance_type(now)}"
+        findings.add(_autoscaled(name, before, words, change, code="group-type"))
+    elif autoscaled and count(now):
+        words = f"count {count(before)} → {count(now)}"
+        findings.add(_autoscaled(name, before, words, change, code="group-fixed"))
+    elif instance_type(before) != instance_type(now):
         findings.add(
             Row(
                 effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
@@ -512,12 +580,12 @@ def _patches(before: Group, now: Group, findings: Findings, common: dict[str, An
     each = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
     findings.add(
         Row(
-            effect=Effect.SAFE,
             code="patches",
             change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
             consequence="Nothing happens on deploy, and no work ends. When AWS publishes a security patch, HyperPod "
-            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits.",
-            source=source("auto-patch"),
+            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits, and so does a pod "
+            "that was lost.",
+            **severity.of_class("patches-cordon"),
             **common,
         )
     )

@@ -6,14 +6,13 @@ from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.review.changes import Changes, Kind
-from hyperpod_ray.review.effects import guard, raycluster
+from hyperpod_ray.review.effects import guard, hang_rules, karpenter, raycluster
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Row
 from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject, ObjectName, Release, pairs
 
 _CRD_FREE = {"hyperpod-helm-chart"}
 """Charts whose CRDs this stack's objects do not use."""
-_LATER_RUNS = "Nothing is interrupted. Runs that start from then on, or resume in new processes, send these rules."
 _RESTARTS = {"Deployment": "rolled", "DaemonSet": "rolled over the nodes", "StatefulSet": "rolled one by one"}
 
 
@@ -64,9 +63,14 @@ def _gone(item: KubernetesObject, changes: Changes, doomed: set[str], findings: 
     ):
         how = "pruned by kubectl"
     else:
-        findings.add(_stays(item))
+        findings.add(karpenter.stays(item) if karpenter.concerns(item) else _stays(item))
         return
-    findings.add(_deleted(item, how, changes.base_cluster))
+    if karpenter.concerns(item):
+        findings.add(karpenter.deleted(item, how))
+    elif _hang_rules(item):
+        hang_rules.find(item, None, findings)
+    else:
+        findings.add(_deleted(item, how, changes.base_cluster))
 
 
 def _stays(item: KubernetesObject) -> Row:
@@ -119,6 +123,12 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             unavailable="the Ray cluster",
             **common,
         )
+    if item.id.kind == "Namespace" and item.id.name == names.OBSERVABILITY_NAMESPACE:
+        return Row(
+            effect=Effect.SAFE,
+            consequence=f"{how.capitalize()}, with the add-on's collectors in it. Training does not use them.",
+            **common,
+        )
     if item.id.kind == "Namespace":
         inside = [str(other.id) for other in base.objects.values() if other.id.namespace == item.id.name]
         return Row(
@@ -126,13 +136,6 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             consequence=f"{how.capitalize()}, and Kubernetes deletes everything in it: "
             f"{', '.join(inside) or 'what others put there'}.",
             unavailable=f"everything in namespace {item.id.name}",
-            **common,
-        )
-    if _hang_rules(item):
-        return Row(
-            effect=Effect.SAFE,
-            consequence=f"{how.capitalize()}. Nothing is interrupted. Runs that start from then on send no rules, and "
-            "HyperPod's default detection watches them.",
             **common,
         )
     running = not _idle(item) and item.id.kind in {
@@ -167,6 +170,9 @@ def _reclaim(claim: KubernetesObject, cluster: Cluster) -> str:
 
 
 def _new(item: KubernetesObject, findings: Findings) -> None:
+    if _hang_rules(item):
+        hang_rules.find(None, item, findings)
+        return
     findings.add(
         Row(
             effect=Effect.SAFE,
@@ -180,8 +186,6 @@ def _new(item: KubernetesObject, findings: Findings) -> None:
 
 
 def _consequence_of_new(item: KubernetesObject) -> str:
-    if _hang_rules(item):
-        return _LATER_RUNS
     if item.id.kind == "RayCluster":
         return "Head and workers are created if nodes are free."
     return "Applied beside what is there."
@@ -230,6 +234,10 @@ def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, fin
         raycluster.find(before, now, findings)
     elif now.id.kind == "PersistentVolumeClaim":
         _claim(before, now, base, findings)
+    elif karpenter.concerns(now):
+        karpenter.find(before, now, findings)
+    elif _hang_rules(now):
+        hang_rules.find(before, now, findings)
     else:
         _plain(before, now, findings)
 
@@ -248,8 +256,6 @@ def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) 
     )
     if rolled and not interrupts:
         consequence = "Its pods pull the image on the nodes again. Training does not use them."
-    if _hang_rules(now):
-        consequence = _LATER_RUNS
     if now.id.kind == "NetworkPolicy":
         consequence = "In force within seconds, also for connections that pods make from then on."
     if now.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != now.data.get("metadata", {}).get(

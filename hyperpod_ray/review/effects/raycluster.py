@@ -9,8 +9,10 @@ https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from hyperpod_ray.review import severity
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
@@ -36,6 +38,8 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
     _scaling(old, new, findings, common)
     _state_store(old, new, findings, common)
     _drain(old, new, findings, common)
+    _eviction(old, new, findings, common)
+    _secrets(old, new, findings, common)
     changed = _changed_parts(old, new)
     if not changed:
         return
@@ -146,6 +150,111 @@ def _drain(old: dict[str, Any], new: dict[str, Any], findings: Findings, common:
             )
 
 
+def _eviction(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    """How long pods stay on a node that is silent before they are replaced."""
+    before, now = _by_name(old), _by_name(new)
+    longer = {
+        f"{name}: {tolerated(_pod(before[name]))} → {tolerated(_pod(now[name]))} s"
+        for name in before
+        if name in now and tolerated(_pod(now[name])) > tolerated(_pod(before[name]))
+    }
+    if longer:
+        findings.add(
+            Row(
+                code="eviction-later",
+                change=f"pods stay on a silent node, {', '.join(sorted(longer))}",
+                consequence="For pods created from then on: after the loss of a node, training stands still for that "
+                "much longer before their replacements start.",
+                **severity.of_class("outage-longer"),
+                **common,
+            )
+        )
+
+
+def _by_name(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Head and worker groups."""
+    return {"head": spec.get("headGroupSpec") or {}} | {str(group.get("groupName")): group for group in _workers(spec)}
+
+
+_DEFAULT_TOLERATION = 300
+"""What Kubernetes adds to a pod that says nothing."""
+_SILENT = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+FOR_EVER = 10**9
+
+
+def tolerated(pod: dict[str, Any]) -> int:
+    """Seconds that a pod stays on a node that is not ready."""
+    seconds = [
+        int(toleration.get("tolerationSeconds", FOR_EVER))
+        for toleration in pod.get("tolerations") or []
+        if toleration.get("key") in _SILENT and toleration.get("effect") in {"NoExecute", None, ""}
+    ]
+    return max(seconds, default=_DEFAULT_TOLERATION)
+
+
+def _secrets(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    """Kubernetes Secrets that pods created later no longer have, and those without which they do not start."""
+    before, now = _by_name(old), _by_name(new)
+    gone: set[str] = set()
+    needed = _required(old.get("gcsFaultToleranceOptions"), new.get("gcsFaultToleranceOptions"))
+    for name in set(before) & set(now):
+        gone |= _mounted(before[name]) - _mounted(now[name])
+        needed |= _required(before[name], now[name])
+    if gone:
+        findings.add(
+            Row(
+                code="secret-taken",
+                change=f"no longer mounts secret {', '.join(sorted(gone))}",
+                consequence="Pods that run keep it. A job that names it and starts in a pod created from then on, also "
+                "for one that a fault took, fails.",
+                unavailable=f"secret {', '.join(sorted(gone))}, for pods created later",
+                **severity.of_class("secret-taken"),
+                **common,
+            )
+        )
+    if needed:
+        findings.add(
+            Row(
+                code="secret-needed",
+                change=f"needs secret {', '.join(sorted(needed))}",
+                consequence="Pods that run stay. A pod created from then on, also for one that a fault took, waits "
+                "until the Secret is there: create it first.",
+                unavailable="recovery of lost pods, while the Secret is missing",
+                **severity.of_class("secret-needed"),
+                **common,
+            )
+        )
+
+
+def _mounted(group: dict[str, Any]) -> set[str]:
+    names = set()
+    for volume in _pod(group).get("volumes") or []:
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
+        for entry in sources:
+            secret = entry.get("secret") or {}
+            name = secret.get("secretName") or secret.get("name")
+            if name:
+                names.add(str(name))
+    return names
+
+
+def _required(before: Any, now: Any) -> set[str]:
+    """Secrets that variables of the new side read, and did not before, where the pod does not start without them."""
+    return set(_secret_references(now)) - set(_secret_references(before))
+
+
+def _secret_references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        reference = value.get("secretKeyRef")
+        if isinstance(reference, dict) and not reference.get("optional"):
+            yield str(reference.get("name"))
+        for inner in value.values():
+            yield from _secret_references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _secret_references(inner)
+
+
 def _workers(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return list(spec.get("workerGroupSpecs") or [])
 
@@ -210,6 +319,18 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     **common,
                 )
             )
+        elif most < int(group.get("maxReplicas") or 0) and _autoscales(old):
+            findings.add(
+                Row(
+                    code="ray-limits-lowered",
+                    change=f"worker group {name}: at most {group.get('maxReplicas')} → {most} workers",
+                    consequence="Ray's autoscaler may have more workers than that now: those above the new limit end, "
+                    "with what runs on them.",
+                    unavailable=f"workers of {name} above {most}",
+                    **severity.of_class("workers-end"),
+                    **common,
+                )
+            )
         elif (least, most) != (int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 0)):
             findings.add(
                 Row(
@@ -231,6 +352,10 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                     **common,
                 )
             )
+
+
+def _autoscales(spec: dict[str, Any]) -> bool:
+    return bool(spec.get("enableInTreeAutoscaling"))
 
 
 def _changed_parts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -56,6 +56,16 @@ def _links(changes: Changes, findings: Findings) -> None:
                 )
         elif change.kind is Kind.CHANGED and change.differs("S3"):
             imports, exports = (_events(change, policy) for policy in ("AutoImportPolicy", "AutoExportPolicy"))
+            if stopped := _no_longer(change):
+                findings.add(
+                    Row(
+                        code="copies-off",
+                        change="; ".join(stopped),
+                        consequence="Nothing that is there goes. From now on a file, also a checkpoint, is on the file "
+                        "system alone, and in the bucket there is none or an old one.",
+                        **severity.of_class("copies-off") | {key: common[key] for key in ("what", "where")},
+                    )
+                )
             findings.add(
                 Row(
                     effect=Effect.LOSES_DATA if _new_deletes(change) else Effect.SAFE,
@@ -76,6 +86,13 @@ def overlap(one: str, other: str) -> bool:
 def _events(change: ResourceChange, policy: str) -> str:
     before, now = (", ".join(get("S3", policy, "Events") or ["nothing"]) for get in (change.before, change.now))
     return now if before == now else f"{before} → {now}"
+
+
+def _no_longer(change: ResourceChange) -> list[str]:
+    """Copies of new and changed files that are no longer made."""
+    events = ("S3", "AutoExportPolicy", "Events")
+    before, now = ({*(get(*events) or [])} - {"DELETED"} for get in (change.before, change.now))
+    return [f"no longer exports {', '.join(sorted(before - now))}"] if before - now else []
 
 
 def _new_deletes(change: ResourceChange) -> list[str]:

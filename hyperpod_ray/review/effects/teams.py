@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import source
@@ -78,18 +79,18 @@ def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, co
         lower = (new.get("BorrowLimit") or 0) < (old.get("BorrowLimit") or 0)
         findings.add(
             Row(
-                effect=Effect.INTERRUPTS if tighter or lower else Effect.SAFE,
+                **common | (severity.of_class("borrowing-less") if tighter or lower else {"effect": Effect.SAFE}),
                 code="sharing-narrowed" if tighter or lower else "sharing-changed",
                 change=f"sharing {_shared(old)} → {_shared(new)}",
                 consequence="Jobs that run stay. A job that needs more than the new limit is not admitted, and one "
                 "that was preempted does not come back."
                 if tighter or lower
                 else "Jobs that run stay. What waits may be admitted.",
-                unavailable="jobs that borrow more than the new limit, once they are preempted" if tighter or lower
+                unavailable="jobs that borrow more than the new limit, once they are preempted"
+                if tighter or lower
                 else "",
-                **common,
             )
-        )  # fmt: skip
+        )
     key = "PreemptTeamTasks"
     was, will = ({key: "LowerPriority", **config} for config in (before, now))
     if preemption := moved(was, will, [key]):

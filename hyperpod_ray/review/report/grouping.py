@@ -97,11 +97,15 @@ def _one(items: Sequence[Row]) -> Row:
 def lost(one: EnvironmentReview) -> dict[Effect, str]:
     """Of each effect, what is lost: `9 ml.p5.48xlarge nodes, 1 file system`; without that, how many rows have it."""
     counted: dict[Effect, Counter[str]] = {}
+    uncounted: dict[Effect, dict[str, None]] = {}
     numbers: Counter[Effect] = Counter()
     for row in one.rows:
         numbers[row.effect] += 1
         for noun, number in row.lost:
-            counted.setdefault(row.effect, Counter())[noun] += number
+            if number:
+                counted.setdefault(row.effect, Counter())[noun] += number
+            else:
+                uncounted.setdefault(row.effect, {})[noun] = None
     weakened = sum(group.weakens for group in remarks(one.remarks))
     texts = {effect: str(number) for effect, number in numbers.items()}
     if weakened:
@@ -110,8 +114,10 @@ def lost(one: EnvironmentReview) -> dict[Effect, str]:
             for row in one.rows
         )
         texts[Effect.WEAKENS] = str(max(weakened, rows_too))
-    for effect, counts in counted.items():
-        texts[effect] = ", ".join(f"{number} {_plural(noun, number)}" for noun, number in counts.items())
+    for effect in {**counted, **uncounted}:
+        parts = [f"{number} {_plural(noun, number)}" for noun, number in counted.get(effect, Counter()).items()]
+        parts += [f"1 autoscaled group of {_plural(noun, 0)}" for noun in uncounted.get(effect, {})]
+        texts[effect] = ", ".join(parts)
     return texts
 
 

@@ -50,14 +50,23 @@ def remarks(changes: Changes) -> Iterator[Remark]:
     for change in changes.resources.values():
         if change.kind is Kind.ASSET_ONLY or change.type not in _DOCUMENTS:
             continue
-        before = set(_grants(change, change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
+        before = set(_grants(change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
         # the same reader for both sides of what stays: a reference to something replaced is still the same reference
-        now = set(_grants(change, change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
-        if change.kind is Kind.ADDED and change.type != "AWS::IAM::Role":
-            before = set()
+        now = set(_grants(change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
         if change.kind is Kind.REMOVED and _goes_with_it(change, changes):
             now = {one for one in before if one.effect == "Deny"}  # nobody is left that it could deny
         fresh = _is_new(change, changes)
+        if fresh and _of_running_pods(change, changes):
+            # what comes with the change is new; a right on what was there before is one more right of what runs
+            own = {grant for grant in now if _comes_with_it(grant, changes)}
+            yield from _compare(
+                f"{change.type.rpartition('::')[2]} {change.title}",
+                set(),
+                now - own,
+                fresh=False,
+                subject=_subject(change, changes),
+            )
+            now = own
         what = f"{change.type.rpartition('::')[2]} {change.title}"
         yield from _compare(what, before, now, fresh=fresh, subject=_subject(change, changes))
 
@@ -71,6 +80,32 @@ def _is_new(change: ResourceChange, changes: Changes) -> bool:
         return True
     owners = list(_owners(change, changes))
     return bool(owners) and all(changes.base.resource(key) is None for key in owners)
+
+
+def _comes_with_it(grant: Grant, changes: Changes) -> bool:
+    """Whether a grant reaches nothing that was there before: a bucket or an app of the same change, or metrics."""
+    if grant.action.startswith("sts:") or (grant.resource == "*" and grant.condition):
+        return True
+    added = [change for change in changes.of_kind(Kind.ADDED) if "::IAM::" not in change.type]
+    names = [f"${{{change.title}" for change in added]
+    for change in added:
+        bucket = change.now("BucketName")
+        if bucket is not None:
+            names.append(f":::{Reader(changes.head).text(bucket, changes.head.stacks[change.key.stack])}")
+    return any(name in grant.resource for name in names)
+
+
+def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
+    """Whether it is of a role that pods get which run already: Ray's, in a namespace that is there."""
+    from hyperpod_ray.review.effects.rights import namespaces_of_ray, role_of  # effects import security
+
+    spaces = namespaces_of_ray(changes.base_cluster)
+    roles = {
+        role_of(key, changes.head)
+        for key, resource in changes.head.of_type("AWS::EKS::PodIdentityAssociation")
+        if str(resource.get("Properties", {}).get("Namespace")) in spaces
+    }
+    return change.key in roles or any(key in roles for key in _owners(change, changes))
 
 
 def _goes_with_it(change: ResourceChange, changes: Changes) -> bool:
@@ -122,8 +157,8 @@ def _differences(what: str, before: set[Grant], now: set[Grant], *, fresh: bool)
         yield from _remarks(what, "new", [one for one in allowed if not _sweeping(one)], "allows")
         yield from _remarks(what, "new", [one for one in now if one.effect == "Deny"], "denies")
         return
-    more = [one for one in now - before if not _covered(one, before)]
-    less = [one for one in before - now if not _covered(one, now)]
+    more = [one for one in now - before if not covered(one, before)]
+    less = [one for one in before - now if not covered(one, now)]
     allowed = [one for one in more if one.effect == "Allow"]
     yield from _remarks(what, "broadened", [one for one in allowed if not _pulls(one)], "allows")
     yield from _remarks(what, "changed", [one for one in allowed if _pulls(one)], "allows")
@@ -146,16 +181,43 @@ def _remarks(what: str, direction: str, grants: list[Grant], verb: str) -> Itera
         yield Remark(direction=direction, what=what, detail=detail)
 
 
-def _covered(one: Grant, others: Iterable[Grant]) -> bool:
+def covered(grant: Grant, others: Iterable[Grant]) -> bool:
     """Whether another grant says at least as much."""
     return any(
-        other.effect == one.effect
-        and other.principal in {one.principal, "*"}
-        and _matches(one.action.lower(), other.action.lower())
-        and _matches(one.resource, other.resource)
-        and other.condition in {"", one.condition}
+        other.effect == grant.effect
+        and other.principal in {grant.principal, "*"}
+        and allows(other.action, grant.action)
+        and _matches(grant.resource, other.resource)
+        and _wider(other.condition, grant.condition)
         for other in others
     )
+
+
+def allows(pattern: str, action: str) -> bool:
+    """Whether an action of a policy, perhaps with `*`, is or holds another."""
+    return _matches(action.lower(), pattern.lower())
+
+
+def _wider(other: str, condition: str) -> bool:
+    """Whether a condition holds wherever another one does: the same, none, or patterns that match all of its values."""
+    if other in {"", condition}:
+        return True
+    try:
+        loose, strict = json.loads(other), json.loads(condition)
+    except ValueError:
+        return False
+    if not isinstance(loose, dict) or not isinstance(strict, dict):
+        return False
+    for operator, keys in loose.items():
+        for key, patterns in keys.items():
+            values = (strict.get(operator) or {}).get(key)
+            if values == patterns:
+                continue
+            if operator not in {"StringLike", "ArnLike"} or values is None:
+                return False
+            if not all(any(_matches(str(value), str(one)) for one in _list(patterns)) for value in _list(values)):
+                return False
+    return True
 
 
 def _matches(value: str, pattern: str) -> bool:
@@ -164,15 +226,18 @@ def _matches(value: str, pattern: str) -> bool:
     return "*" in pattern and "[" not in pattern and fnmatchcase(value, pattern)
 
 
-def _grants(
-    change: ResourceChange, resource: dict[str, Any] | None, stack: Stack | None, reader: Reader
-) -> Iterator[Grant]:
-    if resource is None or stack is None:
-        return
+def _grants(resource: dict[str, Any] | None, stack: Stack | None, reader: Reader) -> Iterator[Grant]:
+    if resource is not None and stack is not None:
+        yield from of_resource(resource, stack, reader)
+
+
+def of_resource(resource: dict[str, Any], stack: Stack, reader: Reader, *, trust: bool = True) -> Iterator[Grant]:
+    """What a policy, or a resource with a policy, says; `trust` adds who may assume a role."""
     properties = resource.get("Properties", {})
-    for pointer in _DOCUMENTS[change.type]:
-        yield from _of_document(properties.get(pointer[0]), stack, reader)
-    if change.type == "AWS::IAM::Role":
+    for pointer in _DOCUMENTS[resource["Type"]]:
+        if trust or resource["Type"] != "AWS::IAM::Role":
+            yield from _of_document(properties.get(pointer[0]), stack, reader)
+    if resource["Type"] == "AWS::IAM::Role":
         for policy in _list(properties.get("Policies")):
             yield from _of_document(policy.get("PolicyDocument"), stack, reader)
         for arn in _list(properties.get("ManagedPolicyArns")):

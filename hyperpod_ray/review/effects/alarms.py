@@ -1,0 +1,162 @@
+"""What blinds whoever is on call: alerts, alarms and budgets that go, come later or reach nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects.groups import count, groups
+from hyperpod_ray.review.findings import Findings, Remark, Row
+
+ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
+_MINUTES = re.compile(r"\[(\d+)m\]")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d+)([smhdw])")
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for each alert, alarm and budget that says less or says it later."""
+    for change in changes.of_type(ALERTS, ALARM, BUDGET):
+        if change.kind not in {Kind.CHANGED, Kind.REPLACED}:
+            continue  # one that leaves is a guard that goes: `severity.yaml`
+        if change.type == ALERTS:
+            _add(findings, change, "alert-off", "alerts on metrics", list(_alerts(change)))
+        elif change.type == ALARM:
+            _add(findings, change, "alarm-off", "alarm", list(_alarm(change, changes)))
+        else:
+            _add(findings, change, "budget-off", "budget", list(_budget(change)))
+
+
+def _add(findings: Findings, change: ResourceChange, name: str, what: str, less: list[str]) -> None:
+    if not less:
+        return
+    findings.add(
+        Row(
+            code=name,
+            what=f"{what} {change.title}",
+            change="; ".join(less),
+            consequence=_SAYS[name],
+            where=change.title,
+            **severity.of_class(name),
+        )
+    )
+    findings.remark(Remark(direction="switched off", what=f"{what} {change.title}", detail="; ".join(less)))
+
+
+_SAYS = {
+    "alert-off": "Nothing that runs notices. A fault that these alerts report is seen later, or by nobody.",
+    "alarm-off": "Nothing that runs notices. The alarm comes later, or to nobody.",
+    "budget-off": "Nothing that runs notices. More money is spent before a mail says so.",
+}
+
+
+def _alerts(change: ResourceChange) -> Iterator[str]:
+    before, now = (_rules(get("Data")) for get in (change.before, change.now))
+    if before is None or now is None:
+        if before != now:
+            yield "rules that cannot be read"
+        return
+    for name, rule in before.items():
+        if name not in now:
+            yield f"alert {name} removed"
+            continue
+        for words, old, new in (
+            ("after", _seconds(rule.get("for")), _seconds(now[name].get("for"))),
+            ("looks back", _window(rule), _window(now[name])),
+        ):
+            if new > old:
+                yield f"alert {name} {words} {_time(old)} → {_time(new)}"
+
+
+def _rules(text: Any) -> dict[str, dict[str, Any]] | None:
+    """Alerting rules by name; None when the text cannot be read."""
+    try:
+        groups_ = json.loads(text)["groups"]
+        return {str(rule["alert"]): rule for group in groups_ for rule in group.get("rules") or [] if "alert" in rule}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _seconds(duration: Any) -> int:
+    return sum(int(number) * _UNITS[unit] for number, unit in _DURATION.findall(str(duration or "")))
+
+
+def _window(rule: dict[str, Any]) -> int:
+    """The longest range of time that an expression looks at."""
+    return max((int(minutes) * 60 for minutes in _MINUTES.findall(str(rule.get("expr")))), default=0)
+
+
+def _time(seconds: int) -> str:
+    return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"
+
+
+def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
+    if change.now("ActionsEnabled") is False and change.before("ActionsEnabled") is not False:
+        yield "its actions are switched off"
+    fewer = len(change.before("AlarmActions") or []) - len(change.now("AlarmActions") or [])
+    if fewer > 0:
+        yield f"{fewer} of its actions removed"
+    old, new = (_patience(get) for get in (change.before, change.now))
+    if new > old:
+        yield f"after {_time(old)} → {_time(new)}"
+    if _missing(change.now) and not _missing(change.before):
+        yield f"missing data counts as {change.now('TreatMissingData')}"
+    before, now = change.before("Threshold"), change.now("Threshold")
+    if isinstance(before, int | float) and isinstance(now, int | float) and not _resized(changes):
+        greater = str(change.now("ComparisonOperator")).startswith("GreaterThan")
+        if (now > before) if greater else (now < before):
+            yield f"threshold {before:g} → {now:g}"
+
+
+def _patience(get: Any) -> int:
+    """Seconds of bad values until it fires."""
+    periods = get("DatapointsToAlarm") or get("EvaluationPeriods") or 1
+    return int(periods) * int(get("Period") or 0)
+
+
+def _missing(get: Any) -> bool:
+    """Whether an alarm without data stays silent. CloudWatch's default, `missing`, keeps its state."""
+    return get("TreatMissingData") in {"notBreaching", "ignore"}
+
+
+def _resized(changes: Changes) -> bool:
+    """Whether nodes or storage change: thresholds are parts of them."""
+    for change in changes.of_type("AWS::SageMaker::Cluster", "AWS::FSx::FileSystem"):
+        if change.differs("StorageCapacity"):
+            return True
+        counts = [{name: count(group) for name, group in groups(side).items()} for side in (change.base, change.head)]
+        if counts[0] != counts[1]:
+            return True
+    return False
+
+
+def _budget(change: ResourceChange) -> Iterator[str]:
+    before, now = (get("Budget", "BudgetLimit", "Amount") for get in (change.before, change.now))
+    if isinstance(before, int | float) and isinstance(now, int | float) and now > before:
+        yield f"{before:,.0f} → {now:,.0f} $ per month"
+    old, new = (_notices(get("NotificationsWithSubscribers")) for get in (change.before, change.now))
+    for basis, thresholds in old.items():
+        later = new.get(basis)
+        if not later:
+            yield f"no mail {basis}"
+        elif len(later) < len(thresholds) or min(later) > min(thresholds):
+            yield f"mails {basis} at {_percents(thresholds)} → {_percents(later)}"
+
+
+def _notices(listed: Any) -> dict[str, set[float]]:
+    """Percent of the budget at which a mail goes to somebody, of what is spent and of the forecast."""
+    notices: dict[str, set[float]] = {}
+    for entry in listed or []:
+        notice = entry.get("Notification") or {}
+        if entry.get("Subscribers"):
+            basis = "of the forecast" if notice.get("NotificationType") == "FORECASTED" else "of what is spent"
+            notices.setdefault(basis, set()).add(float(notice.get("Threshold") or 0))
+    return notices
+
+
+def _percents(thresholds: set[float]) -> str:
+    return ", ".join(f"{threshold:g} %" for threshold in sorted(thresholds))

@@ -1,0 +1,156 @@
+"""What a changed NodePool or HyperpodNodeClass does to the nodes that managed Karpenter added.
+
+No template shows those nodes. A change of what a NodePool makes nodes of is drift: Karpenter replaces the nodes that
+differ, busy or not. Limits and disruption are read as they are and replace nothing.
+https://karpenter.sh/docs/concepts/disruption/#drift
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperpod_ray.core.names import INSTANCE_TYPE_LABEL
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.effects.groups import UNCOUNTED
+from hyperpod_ray.review.effects.words import moved
+from hyperpod_ray.review.facts import source
+from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.kubernetes import KubernetesObject
+
+POOL, NODE_CLASS = "NodePool", "HyperpodNodeClass"
+
+
+def concerns(item: KubernetesObject) -> bool:
+    """Whether an object says what managed Karpenter makes."""
+    return item.id.kind in {POOL, NODE_CLASS}
+
+
+def deleted(item: KubernetesObject, how: str) -> Row:
+    """The row of one that leaves the cluster: its nodes go with it."""
+    types = _types(item) if item.id.kind == POOL else []
+    return Row(
+        code=f"{item.id.kind.lower()}-deleted",
+        what=str(item.id),
+        change="left the manifests",
+        consequence=f"{how.capitalize()}. Karpenter drains and ends every node that it made by it, busy or not.",
+        unavailable=f"the nodes of {item.id}",
+        where=item.where,
+        lost=tuple((f"{name} node", UNCOUNTED) for name in types),
+        **severity.of_class("autoscaled-nodes-go"),
+    )
+
+
+def stays(item: KubernetesObject) -> Row:
+    """The row of one that leaves the manifests and stays in the cluster."""
+    return Row(
+        code="stays-behind",
+        what=str(item.id),
+        change="left the manifests",
+        consequence="'kubectl apply --prune' deletes only built-in kinds it lists: this one stays, and Karpenter still "
+        "acts by it. Its nodes are not looked after by anything here. To delete it ends them.",
+        unavailable=f"control of the nodes of {item.id}",
+        where=item.where,
+        **severity.of_class("autoscaling-off"),
+    )
+
+
+def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
+    """Rows for one that stays and changes."""
+    old, new = (item.data.get("spec") or {} for item in (before, now))
+    if now.id.kind == NODE_CLASS:
+        _node_class(old, new, now, findings)
+        return
+    common: dict[str, Any] = {"what": str(now.id), "where": now.where}
+    if old.get("template") != new.get("template"):
+        findings.add(
+            Row(
+                code="nodes-drift",
+                change="the nodes that it makes: labels, taints, types or lifetime",
+                consequence="Nodes that it made before differ, which Karpenter calls drift: it replaces them, busy or "
+                "not. Training on them ends and resumes from its checkpoint.",
+                unavailable=f"the nodes of {now.id}, until they are replaced",
+                lost=tuple((f"{name} node", UNCOUNTED) for name in _types(before)),
+                **severity.of_class("autoscaled-nodes-go"),
+                **common,
+            )
+        )
+    had, has = old.get("limits") or {}, new.get("limits") or {}
+    if limits := moved(had, has, {**had, **has}):
+        lower = _lower(had, has)
+        findings.add(
+            Row(
+                **severity.of_class("autoscaling-narrowed") | ({} if lower else {"effect": Effect.SAFE}),
+                code="nodepool-limits",
+                change=f"limits: {', '.join(limits)}",
+                consequence="Karpenter makes no node beyond it. Nodes there are beyond it stay; a lost one of them is "
+                "not replaced."
+                if lower
+                else "Karpenter may make more nodes for pods that wait.",
+                **common,
+            )
+        )
+    if old.get("disruption") != new.get("disruption"):
+        moves = (new.get("disruption") or {}).get("consolidationPolicy") != "WhenEmpty"
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS if moves else Effect.SAFE,
+                source=source("karpenter-consolidation"),
+                code="nodepool-disruption",
+                change="disruption: when a node is removed",
+                consequence="Karpenter may remove nodes that have work, to pack pods on fewer."
+                if moves
+                else "Karpenter removes nodes without pods sooner or later than before; no pod is touched.",
+                **common,
+            )
+        )
+
+
+def _node_class(old: dict[str, Any], new: dict[str, Any], now: KubernetesObject, findings: Findings) -> None:
+    gone = sorted(set(map(str, old.get("instanceGroups") or [])) - set(map(str, new.get("instanceGroups") or [])))
+    if not gone:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="object-changed",
+                what=str(now.id),
+                change="instance groups are added",
+                consequence="Karpenter may use the new ones; no node is touched.",
+                where=now.where,
+            )
+        )
+        return
+    findings.add(
+        Row(
+            code="nodes-drift",
+            what=str(now.id),
+            change=f"without {', '.join(gone)}",
+            consequence="Nodes of a group that leaves a HyperpodNodeClass are drift: Karpenter replaces them, busy or "
+            "not.",
+            unavailable=f"the nodes of {', '.join(gone)}",
+            where=now.where,
+            lost=(("node", UNCOUNTED),),
+            **severity.of_class("autoscaled-nodes-go"),
+        )
+    )
+
+
+def _types(item: KubernetesObject) -> list[str]:
+    """Instance types that a NodePool may make."""
+    spec = ((item.data.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return [
+        str(name)
+        for requirement in spec.get("requirements") or []
+        if requirement.get("key") == INSTANCE_TYPE_LABEL
+        for name in requirement.get("values") or []
+    ]
+
+
+def _lower(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether any limit is new or smaller; one that cannot be compared counts as smaller."""
+    for name, value in new.items():
+        try:
+            if name not in old or float(value) < float(old[name]):
+                return True
+        except ValueError:
+            return True
+    return False

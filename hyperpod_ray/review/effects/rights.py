@@ -1,0 +1,224 @@
+"""Rights that something running loses, and write rights on the scripts that every node runs as root.
+
+Rights that are given are remarks (`hyperpod_ray.review.security.iam`). Rights that are taken end work: a job that reads or writes is
+refused from then on, whatever it was doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hyperpod_ray.review import severity
+from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
+from hyperpod_ray.review.changes import Changes
+from hyperpod_ray.review.effects.groups import groups
+from hyperpod_ray.review.findings import Findings, Row
+from hyperpod_ray.review.kubernetes import Cluster
+from hyperpod_ray.review.references import Reader, references
+from hyperpod_ray.review.security.iam import Grant, allows, covered, of_resource
+
+_ASSOCIATION = "AWS::EKS::PodIdentityAssociation"
+_PULL = "ecr:BatchGetImage"
+_WRITES = ("s3:PutObject", "s3:DeleteObject")
+_SHOWN = 6
+Roles = dict[tuple[str, str], set[Grant]]
+"""Namespace and service account → what its pods may do in AWS."""
+
+
+def find(changes: Changes, findings: Findings) -> None:
+    """Rows for rights of Ray's pods and of nodes that go, and for write rights on the nodes' scripts that come."""
+    before, now = _pods(changes.base, changes.base_cluster), _pods(changes.head, changes.head_cluster)
+    for account, old in before.items():
+        if account in now and (taken := _taken(old, now[account])):
+            findings.add(
+                Row(
+                    code="right-taken",
+                    what=f"service account {'/'.join(account)}",
+                    change=f"no longer: {_words(taken)}",
+                    consequence="In force within seconds, for pods that run too: a job that does it is refused by AWS "
+                    "and fails, or cannot save.",
+                    unavailable=f"AWS rights of {'/'.join(account)}",
+                    **severity.of_class("right-taken"),
+                )
+            )
+    _pulls(changes, findings)
+    _scripts(changes, findings)
+
+
+def namespaces_of_ray(cluster: Cluster) -> set[str]:
+    """Namespaces in which Ray's pods run."""
+    return {name.namespace for name in cluster.objects if name.kind == "RayCluster"}
+
+
+def role_of(key: Key, assembly: EnvironmentAssembly) -> Key | None:
+    """The role of a pod identity association."""
+    resource = assembly.resource(key) or {}
+    stack = assembly.stacks[key.stack]
+    role = resource.get("Properties", {}).get("RoleArn")
+    return next((reference.key for reference in references(role, stack, assembly)), None)
+
+
+def _pods(assembly: EnvironmentAssembly, cluster: Cluster) -> Roles:
+    spaces = namespaces_of_ray(cluster)
+    roles: Roles = {}
+    for key, resource in assembly.of_type(_ASSOCIATION):
+        properties = resource.get("Properties", {})
+        namespace = str(properties.get("Namespace"))
+        role = role_of(key, assembly)
+        if role is not None and (namespace in spaces or namespace.startswith("hyperpod-ns-")):
+            roles[namespace, str(properties.get("ServiceAccount"))] = _allowed(role, assembly)
+    return roles
+
+
+def _allowed(role: Key, assembly: EnvironmentAssembly) -> set[Grant]:
+    """What a role and the policies attached to it allow."""
+    reader = Reader(assembly)
+    resource = assembly.resource(role) or {}
+    granted = set(of_resource(resource, assembly.stacks[role.stack], reader, trust=False))
+    attached = {
+        reference.key for reference in references(resource.get("Properties", {}), assembly.stacks[role.stack], assembly)
+    }
+    for key, policy in assembly.all():
+        if policy["Type"] not in {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}:
+            continue
+        stack = assembly.stacks[key.stack]
+        roles = references(policy.get("Properties", {}).get("Roles"), stack, assembly)
+        if key in attached or any(reference.key == role for reference in roles):
+            granted |= set(of_resource(policy, stack, reader))
+    return {grant for grant in granted if grant.effect == "Allow"}
+
+
+def _taken(before: set[Grant], now: set[Grant]) -> list[Grant]:
+    return sorted(grant for grant in before - now if not covered(grant, now))
+
+
+def _words(taken: Iterable[Grant]) -> str:
+    by_resource: dict[str, list[str]] = {}
+    for grant in taken:
+        by_resource.setdefault(grant.resource, []).append(grant.action)
+    parts = [f"{', '.join(sorted(set(actions)))} on {resource}" for resource, actions in by_resource.items()]
+    return "; ".join(parts[:_SHOWN]) + (f"; and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else "")
+
+
+def _pulls(changes: Changes, findings: Findings) -> None:
+    """Repositories from which nodes could pull and cannot any more."""
+    before, now = (_execution(side) for side in (changes.base, changes.head))
+    old_images, images = (
+        [image for item in cluster.objects.values() for image in _images(item.data)]
+        for cluster in (changes.base_cluster, changes.head_cluster)
+    )
+    repositories = []
+    for grant in _taken(before, now):
+        name = grant.resource.rpartition(":repository/")[2]
+        if grant.action != _PULL or name in {"", "*"}:
+            continue
+        words = [f"/{name}:", f"/{name}@", *_references_to(name, changes.base)]
+        used, uses = (any(word in text for word in words for text in texts) for texts in (old_images, images))
+        if used and not uses:
+            continue  # its image goes with it
+        repositories.append(grant.resource)
+    if repositories:
+        findings.add(
+            Row(
+                code="pull-taken",
+                what="images that nodes may pull",
+                change=f"no longer: {', '.join(repositories[:_SHOWN])}",
+                consequence="Pods that run keep their image. A pod with an image of it that is created later, also for "
+                "one that a fault took, does not start on a node without it.",
+                unavailable="images of these repositories, for pods created later",
+                **severity.of_class("pull-taken"),
+            )
+        )
+
+
+def _images(value: Any) -> Iterator[str]:
+    """Every container image of an object."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "image" and isinstance(inner, str):
+                yield f"{inner}:"
+            else:
+                yield from _images(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _images(inner)
+
+
+def _references_to(name: str, assembly: EnvironmentAssembly) -> Iterator[str]:
+    """How Kubernetes objects name a repository of the templates."""
+    for key, resource in assembly.of_type("AWS::ECR::Repository"):
+        if resource.get("Properties", {}).get("RepositoryName") == name:
+            yield f"${{{assembly.title(key)}"
+
+
+def _execution(assembly: EnvironmentAssembly) -> set[Grant]:
+    """What the role of the nodes allows."""
+    granted: set[Grant] = set()
+    for key, resource in assembly.of_type("AWS::SageMaker::Cluster"):
+        roles = [group.get("ExecutionRole") for group in groups(resource).values()]
+        for role in {reference.key for reference in references(roles, assembly.stacks[key.stack], assembly)}:
+            granted |= _allowed(role, assembly)
+    return granted
+
+
+def _scripts(changes: Changes, findings: Findings) -> None:
+    """Write rights on the bucket of the lifecycle scripts that nobody had before."""
+    buckets = set(_script_buckets(changes.head))
+    if not buckets:
+        return
+    before, now = (
+        {grant for _, resource, stack, reader in _policies(side) for grant in of_resource(resource, stack, reader)}
+        for side in (changes.base, changes.head)
+    )
+    opened = [
+        grant
+        for grant in sorted(now - before)
+        if grant.effect == "Allow"
+        and any(allows(grant.action, action) for action in _WRITES)
+        and any(_reaches(grant.resource, bucket) for bucket in buckets)
+        and not covered(grant, before)
+    ]
+    if opened:
+        findings.add(
+            Row(
+                code="scripts-writable",
+                what="scripts that every node runs as root",
+                change=f"new: {_words(opened)}",
+                consequence="Whoever has this right decides what every node runs as root when it is created or "
+                "replaced. Give rights on a bucket of your own.",
+                **severity.of_class("scripts-writable"),
+            )
+        )
+
+
+def _policies(assembly: EnvironmentAssembly) -> Iterator[tuple[Key, dict[str, Any], Any, Reader]]:
+    reader = Reader(assembly)
+    types = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role", "AWS::S3::BucketPolicy"}
+    for key, resource in assembly.all():
+        if resource["Type"] in types:
+            yield key, resource, assembly.stacks[key.stack], reader
+
+
+def _script_buckets(assembly: EnvironmentAssembly) -> Iterator[str]:
+    """Buckets of the scripts, by name and as a policy refers to them."""
+    reader = Reader(assembly)
+    for key, resource in assembly.of_type("AWS::SageMaker::Cluster"):
+        stack = assembly.stacks[key.stack]
+        for group in groups(resource).values():
+            place = (group.get("LifeCycleConfig") or {}).get("SourceS3Uri")
+            yield reader.text(place, stack).removeprefix("s3://").partition("/")[0]
+            for reference in references(place, stack, assembly):
+                bucket = assembly.resource(reference.key) or {}
+                yield f"${{{assembly.title(reference.key)}"
+                name = bucket.get("Properties", {}).get("BucketName")
+                if name is not None:
+                    yield reader.text(name, assembly.stacks[reference.key.stack])
+
+
+def _reaches(resource: str, bucket: str) -> bool:
+    if bucket.startswith("${"):
+        return resource.startswith((f"{bucket}.Arn}}", f"{bucket}}}"))
+    pattern = resource.replace("${AWS::Partition}", "aws")
+    return fnmatchcase(f"arn:aws:s3:::{bucket}/on_create.sh", pattern)
