@@ -583,8 +583,8 @@ def _patches(before: Group, now: Group, findings: Findings, common: dict[str, An
             code="patches",
             change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
             consequence="Nothing happens on deploy, and no work ends. When AWS publishes a security patch, HyperPod "
-            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits, and so does a pod "
-            "that was lost.",
+            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits, and so "
+            "does what lost its node.",
             **severity.of_class("patches-cordon"),
             **common,
         )
